@@ -1,0 +1,90 @@
+//! How C types and names read in Rust: shared by the generators of Rust text.
+
+use crate::model::{CType, Param, Spec};
+
+/// Rust spelling of a C type, as running code sees it: `bool` is a byte, enums are newtypes.
+pub fn ty(text: &str) -> String {
+    ctype(&CType::parse(text))
+}
+
+pub fn ctype(ty: &CType) -> String {
+    let base = match ty.base.as_str() {
+        "void" if ty.pointers > 0 => "c_void",
+        "void" => "()",
+        "char" | "int8_t" => if ty.base == "char" { "c_char" } else { "i8" },
+        "bool" | "uint8_t" | "unsigned char" => "u8",
+        "int" | "int32_t" => "i32",
+        "uint16_t" => "u16",
+        "uint32_t" | "unsigned int" => "u32",
+        "int64_t" => "i64",
+        "uint64_t" => "u64",
+        "size_t" | "uintptr_t" => "usize",
+        "float" => "f32",
+        "double" => "f64",
+        other => other,
+    };
+    let mut out = base.to_owned();
+    for level in 0..ty.pointers {
+        let mutability = if level == 0 && ty.is_const { "const" } else { "mut" };
+        out = format!("*{mutability} {out}");
+    }
+    match &ty.array {
+        Some(extent) => format!("[{out}; {extent} as usize]"),
+        None => out,
+    }
+}
+
+/// A name that Rust accepts where C used a Rust keyword.
+pub fn ident(name: &str) -> String {
+    match name {
+        "type" | "ref" | "in" | "move" | "match" | "fn" | "use" | "where" => format!("r#{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// `///` lines of a description.
+pub fn doc(text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    text.lines().map(|line| format!("#[doc = {:?}]\n", format!(" {line}"))).collect()
+}
+
+/// `a: T, b: U` of an extern function.
+pub fn params(list: &[Param]) -> String {
+    list.iter().map(|param| format!("{}: {}", ident(&param.name), ty(&param.ty))).collect::<Vec<_>>().join(", ")
+}
+
+/// Lower-case words of a camel-case C name: `USMFill2D` is `usm_fill_2d`.
+pub fn snake(name: &str) -> String {
+    let chars: Vec<char> = name.chars().collect();
+    let mut out = String::new();
+    for (at, &letter) in chars.iter().enumerate() {
+        let before = at.checked_sub(1).map(|i| chars[i]);
+        let after = chars.get(at + 1);
+        let starts_word = letter.is_uppercase()
+            && before.is_some_and(|b| b.is_lowercase() || (b.is_uppercase() && after.is_some_and(|a| a.is_lowercase())))
+            || letter.is_ascii_digit() && after == Some(&'D');
+        if starts_word {
+            out.push('_');
+        }
+        out.extend(letter.to_lowercase());
+    }
+    out.replace("p2_p", "p2p")
+}
+
+/// The trait or type name of a handle: `UsmPool` of `ur_usm_pool_handle_t`.
+pub fn object_name(handle: &str) -> String {
+    let stem = handle.trim_start_matches("ur_").trim_end_matches("_handle_t").trim_start_matches("exp_");
+    heck::AsUpperCamelCase(stem).to_string()
+}
+
+/// A handle's field or kind name: `usm_pool` of `ur_usm_pool_handle_t`.
+pub fn object_stem(handle: &str) -> &str {
+    handle.trim_start_matches("ur_").trim_end_matches("_handle_t").trim_start_matches("exp_")
+}
+
+/// Whether a struct consists of more than plain old data that zero bytes can stand for.
+pub fn has_union(spec: &Spec, base: &str) -> bool {
+    spec.items().any(|item| matches!(item, crate::model::Item::Union(found) if found.name == base))
+}

@@ -1,0 +1,11 @@
+//! Unified Runtime: the layers that the loader and every adapter share.
+//!
+//! Imports only go down this list (a tidy check enforces it): `stream`, `hal`, `pool`, `timeline`,
+//! `dl`, `object`, `abi`. See ARCHITECTURE.md for the map.
+
+#[rustfmt::skip]
+pub mod abi;
+pub mod dl;
+pub mod object;
+pub mod pool;
+pub mod timeline;

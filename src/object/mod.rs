@@ -1,0 +1,3 @@
+//! Handles and the C boundary.
+
+pub mod log;

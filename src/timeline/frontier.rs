@@ -1,0 +1,193 @@
+//! Sets of points, at most one a lane.
+//!
+//! Empty and single-point frontiers, which are nearly all of them, live in place. Larger ones share
+//! a sorted vector and copy it when written, so that handing one to an event costs a count.
+
+use super::{LaneId, Point};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Everything up to each of its points.
+#[derive(Clone, Debug, Default)]
+pub struct Frontier(Repr);
+
+#[derive(Clone, Debug, Default)]
+enum Repr {
+    #[default]
+    Empty,
+    One(Point),
+    /// Two or more points, ascending by lane.
+    Many(Arc<Vec<Point>>),
+}
+
+impl Frontier {
+    pub const fn new() -> Self {
+        Self(Repr::Empty)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        matches!(self.0, Repr::Empty)
+    }
+
+    /// Its points, ascending by lane.
+    pub fn points(&self) -> std::slice::Iter<'_, Point> {
+        self.as_slice().iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    /// The epoch up to which it reaches on `lane`.
+    pub fn epoch_of(&self, lane: LaneId) -> Option<u64> {
+        let points = self.as_slice();
+        let at = points.binary_search_by_key(&lane, Point::lane).ok()?;
+        Some(points[at].epoch)
+    }
+
+    /// The point, when there is exactly one.
+    pub fn single(&self) -> Option<&Point> {
+        match &self.0 {
+            Repr::One(point) => Some(point),
+            _ => None,
+        }
+    }
+
+    /// Whether it reaches `point`'s lane at least that far. Completion is not asked.
+    pub fn covers_point(&self, point: &Point) -> bool {
+        self.epoch_of(point.lane()).is_some_and(|epoch| epoch >= point.epoch)
+    }
+
+    /// Whether every point of `other` is covered or complete.
+    pub fn covers(&self, other: &Frontier) -> bool {
+        other.points().all(|point| self.covers_point(point) || point.is_complete())
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.points().all(Point::is_complete)
+    }
+
+    /// Raises every lane to its point here. For an observer of something that came after all of
+    /// them: an event seen complete proves its whole frontier, not only its own lane.
+    pub fn mark_complete(&self) {
+        for point in self.points() {
+            point.clock.raise(point.epoch);
+        }
+    }
+
+    pub fn join_point(&mut self, point: &Point) {
+        match &mut self.0 {
+            Repr::Empty => self.0 = Repr::One(point.clone()),
+            Repr::One(own) if own.lane() == point.lane() => own.epoch = own.epoch.max(point.epoch),
+            Repr::One(own) => {
+                let mut both = vec![own.clone(), point.clone()];
+                both.sort_by_key(Point::lane);
+                self.0 = Repr::Many(Arc::new(both));
+            }
+            Repr::Many(points) => match points.binary_search_by_key(&point.lane(), Point::lane) {
+                Ok(at) if points[at].epoch >= point.epoch => {}
+                Ok(at) => Arc::make_mut(points)[at].epoch = point.epoch,
+                Err(at) => Arc::make_mut(points).insert(at, point.clone()),
+            },
+        }
+    }
+
+    pub fn join(&mut self, other: &Frontier) {
+        match (&self.0, &other.0) {
+            (_, Repr::Empty) => {}
+            (Repr::Empty, _) => *self = other.clone(),
+            (_, Repr::One(point)) => self.join_point(point),
+            (Repr::One(own), Repr::Many(_)) => {
+                let own = own.clone();
+                *self = other.clone();
+                self.join_point(&own);
+            }
+            (Repr::Many(a), Repr::Many(b)) => {
+                if !Arc::ptr_eq(a, b) && !b.iter().all(|point| self.covers_point(point)) {
+                    self.0 = Repr::Many(Arc::new(merged(a, b)));
+                }
+            }
+        }
+    }
+
+    /// Drops the points that were observed complete.
+    pub fn prune(&mut self) {
+        self.retain(|point| !point.is_complete());
+    }
+
+    /// Keeps the points that `keep` wants.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Point) -> bool) {
+        match &mut self.0 {
+            Repr::Empty => {}
+            Repr::One(point) => {
+                if !keep(point) {
+                    self.0 = Repr::Empty;
+                }
+            }
+            Repr::Many(points) => {
+                let left: Vec<Point> = points.iter().filter(|p| keep(p)).cloned().collect();
+                if left.len() < points.len() {
+                    *self = left.into_iter().collect();
+                }
+            }
+        }
+    }
+
+    fn as_slice(&self) -> &[Point] {
+        match &self.0 {
+            Repr::Empty => &[],
+            Repr::One(point) => std::slice::from_ref(point),
+            Repr::Many(points) => points,
+        }
+    }
+}
+
+fn merged(a: &[Point], b: &[Point]) -> Vec<Point> {
+    let mut out = Vec::with_capacity(a.len() + b.len());
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        match a[i].lane().cmp(&b[j].lane()) {
+            Ordering::Less => {
+                out.push(a[i].clone());
+                i += 1;
+            }
+            Ordering::Greater => {
+                out.push(b[j].clone());
+                j += 1;
+            }
+            Ordering::Equal => {
+                let newer = if a[i].epoch >= b[j].epoch { &a[i] } else { &b[j] };
+                out.push(newer.clone());
+                i += 1;
+                j += 1;
+            }
+        }
+    }
+    out.extend_from_slice(&a[i..]);
+    out.extend_from_slice(&b[j..]);
+    out
+}
+
+impl From<Point> for Frontier {
+    fn from(point: Point) -> Self {
+        Self(Repr::One(point))
+    }
+}
+
+impl FromIterator<Point> for Frontier {
+    fn from_iter<I: IntoIterator<Item = Point>>(points: I) -> Self {
+        let mut out = Self::new();
+        for point in points {
+            out.join_point(&point);
+        }
+        out
+    }
+}
+
+impl PartialEq for Frontier {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Frontier {}

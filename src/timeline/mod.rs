@@ -1,0 +1,33 @@
+//! Lanes, epochs and frontiers: what "happens before" means in this library.
+//!
+//! Owns the identity of lanes, their observed completion and the algebra of frontiers. Uses nothing
+//! but `std` (and `loom` in its place when model-checked). Must never know a C type, a driver, a
+//! queue or an event: those give it meaning from above.
+//!
+//! | state of a point | who moves it there | what it allows |
+//! |---|---|---|
+//! | submitted | [`Lane::advance`] | ordering on the same lane, by comparison |
+//! | waited for | [`Lane::wait_for`], once the wait really stands on the lane | ordering on that lane |
+//! | complete | [`Clock::raise`], [`Frontier::mark_complete`], from an observation only | everything |
+//!
+//! No state is ever left backwards: epochs and completion only rise, lane identities are never
+//! reused. Lock ranks: this module takes no lock.
+//!
+//! Model checks: `RUSTFLAGS="--cfg loom" cargo test -p unified-runtime --lib --release loom_`
+//! (with a target directory of its own, since the flag rebuilds everything).
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod frontier;
+mod lane;
+pub mod sync;
+
+pub use clock::{Clock, LaneId, Point};
+pub use frontier::Frontier;
+pub use lane::Lane;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
