@@ -6,6 +6,7 @@
 #[rustfmt::skip]
 pub mod abi;
 pub mod dl;
+pub mod hal;
 pub mod object;
 pub mod pool;
 pub mod timeline;

@@ -119,20 +119,21 @@ impl Selector {
     /// Whether an adapter for `backend` whose devices can be of `kinds` could have a selected
     /// device. Errs on the side of keeping: a discard by number cannot empty an adapter.
     pub fn keeps_adapter(&self, backend: Backend, kinds: &[Kind]) -> bool {
-        let selection = self.for_backend(backend);
+        let selection = self.for_backend(Some(backend));
         kinds.iter().any(|&kind| {
             selection.accepts.iter().any(|item| item.root.may_be(kind))
                 && !selection.discards.iter().any(|item| item.covers_all(kind))
         })
     }
 
-    /// The part of the selector that speaks of `backend`'s devices.
-    pub fn for_backend(&self, backend: Backend) -> Selection {
+    /// The part of the selector that speaks of `backend`'s devices; of a backend without a name
+    /// here, only `*` does.
+    pub fn for_backend(&self, backend: Option<Backend>) -> Selection {
         let items = |discard: bool| -> Vec<Item> {
             self.terms
                 .iter()
                 .filter(|term| term.discard == discard)
-                .filter(|term| term.backend.is_none_or(|own| own == backend))
+                .filter(|term| term.backend.is_none() || term.backend == backend)
                 .flat_map(|term| term.items.iter().copied())
                 .collect()
         };

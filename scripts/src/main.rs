@@ -1,11 +1,8 @@
 //! `cargo xtask`: the project's own tools. `gen` turns spec/ into code and headers.
 
-mod generate;
-mod model;
-
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use std::path::{Path, PathBuf};
+use xtask::{generate, model, repository};
 
 #[derive(Parser)]
 #[command(about = "Tools of the Unified Runtime project")]
@@ -40,10 +37,4 @@ fn main() -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The repository's root: the parent of this package's folder.
-fn repository() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
 }

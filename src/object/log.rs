@@ -1,1 +1,331 @@
-//! stub
+//! The sink behind the `log` facade: one per library, set by `UR_LOG_<NAME>`.
+//!
+//! Owns the variable's syntax, the line's format and where lines go. It may use the standard
+//! library and `libc`; it must never know who logs. A library calls [`init`] on its first entry,
+//! then logs with the `log` crate's macros.
+//!
+//! ```text
+//! UR_LOG_LOADER=level:debug;flush:error;fileline:true;output:file,/tmp/ur-%p.log
+//!   level     debug, info, warning, error, quiet          (quiet, or the library's own default)
+//!   flush     the same words; checked, but nothing is ever held back
+//!   fileline  whether a line ends with the place in our source that wrote it
+//!   output    stderr, stdout, or file,PATH: %p is the process id, %n the library's name
+//! ```
+//!
+//! Each line is one `write`, without a lock and without a buffer: lines survive a crash and a fork,
+//! and threads whose thread-locals are gone may still log.
+
+use std::fmt::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, RawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+pub use ::log::{Level, LevelFilter};
+use ::log::{Metadata, Record};
+
+/// Receives each message as `<NAME>[LEVEL]: text`, without a line end.
+pub type Callback = Arc<dyn Fn(Level, &str) + Send + Sync>;
+
+static SINK: OnceLock<Sink> = OnceLock::new();
+static LOGGER: Logger = Logger;
+static CALLBACK: RwLock<Option<Callback>> = RwLock::new(None);
+/// A `LevelFilter` as a number; off until someone asks for more.
+static CALLBACK_LEVEL: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets this library's sink up from `UR_LOG_<NAME>`, silent by default. Later calls do nothing.
+pub fn init(name: &str) {
+    init_with(name, LevelFilter::Off);
+}
+
+/// As [`init`], for a library that is not silent by default.
+pub fn init_with(name: &str, default: LevelFilter) {
+    SINK.get_or_init(|| {
+        let variable = format!("UR_LOG_{}", name.to_uppercase());
+        let text = std::env::var_os(&variable).unwrap_or_default();
+        let sink = Sink::from_text(name, &text.to_string_lossy(), default);
+        sink.unwrap_or_else(|reason| {
+            let note = format!("{variable}: {reason}; logging stays at its default\n");
+            write_to(libc::STDERR_FILENO, note.as_bytes());
+            Sink::new(
+                name,
+                Settings::new(default),
+                Target::Fd(libc::STDERR_FILENO),
+            )
+        })
+    });
+    // Only a second logger in the same library can fail this, and then the first one stays.
+    let _ = ::log::set_logger(&LOGGER);
+    update_max_level();
+}
+
+/// Messages go to `callback` too, at the level of [`set_callback_level`].
+pub fn set_callback(callback: Option<Callback>) {
+    let old = {
+        let mut slot = CALLBACK.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *slot, callback)
+    };
+    // Dropped after the lock: its captures are not ours, and may log.
+    drop(old);
+    update_max_level();
+}
+
+pub fn set_callback_level(level: LevelFilter) {
+    CALLBACK_LEVEL.store(level as usize, Ordering::Relaxed);
+    update_max_level();
+}
+
+fn update_max_level() {
+    let sink = SINK
+        .get()
+        .map_or(LevelFilter::Off, |sink| sink.settings.level);
+    ::log::set_max_level(sink.max(callback_level()));
+}
+
+fn callback_level() -> LevelFilter {
+    let level = CALLBACK_LEVEL.load(Ordering::Relaxed);
+    LevelFilter::iter().nth(level).unwrap_or(LevelFilter::Off)
+}
+
+struct Logger;
+
+impl ::log::Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= ::log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let Some(sink) = SINK.get() else { return };
+        let level = record.level();
+        let to_sink = level <= sink.settings.level;
+        // A clone, so that a callback may log or change the callback.
+        let callback = (level <= callback_level())
+            .then(|| {
+                CALLBACK
+                    .read()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone()
+            })
+            .flatten();
+        if !to_sink && callback.is_none() {
+            return;
+        }
+        let mut line = sink.line(record);
+        if let Some(callback) = callback {
+            callback(level, &line);
+        }
+        if to_sink {
+            line.push('\n');
+            sink.target.write(line.as_bytes());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+struct Sink {
+    /// Upper case, as lines show it.
+    name: String,
+    settings: Settings,
+    target: Target,
+}
+
+impl Sink {
+    fn new(name: &str, settings: Settings, target: Target) -> Sink {
+        Sink {
+            name: name.to_uppercase(),
+            settings,
+            target,
+        }
+    }
+
+    fn from_text(name: &str, text: &str, default: LevelFilter) -> Result<Sink, Fault> {
+        let settings = Settings::parse(text, default)?;
+        let target = match &settings.output {
+            Output::Stderr => Target::Fd(libc::STDERR_FILENO),
+            Output::Stdout => Target::Fd(libc::STDOUT_FILENO),
+            Output::File(pattern) => {
+                let path = expand_path(pattern, name);
+                // Appending, since libraries of one process may share a file.
+                let file = OpenOptions::new().create(true).append(true).open(&path);
+                Target::File(file.map_err(|error| Fault(format!("cannot open `{path}`: {error}")))?)
+            }
+        };
+        Ok(Sink::new(name, settings, target))
+    }
+
+    fn line(&self, record: &Record<'_>) -> String {
+        let mut line = String::new();
+        let text = format_args!(
+            "<{}>[{}]: {}",
+            self.name,
+            level_name(record.level()),
+            record.args()
+        );
+        // An argument's own `Display` may fail; what it wrote until then is still worth reading.
+        let _ = line.write_fmt(text);
+        if let (true, Some(file), Some(number)) =
+            (self.settings.fileline, record.file(), record.line())
+        {
+            let _ = write!(line, " <{file}:{number}>");
+        }
+        line
+    }
+}
+
+enum Target {
+    Fd(RawFd),
+    File(File),
+}
+
+impl Target {
+    fn write(&self, bytes: &[u8]) {
+        match self {
+            Target::Fd(fd) => write_to(*fd, bytes),
+            // No one is left to be told about a log that cannot be written.
+            Target::File(file) => {
+                let _ = (&mut &*file).write_all(bytes);
+            }
+        }
+    }
+}
+
+/// Writes past the process's own buffers: a library does not own those, and they take locks.
+fn write_to(fd: RawFd, bytes: &[u8]) {
+    // SAFETY: the descriptor is only borrowed, as it is never closed through this file; a closed one
+    // gives an error.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+    let _ = (&*file).write_all(bytes);
+}
+
+/// `%p` is the process id, `%n` the name, `%%` a percent sign. Also for names of trace files.
+pub fn expand_path(pattern: &str, name: &str) -> String {
+    let mut path = String::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            path.push(c);
+            continue;
+        }
+        match rest.next() {
+            Some('p') => path.push_str(&std::process::id().to_string()),
+            Some('n') => path.push_str(name),
+            Some('%') => path.push('%'),
+            other => path.extend(std::iter::once('%').chain(other)),
+        }
+    }
+    path
+}
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Error => "ERROR",
+        Level::Warn => "WARNING",
+        Level::Info => "INFO",
+        Level::Debug | Level::Trace => "DEBUG",
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Settings {
+    level: LevelFilter,
+    flush: LevelFilter,
+    fileline: bool,
+    output: Output,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Output {
+    Stderr,
+    Stdout,
+    File(String),
+}
+
+/// Why a `UR_LOG_<NAME>` was not understood.
+#[derive(Debug, PartialEq, Eq)]
+struct Fault(String);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl Settings {
+    fn new(level: LevelFilter) -> Settings {
+        Settings {
+            level,
+            flush: LevelFilter::Error,
+            fileline: false,
+            output: Output::Stderr,
+        }
+    }
+
+    fn parse(text: &str, default: LevelFilter) -> Result<Settings, Fault> {
+        let mut settings = Settings::new(default);
+        if text.is_empty() {
+            return Ok(settings);
+        }
+        for entry in text.split(';') {
+            let Some((key, value)) = entry.split_once(':') else {
+                return Err(Fault(format!("expected `key:value` instead of `{entry}`")));
+            };
+            match key {
+                "level" => settings.level = level(value)?,
+                "flush" => settings.flush = level(value)?,
+                "fileline" => settings.fileline = flag(value)?,
+                "output" => settings.output = output(value)?,
+                _ => return Err(Fault(format!("unknown key `{key}`"))),
+            }
+        }
+        Ok(settings)
+    }
+}
+
+fn level(text: &str) -> Result<LevelFilter, Fault> {
+    match unquote(text) {
+        "debug" => Ok(LevelFilter::Debug),
+        "info" => Ok(LevelFilter::Info),
+        "warning" => Ok(LevelFilter::Warn),
+        "error" => Ok(LevelFilter::Error),
+        "quiet" => Ok(LevelFilter::Off),
+        other => Err(Fault(format!(
+            "unknown level `{other}`; known are debug, info, warning, error, quiet"
+        ))),
+    }
+}
+
+fn flag(text: &str) -> Result<bool, Fault> {
+    let text = unquote(text);
+    let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    if is(&["y", "yes", "t", "true", "1"]) {
+        Ok(true)
+    } else if is(&["n", "no", "f", "false", "0"]) {
+        Ok(false)
+    } else {
+        Err(Fault(format!("`{text}` is neither true nor false")))
+    }
+}
+
+fn output(text: &str) -> Result<Output, Fault> {
+    match text.split_once(',') {
+        None if unquote(text) == "stderr" => Ok(Output::Stderr),
+        None if unquote(text) == "stdout" => Ok(Output::Stdout),
+        Some(("file", path)) if !unquote(path).is_empty() => {
+            Ok(Output::File(unquote(path).to_owned()))
+        }
+        _ => Err(Fault(format!(
+            "unknown output `{text}`; known are stderr, stdout and file,PATH"
+        ))),
+    }
+}
+
+fn unquote(text: &str) -> &str {
+    let within = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    within('"').or_else(|| within('\'')).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests;

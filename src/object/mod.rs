@@ -1,3 +1,20 @@
-//! Handles and the C boundary.
+//! Handles and the C boundary: the handle header, reference counts, borrowed handle lists, outputs,
+//! info buffers, errors, logging, and the one panic guard.
+//!
+//! Uses `abi` only. Knows no adapter: what an object is to a backend is in the object's body.
 
+mod boundary;
+pub mod chain;
+mod error;
+mod handle;
+mod info;
+mod list;
 pub mod log;
+mod out;
+
+pub use boundary::boundary;
+pub use error::{Error, Result, ensure, last as last_error};
+pub use handle::{Body, Kind, Object};
+pub use info::{InfoIn, InfoOut, Plain};
+pub use list::{Handles, ListOut};
+pub use out::{Out, OutHandle};

@@ -1,1 +1,236 @@
-//! stub
+//! The stream-ordered allocator.
+//!
+//! Owns which addresses are live, which are free and what their death was. Uses `timeline` for order
+//! and a [`Source`] for memory. Must never know a C type, a driver, a queue or an event, and calls
+//! its source only while holding no lock.
+//!
+//! | state of a range | entered by | may be handed to |
+//! |---|---|---|
+//! | live | [`Pool::acquire`] | nobody |
+//! | free, dying at a frontier | [`Pool::release`] | who comes after that frontier, or waits for it |
+//! | clear: never used, or death observed complete | growth; any later look | anybody |
+//! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
+//!
+//! `offsets` places, `index` finds, `store` is both, `policy` chooses, `stats` counts; this file
+//! locks, keeps limits and talks to the source. Lock ranks: the pool's one lock comes after any
+//! queue's lock, and nothing is locked or called under it.
+
+#![forbid(unsafe_code)]
+
+mod index;
+mod offsets;
+mod policy;
+mod request;
+mod source;
+mod state;
+mod stats;
+mod store;
+
+pub use request::{Acquired, Block, Config, Order, PoolError, Request, UnknownPointer, WaitPolicy};
+pub use source::{Slab, Source, SourceError};
+pub use stats::{Counters, Figures};
+
+use crate::timeline::Frontier;
+use crate::timeline::sync::{Condvar, Mutex, MutexGuard};
+use policy::{Grain, Need};
+use state::{Attempt, State, Step};
+
+/// A pool of memory of one kind from one source. All methods may be called from any thread, and
+/// none of them waits for the device.
+#[derive(Debug)]
+pub struct Pool<S: Source> {
+    source: S,
+    state: Mutex<State>,
+    /// Signalled when a call to the source has ended.
+    settled: Condvar,
+}
+
+impl<S: Source> Pool<S> {
+    pub fn new(source: S, config: Config) -> Self {
+        let grain = Grain {
+            granularity: source.granularity(),
+            alignment: source.alignment(),
+        };
+        Self {
+            source,
+            state: Mutex::new(State::new(config, grain)),
+            settled: Condvar::new(),
+        }
+    }
+
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Finds memory for a request, by the order of choice: what died on its own lane, what its order
+    /// dominates, what has completed; then growth within the maximum; then, as the policy and
+    /// `may_wait` allow, what the least wait frees; then the source again after giving it back what
+    /// is idle.
+    pub fn acquire(&self, request: &Request<'_>) -> Result<Acquired, PoolError> {
+        let mut state = self.state.lock();
+        let result = match Need::new(request, state.config().min_align) {
+            Ok(need) => {
+                let (again, result) = self.find(state, &need, request);
+                state = again;
+                result
+            }
+            Err(error) => Err(error),
+        };
+        if result.is_err() {
+            state.stats.counters.failed += 1;
+        }
+        result
+    }
+
+    fn find<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        need: &Need,
+        request: &Request<'_>,
+    ) -> (MutexGuard<'a, State>, Result<Acquired, PoolError>) {
+        let mut attempt = Attempt::default();
+        loop {
+            match state.step(need, request, &mut attempt) {
+                Step::Done(result) => return (state, result),
+                Step::Grow(bytes) => {
+                    drop(state);
+                    let answer = self.source.acquire(bytes);
+                    state = self.state.lock();
+                    let unfit = state.grown(bytes, answer, &mut attempt);
+                    self.settled.notify_all();
+                    if let Some(slab) = unfit {
+                        drop(state);
+                        self.source.release(slab);
+                        state = self.state.lock();
+                    }
+                }
+                Step::Shed(slabs) => {
+                    drop(state);
+                    state = self.give_back(&slabs);
+                }
+                // Another thread is at the source: what it brings or frees may serve.
+                Step::Pause => state = self.settled.wait(state),
+            }
+        }
+    }
+
+    /// Ends the allocation that starts at `addr`; its memory may be reused after `death`.
+    pub fn release(&self, addr: u64, death: Frontier) -> Result<Block, UnknownPointer> {
+        let mut state = self.state.lock();
+        let block = state.release(addr, death).ok_or(UnknownPointer { addr })?;
+        if state.is_closed() {
+            let slabs = state.leave(0);
+            drop(state);
+            drop(self.give_back(&slabs));
+        }
+        Ok(block)
+    }
+
+    /// The live allocation among whose requested bytes `addr` is.
+    pub fn lookup(&self, addr: u64) -> Option<Block> {
+        self.state.lock().store.live_around(addr)
+    }
+
+    /// Gives back what exceeds the release threshold, as far as it is free and observed complete.
+    /// For whoever has just observed completion. Cheap when there is no threshold.
+    pub fn settle(&self) {
+        let mut state = self.state.lock();
+        let keep = state.keep();
+        let slabs = state.leave(keep);
+        drop(state);
+        drop(self.give_back(&slabs));
+    }
+
+    /// Gives back slabs that are free and observed complete until no more than `keep_bytes` are
+    /// reserved or nothing more can go.
+    pub fn trim(&self, keep_bytes: u64) {
+        let slabs = self.state.lock().leave(keep_bytes);
+        drop(self.give_back(&slabs));
+    }
+
+    /// The join of the deaths in slabs that hold no live block. Once it is observed complete those
+    /// slabs can go back and make room under a maximum size: what a caller who may block the host
+    /// waits for before it repeats an exhausted request.
+    pub fn pending(&self) -> Frontier {
+        self.state.lock().store.pending()
+    }
+
+    pub fn figures(&self) -> Figures {
+        self.state.lock().stats.figures
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.state.lock().stats.counters
+    }
+
+    /// Sets the high of `reserved` to its current value.
+    pub fn reset_reserved_high(&self) {
+        let figures = &mut self.state.lock().stats.figures;
+        figures.reserved_high = figures.reserved;
+    }
+
+    /// Sets the high of `used` to its current value.
+    pub fn reset_used_high(&self) {
+        let figures = &mut self.state.lock().stats.figures;
+        figures.used_high = figures.used;
+    }
+
+    /// Takes effect at the next [`Pool::settle`].
+    pub fn set_release_threshold(&self, bytes: u64) {
+        self.state.lock().set_release_threshold(bytes);
+    }
+
+    pub fn release_threshold(&self) -> u64 {
+        self.state.lock().config().release_threshold
+    }
+
+    pub fn max_bytes(&self) -> Option<u64> {
+        self.state.lock().config().max_bytes
+    }
+
+    /// The pool as it was configured, with the present release threshold.
+    pub fn config(&self) -> Config {
+        *self.state.lock().config()
+    }
+
+    /// Ends the pool's handle: no request is served from now on. Live blocks stay valid and can be
+    /// released; each slab goes back once its last death is observed complete, at a later release
+    /// or [`Pool::settle`], or when the pool is dropped. Keep the pool until [`Pool::is_drained`].
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.close();
+        let slabs = state.leave(0);
+        drop(state);
+        drop(self.give_back(&slabs));
+    }
+
+    /// Whether it is closed and everything has gone back to the source.
+    pub fn is_drained(&self) -> bool {
+        self.state.lock().is_drained()
+    }
+
+    /// Hands slabs that have left the store to the source, then lets them leave the figures.
+    fn give_back(&self, slabs: &[Slab]) -> MutexGuard<'_, State> {
+        for slab in slabs {
+            self.source.release(*slab);
+        }
+        let mut state = self.state.lock();
+        if !slabs.is_empty() {
+            state.left(slabs);
+            self.settled.notify_all();
+        }
+        state
+    }
+}
+
+impl<S: Source> Drop for Pool<S> {
+    /// Gives back what is observed complete. What is live or pending is leaked and logged, since a
+    /// command may still use it.
+    fn drop(&mut self) {
+        self.close();
+        let reserved = self.figures().reserved;
+        if reserved > 0 {
+            log::warn!("a pool was dropped with {reserved} bytes in use; they are leaked");
+        }
+    }
+}

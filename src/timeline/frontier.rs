@@ -55,12 +55,15 @@ impl Frontier {
 
     /// Whether it reaches `point`'s lane at least that far. Completion is not asked.
     pub fn covers_point(&self, point: &Point) -> bool {
-        self.epoch_of(point.lane()).is_some_and(|epoch| epoch >= point.epoch)
+        self.epoch_of(point.lane())
+            .is_some_and(|epoch| epoch >= point.epoch)
     }
 
     /// Whether every point of `other` is covered or complete.
     pub fn covers(&self, other: &Frontier) -> bool {
-        other.points().all(|point| self.covers_point(point) || point.is_complete())
+        other
+            .points()
+            .all(|point| self.covers_point(point) || point.is_complete())
     }
 
     pub fn is_complete(&self) -> bool {
@@ -156,7 +159,11 @@ fn merged(a: &[Point], b: &[Point]) -> Vec<Point> {
                 j += 1;
             }
             Ordering::Equal => {
-                let newer = if a[i].epoch >= b[j].epoch { &a[i] } else { &b[j] };
+                let newer = if a[i].epoch >= b[j].epoch {
+                    &a[i]
+                } else {
+                    &b[j]
+                };
                 out.push(newer.clone());
                 i += 1;
                 j += 1;

@@ -6,7 +6,10 @@ fn clocks<const N: usize>() -> [Arc<Clock>; N] {
 }
 
 fn frontier(points: &[(&Arc<Clock>, u64)]) -> Frontier {
-    points.iter().map(|(clock, epoch)| Point::new(clock, *epoch)).collect()
+    points
+        .iter()
+        .map(|(clock, epoch)| Point::new(clock, *epoch))
+        .collect()
 }
 
 #[test]

@@ -30,7 +30,7 @@ const TREE: &[(&[u32], Kind)] = &[
 ];
 
 fn selected(text: &str, backend: Backend) -> String {
-    let selection = parse(text).for_backend(backend);
+    let selection = parse(text).for_backend(Some(backend));
     let chosen = TREE
         .iter()
         .filter(|(path, kind)| selection.selects(path, *kind));
@@ -121,7 +121,7 @@ fn selection_by_table() {
 fn descent_follows_accepting_items_only() {
     let descends = |text: &str, path: &[u32], kind| {
         parse(text)
-            .for_backend(Backend::OpenCl)
+            .for_backend(Some(Backend::OpenCl))
             .descends(path, kind)
     };
     assert!(!descends("opencl:*", &[0], Kind::Gpu));
@@ -141,10 +141,16 @@ fn descent_follows_accepting_items_only() {
 
 #[test]
 fn root_numbers_are_noticed() {
-    let numbered = |text: &str| parse(text).for_backend(Backend::OpenCl).uses_root_numbers();
+    let numbered = |text: &str| {
+        parse(text)
+            .for_backend(Some(Backend::OpenCl))
+            .uses_root_numbers()
+    };
     assert!(numbered("opencl:0"));
     assert!(numbered("opencl:gpu,1.*"));
     assert!(numbered("!*:2"));
+    let unnamed = parse("*:cpu;opencl:*").for_backend(None);
+    assert!(unnamed.selects(&[0], Kind::Cpu) && !unnamed.selects(&[0], Kind::Gpu));
     assert!(!numbered("opencl:gpu.1"));
     assert!(!numbered("cuda:0;opencl:*"));
 }
@@ -247,11 +253,11 @@ fn the_message_carries_a_caret() {
 #[test]
 fn merging_takes_both_terms() {
     let merged = Selector::parse("opencl:0;opencl:1", Duplicates::Merge).expect("merges");
-    let selection = merged.for_backend(Backend::OpenCl);
+    let selection = merged.for_backend(Some(Backend::OpenCl));
     assert!(selection.selects(&[0], Kind::Gpu) && selection.selects(&[1], Kind::Gpu));
     assert!(
         parse("opencl:0;!opencl:1")
-            .for_backend(Backend::OpenCl)
+            .for_backend(Some(Backend::OpenCl))
             .selects(&[0], Kind::Cpu)
     );
 }
@@ -296,7 +302,7 @@ proptest! {
             match Selector::parse(&text, duplicates) {
                 Ok(selector) => {
                     for backend in Backend::ALL {
-                        let selection = selector.for_backend(backend);
+                        let selection = selector.for_backend(Some(backend));
                         let kept = selector.keeps_adapter(backend, &[Kind::Cpu, Kind::Gpu]);
                         for kind in [Kind::Cpu, Kind::Gpu] {
                             // What the filter leaves out, nothing may select afterwards.
@@ -319,7 +325,7 @@ proptest! {
             [a, b, c][..depth].iter().map(u32::to_string).collect::<Vec<_>>().join(".")
         };
         let list: Vec<String> = items.iter().map(item).collect();
-        let selection = parse(&format!("hip:{}", list.join(","))).for_backend(Backend::Hip);
+        let selection = parse(&format!("hip:{}", list.join(","))).for_backend(Some(Backend::Hip));
         for &(a, b, c, depth) in &items {
             prop_assert!(selection.selects(&[a, b, c][..depth], Kind::Other));
         }

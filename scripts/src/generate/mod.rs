@@ -3,6 +3,7 @@
 
 mod abi;
 mod client;
+mod expr;
 mod hal;
 mod headers;
 mod loader;

@@ -1,0 +1,248 @@
+//! Which adapter libraries to try, and where.
+//!
+//! Owns the known adapters' names and the order of places. Pure: it takes the environment's texts
+//! and the loader's directory, and gives a plan. It must never open a library.
+
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::env::Env;
+use crate::selector::{Backend, Duplicates, Kind, Selector};
+
+/// An adapter that may be installed.
+struct Manifest {
+    name: &'static str,
+    backend: Backend,
+    kinds: &'static [Kind],
+}
+
+const ANY_KIND: &[Kind] = &[Kind::Cpu, Kind::Gpu, Kind::Fpga, Kind::Other];
+
+/// In the lexicographic order of their libraries' names, which is the order of adapters.
+const MANIFESTS: [Manifest; 7] = [
+    Manifest { name: "cuda", backend: Backend::Cuda, kinds: &[Kind::Gpu] },
+    Manifest { name: "hip", backend: Backend::Hip, kinds: &[Kind::Gpu] },
+    Manifest { name: "level_zero", backend: Backend::LevelZero, kinds: ANY_KIND },
+    Manifest { name: "level_zero_v2", backend: Backend::LevelZero, kinds: ANY_KIND },
+    Manifest { name: "native_cpu", backend: Backend::NativeCpu, kinds: &[Kind::Cpu] },
+    Manifest { name: "offload", backend: Backend::Offload, kinds: &[Kind::Cpu, Kind::Gpu] },
+    Manifest { name: "opencl", backend: Backend::OpenCl, kinds: ANY_KIND },
+];
+
+/// One adapter and where its library may be; the first acceptable one is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    pub paths: Vec<PathBuf>,
+}
+
+/// What to load, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub candidates: Vec<Candidate>,
+    /// `UR_ADAPTERS_DEEP_BIND`.
+    pub deep_bind: bool,
+    /// What was wrong with the environment.
+    pub notes: Vec<String>,
+}
+
+/// Reads the environment; `own_directory` is the loader's.
+pub fn plan(env: &Env<'_>, own_directory: Option<&Path>) -> Plan {
+    let mut plan = Plan {
+        deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND").unwrap_or(false),
+        ..Plan::default()
+    };
+    match env.list("UR_ADAPTERS_FORCE_LOAD") {
+        Some(forced) => plan.force(forced),
+        None => plan.search(env, own_directory),
+    }
+    plan
+}
+
+impl Plan {
+    /// Exactly the libraries named, in their order, whatever is installed or selected.
+    fn force(&mut self, paths: Result<Vec<String>, crate::env::ListError>) {
+        match paths {
+            Ok(paths) => {
+                let candidate = |path: String| Candidate { paths: vec![path.into()] };
+                self.candidates = paths.into_iter().map(candidate).collect();
+            }
+            Err(error) => self.notes.push(format!("UR_ADAPTERS_FORCE_LOAD: {error}; no adapter is loaded")),
+        }
+    }
+
+    fn search(&mut self, env: &Env<'_>, own_directory: Option<&Path>) {
+        let mut directories: Vec<PathBuf> = match env.list("UR_ADAPTERS_SEARCH_PATH") {
+            None => Vec::new(),
+            Some(Ok(paths)) => paths.into_iter().map(PathBuf::from).collect(),
+            Some(Err(error)) => {
+                self.notes.push(format!("UR_ADAPTERS_SEARCH_PATH: {error}; ignored"));
+                Vec::new()
+            }
+        };
+        directories.extend(own_directory.map(Path::to_owned));
+        let filter = self.prefilter(env);
+        let kept = MANIFESTS.iter().filter(|manifest| {
+            filter.as_ref().is_none_or(|filter| filter.keeps_adapter(manifest.backend, manifest.kinds))
+        });
+        self.candidates = kept.map(|manifest| manifest.candidate(&directories)).collect();
+    }
+
+    /// The selector that thins out adapters before they are loaded. A wrong one thins out nothing
+    /// here: `urDeviceGetSelected` is where its user is told.
+    fn prefilter(&mut self, env: &Env<'_>) -> Option<Selector> {
+        if !env.flag("UR_LOADER_PRELOAD_FILTER").unwrap_or(true) {
+            return None;
+        }
+        let text = env.text("ONEAPI_DEVICE_SELECTOR")?;
+        match Selector::parse(&text, Duplicates::Merge) {
+            Ok(selector) => Some(selector),
+            Err(error) => {
+                self.notes.push(format!("ONEAPI_DEVICE_SELECTOR: {error}"));
+                None
+            }
+        }
+    }
+}
+
+impl Manifest {
+    /// In each place the installed name first, then that of a build tree.
+    fn candidate(&self, directories: &[PathBuf]) -> Candidate {
+        let names = [
+            format!("libur_adapter_{}.so.0", self.name),
+            format!("libur_adapter_{}.so", self.name),
+        ];
+        let in_directories =
+            directories.iter().flat_map(|directory| names.iter().map(|name| directory.join(name)));
+        // A path without a directory is what the dynamic linker searches for.
+        let by_linker = names.iter().map(PathBuf::from);
+        Candidate { paths: in_directories.chain(by_linker).collect() }
+    }
+}
+
+/// The directory of the library or program that holds this code.
+pub fn own_directory() -> Option<PathBuf> {
+    let mut info = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    let here = own_directory as fn() -> Option<PathBuf> as *const libc::c_void;
+    // SAFETY: `info` is writable for the call; any address may be asked about.
+    let found = unsafe { libc::dladdr(here, &mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the linker's name of a loaded object is a C string, and we are inside that object.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+    path.canonicalize().ok()?.parent().map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::{MANIFESTS, Plan, own_directory, plan};
+    use crate::env::Env;
+
+    fn plan_for(variables: &[(&str, &str)], own: Option<&str>) -> Plan {
+        let get = |name: &str| {
+            let found = variables.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        plan(&Env::new(&get), own.map(Path::new))
+    }
+
+    /// The adapters' names, read back from the last path of each candidate.
+    fn names(plan: &Plan) -> String {
+        let name = |path: Option<&PathBuf>| {
+            let text = path.map(|path| path.display().to_string()).unwrap_or_default();
+            let text = text.trim_start_matches("libur_adapter_").trim_end_matches(".so");
+            text.to_owned()
+        };
+        let all = plan.candidates.iter().map(|candidate| name(candidate.paths.last()));
+        all.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn adapters_come_in_the_order_of_their_libraries() {
+        let files: Vec<String> =
+            MANIFESTS.iter().map(|m| format!("libur_adapter_{}.so.0", m.name)).collect();
+        assert!(files.is_sorted());
+        let plan = plan_for(&[], None);
+        assert_eq!(names(&plan), "cuda hip level_zero level_zero_v2 native_cpu offload opencl");
+        assert!(!plan.deep_bind && plan.notes.is_empty());
+    }
+
+    #[test]
+    fn places_in_order() {
+        let variables = [("UR_ADAPTERS_SEARCH_PATH", "/a,\"/b:c\""), ("UR_ADAPTERS_DEEP_BIND", "1")];
+        let plan = plan_for(&variables, Some("/opt/lib"));
+        assert!(plan.deep_bind);
+        let paths: Vec<String> =
+            plan.candidates[0].paths.iter().map(|path| path.display().to_string()).collect();
+        assert_eq!(
+            paths,
+            [
+                "/a/libur_adapter_cuda.so.0",
+                "/a/libur_adapter_cuda.so",
+                "/b:c/libur_adapter_cuda.so.0",
+                "/b:c/libur_adapter_cuda.so",
+                "/opt/lib/libur_adapter_cuda.so.0",
+                "/opt/lib/libur_adapter_cuda.so",
+                "libur_adapter_cuda.so.0",
+                "libur_adapter_cuda.so",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_bad_search_path_is_noted_and_left_out() {
+        let plan = plan_for(&[("UR_ADAPTERS_SEARCH_PATH", "/a:/b")], Some("/own"));
+        assert_eq!(plan.candidates[0].paths.len(), 4);
+        assert!(plan.notes[0].contains("needs quotes (at byte 2)"), "{:?}", plan.notes);
+    }
+
+    #[test]
+    fn the_selector_thins_out_adapters() {
+        let kept = |selector: &str| names(&plan_for(&[("ONEAPI_DEVICE_SELECTOR", selector)], None));
+        assert_eq!(kept("opencl:cpu;cuda:0,1"), "cuda opencl");
+        assert_eq!(kept("level_zero:*"), "level_zero level_zero_v2");
+        assert_eq!(kept("!opencl:*;!*:fpga"), "cuda hip level_zero level_zero_v2 native_cpu offload");
+        assert_eq!(kept("*:cpu"), "level_zero level_zero_v2 native_cpu offload opencl");
+        assert_eq!(kept("hip:0;hip:1"), "hip", "a duplicate is no reason to load everything");
+        let unfiltered =
+            [("ONEAPI_DEVICE_SELECTOR", "hip:0"), ("UR_LOADER_PRELOAD_FILTER", "0")];
+        assert_eq!(plan_for(&unfiltered, None).candidates.len(), MANIFESTS.len());
+        let malformed = plan_for(&[("ONEAPI_DEVICE_SELECTOR", "hip:0;cdua:1")], None);
+        assert_eq!(malformed.candidates.len(), MANIFESTS.len());
+        assert!(malformed.notes[0].ends_with("hip:0;cdua:1\n        ^"), "{}", malformed.notes[0]);
+    }
+
+    #[test]
+    fn forced_libraries_are_taken_as_they_are() {
+        let forced = |text: &str| {
+            plan_for(
+                &[
+                    ("UR_ADAPTERS_FORCE_LOAD", text),
+                    ("ONEAPI_DEVICE_SELECTOR", "opencl:*"),
+                    ("UR_ADAPTERS_SEARCH_PATH", "/elsewhere"),
+                ],
+                Some("/own"),
+            )
+        };
+        let plan = forced("/z/libx.so,'/y/lib:b.so'");
+        let paths: Vec<_> = plan.candidates.iter().map(|candidate| candidate.paths.clone()).collect();
+        assert_eq!(paths, [[PathBuf::from("/z/libx.so")], [PathBuf::from("/y/lib:b.so")]]);
+        let bad = forced("/z/libx.so,");
+        assert!(bad.candidates.is_empty() && bad.notes.len() == 1, "{bad:?}");
+    }
+
+    #[test]
+    fn the_own_directory_is_that_of_the_running_object() {
+        let exe = std::env::current_exe().and_then(|path| path.canonicalize()).expect("own path");
+        assert_eq!(own_directory().as_deref(), exe.parent());
+    }
+}

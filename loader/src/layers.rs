@@ -1,0 +1,131 @@
+//! Layers: code that stands between the application and the dispatch, at no cost when there is none.
+//!
+//! Owns the layers' names, their order and the chain. A layer replaces functions of a table and
+//! calls the ones that it replaced; it may use `abi`, `object` and `dl`. The chain must never know
+//! what a layer does.
+//!
+//! Order, from the inside out: validation, sanitizers, tracing. The outermost sees a call first.
+
+use ur::abi::*;
+
+/// What a layer may know of the loader's configuration.
+#[derive(Clone, Copy, Default)]
+pub struct LayerContext {
+    /// Asks the application where in its source a call came from.
+    pub code_location: Option<CodeLocation>,
+}
+
+/// The application's callback and its argument.
+#[derive(Clone, Copy)]
+pub struct CodeLocation {
+    pub callback: unsafe extern "C" fn(*mut std::ffi::c_void) -> ur_code_location_t,
+    pub user_data: *mut std::ffi::c_void,
+}
+
+// SAFETY: `urLoaderConfigSetCodeLocationCallback` asks for a callback that any thread may call with
+// its argument.
+unsafe impl Send for CodeLocation {}
+// SAFETY: as above.
+unsafe impl Sync for CodeLocation {}
+
+/// One layer of the chain.
+pub trait Layer: Send {
+    /// Puts the layer's functions into `table`, which holds what they are to call. `names` are those
+    /// of the layer's names that were asked for.
+    fn wrap(
+        &mut self,
+        table: &mut ur_dditable_t,
+        names: &[&'static str],
+        context: &LayerContext,
+    ) -> Result<(), ur_result_t>;
+
+    /// The application has torn the loader down. Called in the reverse order of `wrap`.
+    fn teardown(&mut self);
+}
+
+/// A layer that this loader knows by name, whether it has it or not.
+pub struct Known {
+    /// Names that ask for it: one layer may do more or less.
+    pub names: &'static [&'static str],
+    /// `None`: accepted by name, but absent.
+    pub make: Option<fn() -> Box<dyn Layer>>,
+}
+
+/// From the inside out.
+pub const KNOWN: &[Known] = &[
+    Known {
+        names: &[
+            "UR_LAYER_PARAMETER_VALIDATION",
+            "UR_LAYER_BOUNDS_CHECKING",
+            "UR_LAYER_LEAK_CHECKING",
+            "UR_LAYER_LIFETIME_VALIDATION",
+            "UR_LAYER_FULL_VALIDATION",
+        ],
+        make: None,
+    },
+    Known { names: &["UR_LAYER_ASAN"], make: None },
+    Known { names: &["UR_LAYER_MSAN"], make: None },
+    Known { names: &["UR_LAYER_TSAN"], make: None },
+    Known { names: &["UR_LAYER_TRACING"], make: None },
+];
+
+/// Every name that a configuration may enable, separated by semicolons.
+pub fn available() -> String {
+    KNOWN.iter().flat_map(|known| known.names).copied().collect::<Vec<_>>().join(";")
+}
+
+/// Whether a configuration may enable `name`.
+pub fn is_known(name: &str) -> bool {
+    KNOWN.iter().any(|known| known.names.contains(&name))
+}
+
+/// The layers in use.
+#[derive(Default)]
+pub struct Chain {
+    layers: Vec<Box<dyn Layer>>,
+}
+
+impl Chain {
+    /// Wraps `table` in the layers of `known` that `names` ask for. One that fails ends what was
+    /// built and is the error.
+    pub fn build(
+        known: &[Known],
+        names: &[String],
+        table: &mut ur_dditable_t,
+        context: &LayerContext,
+    ) -> Result<Chain, ur_result_t> {
+        let mut chain = Chain::default();
+        for layer in known {
+            let asked = |name: &&'static str| names.iter().any(|other| other == name);
+            let asked: Vec<&'static str> = layer.names.iter().copied().filter(asked).collect();
+            if asked.is_empty() {
+                continue;
+            }
+            let Some(make) = layer.make else {
+                log::warn!("layer {} is known but not part of this loader", asked.join(", "));
+                continue;
+            };
+            let mut made = make();
+            if let Err(error) = made.wrap(table, &asked, context) {
+                log::error!("layer {} failed: {error:?}", asked.join(", "));
+                chain.teardown();
+                return Err(error);
+            }
+            chain.layers.push(made);
+        }
+        Ok(chain)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    pub fn teardown(&mut self) {
+        while let Some(mut layer) = self.layers.pop() {
+            layer.teardown();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! The loader's life: `urLoaderInit`, `urLoaderTearDown` and the table that applications call.
+//!
+//! | State       | `references` | table  | adapters | left by                               |
+//! |-------------|--------------|--------|----------|---------------------------------------|
+//! | torn down   | 0            | null   | none     | the first `urLoaderInit`              |
+//! | initialised | 1 or more    | set    | a list   | as many `urLoaderTearDown` as inits   |
+//!
+//! The table is read by every call of every thread without a lock, so that it is never freed: it is
+//! static, or leaked when layers make one of their own. A call that races with the last teardown
+//! finds a null table, or a table whose functions still work.
+//!
+//! Owns both entry points; may use every part of the loader; must never know what a layer or an
+//! adapter does.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use log::{debug, error, info, warn};
+use ur::abi::*;
+use ur::object::{Error, Result, ensure};
+
+use crate::config::{self, Settings};
+use crate::discovery::{self, Candidate, Plan};
+use crate::entry::versioned;
+use crate::env::Env;
+use crate::generated::dispatch::DISPATCH;
+use crate::layers::{Chain, KNOWN, LayerContext};
+use crate::library::{AdapterLibrary, Refusal};
+use crate::{adapters, compat};
+
+/// What applications call; null while the loader is torn down.
+static TABLE: AtomicPtr<ur_dditable_t> = AtomicPtr::new(std::ptr::null_mut());
+
+static STATE: Mutex<State> = Mutex::new(State { references: 0, adapters: None, layers: None });
+
+/// The table without layers: generated dispatch, with the hand-written functions put in.
+static BASE: LazyLock<ur_dditable_t> = LazyLock::new(|| {
+    let mut table = DISPATCH;
+    table.Adapter.pfnGet = Some(adapters::adapter_get);
+    compat::hook(&mut table);
+    table
+});
+
+struct State {
+    references: u32,
+    adapters: Option<Arc<[AdapterLibrary]>>,
+    layers: Option<Chain>,
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The table that exported functions call; `None` before the first `urLoaderInit` and after the
+/// last `urLoaderTearDown`.
+#[inline]
+pub fn app_table() -> Option<&'static ur_dditable_t> {
+    // SAFETY: null, or a table that is static or leaked; it was complete when it was stored.
+    unsafe { TABLE.load(Ordering::Acquire).as_ref() }
+}
+
+/// The loaded adapters, in order.
+pub fn adapters() -> Option<Arc<[AdapterLibrary]>> {
+    state().adapters.clone()
+}
+
+/// What `urGet<Table>ProcAddrTable` does: copies one part of the application's table.
+///
+/// # Safety
+/// `out` is null or writable.
+pub unsafe fn copy_table<T: Copy>(
+    version: ur_api_version_t,
+    out: *mut T,
+    part: fn(&ur_dditable_t) -> &T,
+) -> ur_result_t {
+    if out.is_null() {
+        return UR_RESULT_ERROR_INVALID_NULL_POINTER;
+    }
+    if version != UR_API_VERSION_CURRENT {
+        return UR_RESULT_ERROR_UNSUPPORTED_VERSION;
+    }
+    let Some(table) = app_table() else {
+        return UR_RESULT_ERROR_UNINITIALIZED;
+    };
+    // SAFETY: not null, and the caller promises that it can be written.
+    unsafe { out.write(*part(table)) };
+    UR_RESULT_SUCCESS
+}
+
+versioned! {
+    /// The first call finds the adapters and builds the layers; later ones count.
+    ///
+    /// # Safety
+    /// The configuration is null or live.
+    fn urLoaderInit(
+        device_flags: ur_device_init_flags_t,
+        hLoaderConfig: ur_loader_config_handle_t,
+    ) {
+        ensure(
+            device_flags.0 & UR_DEVICE_INIT_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        // SAFETY: the caller's promise.
+        let settings = unsafe { config::settings_of(hLoaderConfig) };
+        ur::object::log::init("loader");
+        state().init(settings, &Env::process())
+    }
+
+    /// # Safety
+    /// No other thread is inside a call whose adapter's last reference is gone.
+    fn urLoaderTearDown() {
+        state().tear_down()
+    }
+}
+
+impl State {
+    fn init(&mut self, settings: Settings, env: &Env<'_>) -> Result<()> {
+        if self.references == 0 {
+            let names = layer_names(settings.layers, env);
+            let context = LayerContext { code_location: settings.code_location };
+            let mut table = *BASE;
+            let chain = Chain::build(KNOWN, &names, &mut table, &context)?;
+            self.adapters = Some(load(&discovery::plan(env, discovery::own_directory().as_deref())));
+            let table: &'static ur_dditable_t =
+                if chain.is_empty() { &BASE } else { Box::leak(Box::new(table)) };
+            self.layers = Some(chain);
+            TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
+        }
+        let references = self.references.checked_add(1);
+        self.references = references.ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
+        Ok(())
+    }
+
+    fn tear_down(&mut self) -> Result<()> {
+        let left = self.references.checked_sub(1);
+        self.references = left.ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
+        if self.references == 0 {
+            TABLE.store(std::ptr::null_mut(), Ordering::Release);
+            if let Some(mut layers) = self.layers.take() {
+                layers.teardown();
+            }
+            compat::forget_all();
+            self.adapters = None;
+            debug!("torn down");
+        }
+        Ok(())
+    }
+}
+
+/// The environment's layers, then the configuration's.
+fn layer_names(mut configured: Vec<String>, env: &Env<'_>) -> Vec<String> {
+    let mut names = match env.list("UR_ENABLE_LAYERS") {
+        None => Vec::new(),
+        Some(Ok(names)) => names,
+        Some(Err(reason)) => {
+            warn!("UR_ENABLE_LAYERS: {reason}; ignored");
+            Vec::new()
+        }
+    };
+    for name in names.iter().filter(|name| !crate::layers::is_known(name)) {
+        warn!("UR_ENABLE_LAYERS: unknown layer `{name}`");
+    }
+    names.append(&mut configured);
+    names
+}
+
+fn load(plan: &Plan) -> Arc<[AdapterLibrary]> {
+    for note in &plan.notes {
+        error!("{note}");
+    }
+    let adapters: Arc<[AdapterLibrary]> = plan
+        .candidates
+        .iter()
+        .filter_map(|candidate| load_first(candidate, plan.deep_bind))
+        .collect();
+    if adapters.is_empty() {
+        warn!("no adapter was found");
+    }
+    adapters
+}
+
+/// The first library of a candidate that is there and fits.
+fn load_first(candidate: &Candidate, deep_bind: bool) -> Option<AdapterLibrary> {
+    candidate.paths.iter().find_map(|path| try_load(path, deep_bind))
+}
+
+fn try_load(path: &Path, deep_bind: bool) -> Option<AdapterLibrary> {
+    match AdapterLibrary::open(path, deep_bind) {
+        Ok(adapter) => {
+            info!("loaded {}", adapter.name);
+            Some(adapter)
+        }
+        Err(reason @ Refusal::Missing(_)) => {
+            info!("not loaded: {reason}");
+            None
+        }
+        Err(reason) => {
+            error!("refused {}: {reason}", path.display());
+            None
+        }
+    }
+}

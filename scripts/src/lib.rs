@@ -1,0 +1,13 @@
+//! The project's tools as a library, so that tests call them without a process: the model of
+//! spec/ and the generators that turn it into code and headers.
+
+pub mod generate;
+pub mod model;
+
+use std::path::{Path, PathBuf};
+
+/// The repository's root: the parent of this package's folder.
+pub fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}

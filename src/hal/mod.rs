@@ -1,0 +1,143 @@
+//! The hardware abstraction layer: one trait an object, and the C shims in front of them.
+//!
+//! Traits and shims are generated from spec/. Here stand what they share: the absent object, the
+//! adapter's own entry, and the macro that exports an adapter's 26 symbols. Uses `object` and
+//! `abi`; knows no backend.
+
+pub mod checks;
+#[rustfmt::skip]
+mod generated;
+
+pub use generated::info::*;
+pub use generated::shims::ddi;
+pub use generated::traits::*;
+
+use crate::abi::*;
+use crate::object::{Body, Object, Result, ensure};
+use std::convert::Infallible;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Where a backend's table lies: made by [`export!`](crate::export).
+pub trait Exported {
+    /// The table that every handle of this adapter points to.
+    fn table() -> &'static ur_dditable_t;
+}
+
+/// The body of an object that a backend does not have; there is never one.
+pub struct Absent<const KIND: u32>(Infallible);
+
+/// The function behind a callback type that may be null.
+pub trait Unwrapped {
+    type Fn;
+}
+
+impl<F> Unwrapped for Option<F> {
+    type Fn = F;
+}
+
+/// A new object of this backend, without API references yet.
+pub fn new<B: Backend, T: Body>(body: T) -> Arc<Object<T>> {
+    Object::new(B::table(), body)
+}
+
+/// `urAdapterGet`: the one adapter of a backend, or none.
+///
+/// # Safety
+/// The list is null or has room for `room` handles; the total is null or writable.
+pub unsafe fn adapter_get<B: Backend>(room: u32, list: *mut ur_adapter_handle_t, total: *mut u32) -> Result<()> {
+    ensure(list.is_null() || room > 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+    let adapter = B::adapter()?;
+    if let Some(adapter) = &adapter
+        && !list.is_null()
+    {
+        // SAFETY: there is room for at least one.
+        unsafe { list.write(adapter.into_handle().cast()) };
+    }
+    if !total.is_null() {
+        // SAFETY: promised by the caller.
+        unsafe { total.write(u32::from(adapter.is_some())) };
+    }
+    Ok(())
+}
+
+/// Answers one `urGet*ProcAddrTable`: the part of the table that lies at this offset.
+///
+/// # Safety
+/// `to` is null or writable for `bytes`, the size of the part at `offset` of `table`.
+pub unsafe fn get_table(
+    version: ur_api_version_t,
+    table: &'static ur_dditable_t,
+    offset: usize,
+    bytes: usize,
+    to: *mut c_void,
+) -> Result<()> {
+    ensure(!to.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+    ensure(version == UR_API_VERSION_CURRENT, UR_RESULT_ERROR_UNSUPPORTED_VERSION)?;
+    ensure(offset + bytes <= size_of::<ur_dditable_t>(), UR_RESULT_ERROR_INVALID_VALUE)?;
+    // SAFETY: the source lies within the table, the target is writable, and they are distinct.
+    unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(table).byte_add(offset).cast::<u8>(), to.cast(), bytes) };
+    Ok(())
+}
+
+/// Gives a backend its table and exports the 26 functions through which a loader asks for it.
+#[macro_export]
+macro_rules! export {
+    ($backend:ty) => {
+        $crate::export!(@table $backend);
+        $crate::export!(@functions $backend;
+            urGetAdapterProcAddrTable Adapter ur_adapter_dditable_t,
+            urGetPlatformProcAddrTable Platform ur_platform_dditable_t,
+            urGetContextProcAddrTable Context ur_context_dditable_t,
+            urGetEventProcAddrTable Event ur_event_dditable_t,
+            urGetEventExpProcAddrTable EventExp ur_event_exp_dditable_t,
+            urGetProgramProcAddrTable Program ur_program_dditable_t,
+            urGetProgramExpProcAddrTable ProgramExp ur_program_exp_dditable_t,
+            urGetKernelProcAddrTable Kernel ur_kernel_dditable_t,
+            urGetQueueProcAddrTable Queue ur_queue_dditable_t,
+            urGetQueueExpProcAddrTable QueueExp ur_queue_exp_dditable_t,
+            urGetSamplerProcAddrTable Sampler ur_sampler_dditable_t,
+            urGetMemProcAddrTable Mem ur_mem_dditable_t,
+            urGetPhysicalMemProcAddrTable PhysicalMem ur_physical_mem_dditable_t,
+            urGetEnqueueProcAddrTable Enqueue ur_enqueue_dditable_t,
+            urGetEnqueueExpProcAddrTable EnqueueExp ur_enqueue_exp_dditable_t,
+            urGetUSMProcAddrTable USM ur_usm_dditable_t,
+            urGetUSMExpProcAddrTable USMExp ur_usm_exp_dditable_t,
+            urGetBindlessImagesExpProcAddrTable BindlessImagesExp ur_bindless_images_exp_dditable_t,
+            urGetCommandBufferExpProcAddrTable CommandBufferExp ur_command_buffer_exp_dditable_t,
+            urGetGraphExpProcAddrTable GraphExp ur_graph_exp_dditable_t,
+            urGetIPCExpProcAddrTable IPCExp ur_ipc_exp_dditable_t,
+            urGetMemoryExportExpProcAddrTable MemoryExportExp ur_memory_export_exp_dditable_t,
+            urGetUsmP2PExpProcAddrTable UsmP2PExp ur_usm_p2p_exp_dditable_t,
+            urGetVirtualMemProcAddrTable VirtualMem ur_virtual_mem_dditable_t,
+            urGetDeviceProcAddrTable Device ur_device_dditable_t,
+            urGetDeviceExpProcAddrTable DeviceExp ur_device_exp_dditable_t,
+        );
+    };
+    (@table $backend:ty) => {
+        impl $crate::hal::Exported for $backend {
+            fn table() -> &'static $crate::abi::ur_dditable_t {
+                static TABLE: $crate::abi::ur_dditable_t = $crate::hal::ddi::<$backend>();
+                &TABLE
+            }
+        }
+    };
+    (@functions $backend:ty; $($symbol:ident $member:ident $part:ident,)*) => { $(
+        /// Fills one table for a loader of the same version.
+        ///
+        /// # Safety
+        /// The table is null or writable.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $symbol(
+            version: $crate::abi::ur_api_version_t,
+            table: *mut $crate::abi::$part,
+        ) -> $crate::abi::ur_result_t {
+            $crate::object::boundary(|| {
+                let offset = ::std::mem::offset_of!($crate::abi::ur_dditable_t, $member);
+                let whole = <$backend as $crate::hal::Exported>::table();
+                // SAFETY: the part of this name has this type, and the caller's table too.
+                unsafe { $crate::hal::get_table(version, whole, offset, size_of::<$crate::abi::$part>(), table.cast()) }
+            })
+        }
+    )* };
+}

@@ -1,0 +1,70 @@
+//! Extension chains: structs linked through `pNext`, told apart by their tags.
+
+use crate::abi::*;
+use std::ffi::c_void;
+
+/// Chains longer than this are taken for a loop.
+const LONGEST: usize = 64;
+
+/// The first struct of this type in the chain.
+///
+/// # Safety
+/// The chain consists of live structs that begin with a tag and a `pNext`, and a struct tagged
+/// `tag` is a `T`.
+pub unsafe fn find<'a, T>(first: *const c_void, tag: ur_structure_type_t) -> Option<&'a T> {
+    let mut next = first.cast::<ur_base_desc_t>();
+    for _ in 0..LONGEST {
+        if next.is_null() {
+            return None;
+        }
+        // SAFETY: promised by the caller.
+        let base = unsafe { &*next };
+        if base.stype == tag {
+            // SAFETY: the tag says so.
+            return Some(unsafe { &*next.cast::<T>() });
+        }
+        next = base.pNext.cast();
+    }
+    None
+}
+
+/// Whether some struct of the chain has none of these tags.
+///
+/// # Safety
+/// The chain consists of live structs that begin with a tag and a `pNext`.
+pub unsafe fn has_other(first: *const c_void, known: &[ur_structure_type_t]) -> bool {
+    let mut next = first.cast::<ur_base_desc_t>();
+    for _ in 0..LONGEST {
+        if next.is_null() {
+            return false;
+        }
+        // SAFETY: promised by the caller.
+        let base = unsafe { &*next };
+        if !known.contains(&base.stype) {
+            return true;
+        }
+        next = base.pNext.cast();
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_by_tag_and_survives_a_loop() {
+        let mut limits = ur_usm_pool_limits_desc_t { maxPoolableSize: 3, ..Default::default() };
+        let desc = ur_usm_host_desc_t { pNext: (&raw const limits).cast(), ..Default::default() };
+        let first = (&raw const desc).cast();
+        // SAFETY: both structs live on this stack and are tagged as what they are.
+        unsafe {
+            let found: Option<&ur_usm_pool_limits_desc_t> = find(first, UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC);
+            assert_eq!(found.map(|found| found.maxPoolableSize), Some(3));
+            assert!(find::<ur_usm_pool_desc_t>(first, UR_STRUCTURE_TYPE_USM_POOL_DESC).is_none());
+            assert!(has_other(first, &[UR_STRUCTURE_TYPE_USM_HOST_DESC]));
+            limits.pNext = first;
+            assert!(find::<ur_usm_pool_desc_t>(first, UR_STRUCTURE_TYPE_USM_POOL_DESC).is_none());
+        }
+    }
+}

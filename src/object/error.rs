@@ -1,0 +1,94 @@
+//! Errors as small values: a result code, and per thread the native code and message behind the
+//! latest one for `urAdapterGetLastError`.
+
+use crate::abi::*;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+
+/// A result other than success.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Error(ur_result_t);
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error with this code. Success is no error and reads as `UNKNOWN`.
+    pub const fn new(code: ur_result_t) -> Self {
+        if code.0 == UR_RESULT_SUCCESS.0 {
+            Self(UR_RESULT_ERROR_UNKNOWN)
+        } else {
+            Self(code)
+        }
+    }
+
+    pub const fn code(self) -> ur_result_t {
+        self.0
+    }
+
+    /// What an adapter does not offer.
+    pub const fn unsupported() -> Self {
+        Self(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
+    }
+
+    /// A failure of the backend: keeps its own code and message for `urAdapterGetLastError`.
+    pub fn native(code: ur_result_t, native: i32, message: &str) -> Self {
+        set_last(native, message);
+        Self::new(code)
+    }
+}
+
+impl From<ur_result_t> for Error {
+    fn from(code: ur_result_t) -> Self {
+        Self::new(code)
+    }
+}
+
+/// `Err(code)` unless the condition holds.
+pub fn ensure(condition: bool, code: ur_result_t) -> Result<()> {
+    if condition { Ok(()) } else { Err(Error::new(code)) }
+}
+
+struct Last {
+    native: i32,
+    message: CString,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+fn set_last(native: i32, message: &str) {
+    let clean: String = message.chars().filter(|&letter| letter != '\0').collect();
+    let message = CString::new(clean).unwrap_or_default();
+    // A thread that is ending has no storage left; its last error is lost with it.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = Some(Last { native, message }));
+}
+
+/// The thread's latest native error: valid until its next failure. Zero and empty before any.
+pub fn last() -> (i32, *const std::ffi::c_char) {
+    LAST.try_with(|last| match &*last.borrow() {
+        Some(last) => (last.native, last.message.as_ptr()),
+        None => (0, c"".as_ptr()),
+    })
+    .unwrap_or((0, CStr::as_ptr(c"")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_error_is_the_thread_s_own() {
+        let error = Error::native(UR_RESULT_ERROR_DEVICE_LOST, 7, "it\0 broke");
+        assert_eq!(error.code(), UR_RESULT_ERROR_DEVICE_LOST);
+        let (native, text) = last();
+        // SAFETY: `last` returns a string that lives until this thread's next failure.
+        assert_eq!((native, unsafe { CStr::from_ptr(text) }), (7, c"it broke"));
+        assert_eq!(std::thread::spawn(|| last().0).join().ok(), Some(0));
+    }
+
+    #[test]
+    fn success_is_no_error() {
+        assert_eq!(Error::new(UR_RESULT_SUCCESS).code(), UR_RESULT_ERROR_UNKNOWN);
+    }
+}

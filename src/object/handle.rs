@@ -1,0 +1,262 @@
+//! The handle header. A handle is the address of an [`Object`], which always lives in an `Arc`.
+//!
+//! Two counts: `api_refs` is what `ur*Retain` and `ur*Release` move; all API references together
+//! hold one Rust reference. Objects that others keep alive survive their last API release, and a
+//! handle obtained through a query may be retained again.
+//!
+//! | from | to | by |
+//! |---|---|---|
+//! | no API reference | one | `into_handle` of a new object, `retain` |
+//! | n | n + 1, n - 1 | `retain`, `release` |
+//! | one | none | `release`: `Body::released` runs, the API's Rust reference goes |
+
+use super::{Error, Result};
+use crate::abi::*;
+use std::ffi::c_void;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What kind of object a handle stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Kind {
+    Adapter = 1,
+    Platform,
+    Device,
+    Context,
+    Event,
+    Program,
+    Kernel,
+    Queue,
+    Sampler,
+    Mem,
+    PhysicalMem,
+    UsmPool,
+    ExternalMem,
+    ExternalSemaphore,
+    CommandBuffer,
+    CommandBufferCommand,
+    Graph,
+    ExecutableGraph,
+}
+
+impl Kind {
+    /// The error that a handle of another kind or of another adapter is.
+    pub const fn invalid(self) -> ur_result_t {
+        match self {
+            Self::Platform => UR_RESULT_ERROR_INVALID_PLATFORM,
+            Self::Device => UR_RESULT_ERROR_INVALID_DEVICE,
+            Self::Context => UR_RESULT_ERROR_INVALID_CONTEXT,
+            Self::Event => UR_RESULT_ERROR_INVALID_EVENT,
+            Self::Program => UR_RESULT_ERROR_INVALID_PROGRAM,
+            Self::Kernel => UR_RESULT_ERROR_INVALID_KERNEL,
+            Self::Queue => UR_RESULT_ERROR_INVALID_QUEUE,
+            Self::Sampler => UR_RESULT_ERROR_INVALID_SAMPLER,
+            Self::Mem | Self::PhysicalMem => UR_RESULT_ERROR_INVALID_MEM_OBJECT,
+            Self::CommandBuffer => UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP,
+            Self::CommandBufferCommand => UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP,
+            Self::Graph | Self::ExecutableGraph => UR_RESULT_ERROR_INVALID_GRAPH,
+            Self::Adapter | Self::UsmPool | Self::ExternalMem | Self::ExternalSemaphore => UR_RESULT_ERROR_INVALID_VALUE,
+        }
+    }
+}
+
+/// What stands behind the header of a handle.
+pub trait Body: Sized + Send + Sync + 'static {
+    const KIND: Kind;
+
+    /// The last API reference is about to go. The object itself lives on while others hold it.
+    fn released(_this: &Object<Self>) {}
+}
+
+/// The part that every handle begins with, whatever its body.
+#[repr(C)]
+struct Head {
+    ddi: &'static ur_dditable_t,
+    kind: u32,
+}
+
+/// A handle's target. The loader's word stays first: a pointer to its adapter's own full table.
+#[repr(C)]
+pub struct Object<T> {
+    ddi: &'static ur_dditable_t,
+    kind: u32,
+    api_refs: AtomicU32,
+    immortal: bool,
+    body: T,
+}
+
+impl<T> Deref for Object<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.body
+    }
+}
+
+impl<T: Body> Object<T> {
+    /// A new object without API references: hand it out through an output, or keep it inside.
+    pub fn new(ddi: &'static ur_dditable_t, body: T) -> Arc<Self> {
+        Arc::new(Self { ddi, kind: T::KIND as u32, api_refs: AtomicU32::new(0), immortal: false, body })
+    }
+
+    /// An object that lives as long as its adapter: retaining and releasing it succeed and change
+    /// nothing, and its reference count reads 1.
+    pub fn immortal(ddi: &'static ur_dditable_t, body: T) -> Arc<Self> {
+        Arc::new(Self { ddi, kind: T::KIND as u32, api_refs: AtomicU32::new(1), immortal: true, body })
+    }
+
+    /// Another Rust reference to this object.
+    pub fn arc(&self) -> Arc<Self> {
+        // SAFETY: `new` and `immortal` are the only constructors and put every object in an `Arc`;
+        // `self` proves that it is alive.
+        unsafe {
+            Arc::increment_strong_count(self);
+            Arc::from_raw(self)
+        }
+    }
+
+    /// The number of API references.
+    pub fn api_refs(&self) -> u32 {
+        self.api_refs.load(Ordering::Relaxed)
+    }
+
+    /// The handle that C sees. Adds no reference.
+    pub fn handle(&self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// The handle with one more API reference.
+    pub fn into_handle(self: &Arc<Self>) -> *mut c_void {
+        self.retain();
+        self.handle()
+    }
+
+    /// The object behind a handle, if it is one of this adapter and of this kind.
+    ///
+    /// # Safety
+    /// A handle that is not null points to a live object of some adapter.
+    pub unsafe fn borrow<'a>(handle: *const c_void, ddi: &'static ur_dditable_t) -> Result<&'a Self> {
+        if handle.is_null() {
+            return Err(Error::new(UR_RESULT_ERROR_INVALID_NULL_HANDLE));
+        }
+        if !handle.is_aligned_to_word() {
+            return Err(Error::new(T::KIND.invalid()));
+        }
+        // SAFETY: every adapter's handles begin with the pointer to its table.
+        let table = unsafe { handle.cast::<*const ur_dditable_t>().read() };
+        if !std::ptr::eq(table, ddi) {
+            return Err(Error::new(T::KIND.invalid()));
+        }
+        // SAFETY: the table is ours, so the handle is one of our objects and has our header.
+        let head = unsafe { &*handle.cast::<Head>() };
+        debug_assert!(std::ptr::eq(head.ddi, ddi));
+        if head.kind != T::KIND as u32 {
+            return Err(Error::new(T::KIND.invalid()));
+        }
+        // SAFETY: table and kind agree, and each kind has one body type in an adapter.
+        Ok(unsafe { &*handle.cast::<Self>() })
+    }
+
+    /// One more API reference. The first one takes a Rust reference for all of them.
+    pub fn retain(&self) {
+        if !self.immortal && self.api_refs.fetch_add(1, Ordering::Relaxed) == 0 {
+            std::mem::forget(self.arc());
+        }
+    }
+
+    /// One API reference less. The last one lets the API's Rust reference go.
+    pub fn release(&self) -> Result<()> {
+        if self.immortal {
+            return Ok(());
+        }
+        let before = self.api_refs.fetch_update(Ordering::Release, Ordering::Relaxed, |count| count.checked_sub(1));
+        match before {
+            Err(_) => Err(Error::new(T::KIND.invalid())),
+            Ok(1) => {
+                std::sync::atomic::fence(Ordering::Acquire);
+                T::released(self);
+                // SAFETY: the reference that the first `retain` took; nothing touches `self` after.
+                unsafe { Arc::decrement_strong_count(self) };
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+trait WordAligned {
+    fn is_aligned_to_word(&self) -> bool;
+}
+
+impl WordAligned for *const c_void {
+    fn is_aligned_to_word(&self) -> bool {
+        self.addr().is_multiple_of(align_of::<usize>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Probe(Arc<AtomicU32>);
+
+    impl Body for Probe {
+        const KIND: Kind = Kind::Event;
+
+        fn released(this: &Object<Self>) {
+            this.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Drop for Probe {
+        fn drop(&mut self) {
+            self.0.fetch_add(16, Ordering::Relaxed);
+        }
+    }
+
+    struct Other;
+
+    impl Body for Other {
+        const KIND: Kind = Kind::Queue;
+    }
+
+    fn table() -> &'static ur_dditable_t {
+        static TABLE: std::sync::OnceLock<ur_dditable_t> = std::sync::OnceLock::new();
+        TABLE.get_or_init(ur_dditable_t::default)
+    }
+
+    #[test]
+    fn the_last_api_release_frees_unless_someone_inside_holds_on() {
+        let count = Arc::new(AtomicU32::new(0));
+        let inside = Object::new(table(), Probe(count.clone()));
+        let handle = inside.into_handle();
+        // SAFETY: the handle is alive.
+        let seen = unsafe { Object::<Probe>::borrow(handle, table()) }.unwrap();
+        seen.retain();
+        assert_eq!(seen.api_refs(), 2);
+        assert_eq!((seen.release(), seen.release()), (Ok(()), Ok(())));
+        assert_eq!(count.load(Ordering::Relaxed), 1, "released, but alive inside");
+        assert_eq!(inside.release(), Err(Error::new(UR_RESULT_ERROR_INVALID_EVENT)));
+        inside.retain();
+        assert_eq!(inside.release(), Ok(()));
+        drop(inside);
+        assert_eq!(count.load(Ordering::Relaxed), 18);
+    }
+
+    #[test]
+    fn foreign_and_wrong_handles_are_told_apart() {
+        let queue = Object::immortal(table(), Other);
+        let foreign: &'static ur_dditable_t = Box::leak(Box::default());
+        // SAFETY: null, and a live object.
+        unsafe {
+            let code = |result: Result<&Object<Probe>>| result.err().map(Error::code);
+            assert_eq!(code(Object::borrow(std::ptr::null(), table())), Some(UR_RESULT_ERROR_INVALID_NULL_HANDLE));
+            assert_eq!(code(Object::borrow(queue.handle(), table())), Some(UR_RESULT_ERROR_INVALID_EVENT));
+            assert!(Object::<Other>::borrow(queue.handle(), foreign).is_err());
+            assert!(Object::<Other>::borrow(queue.handle(), table()).is_ok());
+        }
+        assert_eq!((queue.release(), queue.release(), queue.api_refs()), (Ok(()), Ok(()), 1));
+    }
+}

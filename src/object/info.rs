@@ -1,0 +1,147 @@
+//! Property buffers: the size protocol of every `ur*GetInfo`, in one place.
+
+use super::{Body, Error, Object, Result};
+use crate::abi::*;
+use std::ffi::c_void;
+use std::marker::PhantomData;
+
+/// Types that any bytes make a value of.
+///
+/// # Safety
+/// Every bit pattern is a value, and there is no padding.
+pub unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($ty:ty)*) => { $(
+        // SAFETY: an integer or a transparent wrapper of one.
+        unsafe impl Plain for $ty {}
+    )* };
+}
+plain!(u8 u16 u32 u64 usize i32 ur_kernel_cache_config_t);
+
+/// Where the value of a property goes.
+pub struct InfoOut<'a> {
+    /// Room in bytes, or none where the function has no size argument.
+    room: Option<usize>,
+    value: *mut u8,
+    size: *mut usize,
+    call: PhantomData<&'a mut u8>,
+}
+
+impl InfoOut<'_> {
+    /// # Safety
+    /// The value is null or has that much room (enough for the property where there is no size);
+    /// the size is null or writable.
+    pub unsafe fn new(room: Option<usize>, value: *mut c_void, size: *mut usize) -> Self {
+        Self { room, value: value.cast(), size, call: PhantomData }
+    }
+
+    /// One value of a fixed size.
+    pub fn value<T: Copy>(self, value: T) -> Result<()> {
+        self.slice(&[value])
+    }
+
+    /// `ur_bool_t`.
+    pub fn boolean(self, value: bool) -> Result<()> {
+        self.value(u8::from(value))
+    }
+
+    /// A handle, null for none. Adds no reference.
+    pub fn handle<T: Body>(self, object: Option<&Object<T>>) -> Result<()> {
+        self.value(object.map_or(std::ptr::null_mut(), Object::handle))
+    }
+
+    /// Text, with its terminating zero.
+    pub fn string(self, text: &str) -> Result<()> {
+        let mut bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
+        bytes.push(0);
+        self.slice(&bytes)
+    }
+
+    /// An array, all of it.
+    pub fn slice<T: Copy>(self, values: &[T]) -> Result<()> {
+        let bytes = size_of_val(values);
+        if !self.value.is_null() {
+            if self.room.is_some_and(|room| room < bytes) {
+                return Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
+            }
+            // SAFETY: `new` was promised this much room, and the buffers are distinct.
+            unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), self.value, bytes) }
+        }
+        if !self.size.is_null() {
+            // SAFETY: `new` was promised that it is writable.
+            unsafe { self.size.write(bytes) }
+        }
+        Ok(())
+    }
+}
+
+/// The new value of a property.
+#[derive(Clone, Copy)]
+pub struct InfoIn<'a> {
+    bytes: &'a [u8],
+}
+
+impl InfoIn<'_> {
+    /// # Safety
+    /// The value has that many readable bytes; it is not null unless there are none.
+    pub unsafe fn new(size: usize, value: *const c_void) -> Self {
+        if value.is_null() || size == 0 {
+            return Self { bytes: &[] };
+        }
+        // SAFETY: promised by the caller.
+        Self { bytes: unsafe { std::slice::from_raw_parts(value.cast(), size) } }
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The value, if the size is exactly that of its type.
+    pub fn value<T: Plain>(&self) -> Result<T> {
+        if self.bytes.len() != size_of::<T>() {
+            return Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
+        }
+        // SAFETY: as many bytes as the type has, and any bytes make a value of it.
+        Ok(unsafe { self.bytes.as_ptr().cast::<T>().read_unaligned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(room: usize, buffer: Option<&mut [u8]>, what: impl FnOnce(InfoOut<'_>) -> Result<()>) -> (Result<()>, usize) {
+        let mut size = usize::MAX;
+        let value = buffer.map_or(std::ptr::null_mut(), |bytes| bytes.as_mut_ptr().cast());
+        // SAFETY: both point to live variables of this test.
+        let result = what(unsafe { InfoOut::new(Some(room), value, &mut size) });
+        (result, size)
+    }
+
+    #[test]
+    fn the_size_protocol() {
+        let mut buffer = [9u8; 8];
+        assert_eq!(ask(0, None, |out| out.value(7u32)), (Ok(()), 4));
+        assert_eq!(ask(4, Some(&mut buffer), |out| out.value(7u32)), (Ok(()), 4));
+        assert_eq!(buffer, [7, 0, 0, 0, 9, 9, 9, 9]);
+        let short = Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
+        assert_eq!(ask(3, Some(&mut buffer), |out| out.value(1u32)), (short, usize::MAX));
+        assert_eq!(buffer[0], 7, "nothing is written on failure");
+        assert_eq!(ask(8, Some(&mut buffer), |out| out.string("ab\0c")), (Ok(()), 4));
+        assert_eq!(&buffer[..4], b"abc\0");
+    }
+
+    #[test]
+    fn values_in_have_their_exact_size() {
+        let value = 5u32;
+        // SAFETY: four readable bytes.
+        let input = unsafe { InfoIn::new(4, (&raw const value).cast()) };
+        assert_eq!(input.value::<u32>(), Ok(5));
+        assert_eq!(input.value::<u64>(), Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE)));
+    }
+}

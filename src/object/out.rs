@@ -1,0 +1,56 @@
+//! Outputs of a call: written once, on success, through a type; a null one is "not wanted".
+
+use super::{Body, Object};
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Where a plain value goes.
+pub struct Out<'a, T> {
+    to: *mut T,
+    call: PhantomData<&'a mut T>,
+}
+
+impl<T: Copy> Out<'_, T> {
+    /// # Safety
+    /// The pointer is null or writable for the duration of the call.
+    pub unsafe fn new(to: *mut T) -> Self {
+        Self { to, call: PhantomData }
+    }
+
+    pub fn wanted(&self) -> bool {
+        !self.to.is_null()
+    }
+
+    pub fn set(self, value: T) {
+        if self.wanted() {
+            // SAFETY: not null, and `new` was promised that it is writable.
+            unsafe { self.to.write(value) }
+        }
+    }
+}
+
+/// Where a handle goes, with one API reference.
+pub struct OutHandle<'a, T> {
+    to: *mut *mut c_void,
+    call: PhantomData<&'a mut T>,
+}
+
+impl<T: Body> OutHandle<'_, T> {
+    /// # Safety
+    /// The pointer is null or writable for the duration of the call.
+    pub unsafe fn new(to: *mut *mut c_void) -> Self {
+        Self { to, call: PhantomData }
+    }
+
+    pub fn wanted(&self) -> bool {
+        !self.to.is_null()
+    }
+
+    pub fn set(self, object: &Arc<Object<T>>) {
+        if self.wanted() {
+            // SAFETY: not null, and `new` was promised that it is writable.
+            unsafe { self.to.write(object.into_handle()) }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Finding free segments by size, by lane and by what has completed.
+//!
+//! Owns the indexes over the free segments of [`Offsets`]. Each is filed by its death:
+//!
+//! | death | filed | leaves when |
+//! |---|---|---|
+//! | empty | `clear`, by size; neighbours are one segment already | taken, or its slab given back |
+//! | one point | its lane's `runs`: adjacent segments of one lane are one entry | taken, or complete |
+//! | several points | the first one's lane's `mixed`, alone | taken, or that point complete |
+//!
+//! A run lets its own lane take what died piece by piece as if it were merged, while each piece
+//! keeps its own epoch for everybody else. `watch` finds, in the order of epochs, what a completion
+//! ripens, so that each segment is looked at once a point.
+
+use super::offsets::{NIL, Offsets, SegId};
+use crate::timeline::{Clock, Frontier, LaneId, Point};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Entries ascend by size, then by address: best fit, lowest first.
+pub(crate) type BySize = BTreeSet<(u64, u64, SegId)>;
+
+#[derive(Debug)]
+pub(crate) struct Bin {
+    clock: Arc<Clock>,
+    /// (bytes of the run, its address, its first segment).
+    pub runs: BySize,
+    pub mixed: BySize,
+    watch: BTreeSet<(u64, SegId)>,
+}
+
+impl Bin {
+    /// The newest epoch that anything filed here dies at on this lane.
+    pub fn newest(&self) -> u64 {
+        self.watch.last().map_or(0, |(epoch, _)| *epoch)
+    }
+}
+
+/// The ends of a run know each other; segments between them need not.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tag {
+    mate: SegId,
+    /// Of the whole run; kept at its first segment.
+    bytes: u64,
+    /// Whether the segment is in a run: while a request takes several, some are out already.
+    in_run: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    pub clear: BySize,
+    bins: BTreeMap<LaneId, Bin>,
+    /// Clear segments that are all of their slab, by the slab's bytes.
+    idle: BTreeSet<(u64, SegId)>,
+    tags: Vec<Tag>,
+}
+
+enum Filed<'a> {
+    Clear,
+    Run(&'a Point),
+    Mixed(&'a Point),
+}
+
+fn filed(death: &Frontier) -> Filed<'_> {
+    match (death.single(), death.points().next()) {
+        (Some(point), _) => Filed::Run(point),
+        (None, Some(point)) => Filed::Mixed(point),
+        (None, None) => Filed::Clear,
+    }
+}
+
+impl Index {
+    pub fn bin(&self, lane: LaneId) -> Option<&Bin> {
+        self.bins.get(&lane)
+    }
+
+    /// Whole slabs that nothing uses, by bytes.
+    pub fn idle(&self) -> &BTreeSet<(u64, SegId)> {
+        &self.idle
+    }
+
+    /// Segments of which the watched point has completed.
+    pub fn ripe(&self) -> Vec<SegId> {
+        let mut out = Vec::new();
+        for bin in self.bins.values() {
+            let completed = bin.clock.completed();
+            out.extend(bin.watch.range(..=(completed, NIL)).map(|(_, id)| *id));
+        }
+        out
+    }
+
+    /// Files a free segment. Its death must not change until it is removed again.
+    pub fn insert(&mut self, offsets: &Offsets, id: SegId) {
+        let seg = offsets.seg(id);
+        let Some(death) = seg.death() else { return };
+        match filed(death) {
+            Filed::Clear => {
+                self.clear.insert((seg.bytes, seg.addr, id));
+                if offsets.spans_slab(id) {
+                    self.idle.insert((offsets.slab_of(id).bytes, id));
+                }
+            }
+            Filed::Run(point) => self.join_run(offsets, id, point),
+            Filed::Mixed(point) => {
+                let bin = self.bin_mut(point);
+                bin.mixed.insert((seg.bytes, seg.addr, id));
+                bin.watch.insert((point.epoch, id));
+            }
+        }
+    }
+
+    pub fn remove(&mut self, offsets: &Offsets, id: SegId) {
+        let seg = offsets.seg(id);
+        let Some(death) = seg.death() else { return };
+        match filed(death) {
+            Filed::Clear => {
+                self.clear.remove(&(seg.bytes, seg.addr, id));
+                if offsets.spans_slab(id) {
+                    self.idle.remove(&(offsets.slab_of(id).bytes, id));
+                }
+            }
+            Filed::Run(point) => {
+                self.leave_run(offsets, id, point);
+                self.unwatch(point, id);
+            }
+            Filed::Mixed(point) => {
+                if let Some(bin) = self.bins.get_mut(&point.lane()) {
+                    bin.mixed.remove(&(seg.bytes, seg.addr, id));
+                }
+                self.unwatch(point, id);
+            }
+        }
+    }
+
+    fn bin_mut(&mut self, point: &Point) -> &mut Bin {
+        self.bins.entry(point.lane()).or_insert_with(|| Bin {
+            clock: Arc::clone(&point.clock),
+            runs: BySize::new(),
+            mixed: BySize::new(),
+            watch: BTreeSet::new(),
+        })
+    }
+
+    fn unwatch(&mut self, point: &Point, id: SegId) {
+        if let Some(bin) = self.bins.get_mut(&point.lane()) {
+            bin.watch.remove(&(point.epoch, id));
+            if bin.watch.is_empty() {
+                // A lane that has nothing here costs nothing, whether it lives on or not.
+                self.bins.remove(&point.lane());
+            }
+        }
+    }
+
+    fn join_run(&mut self, offsets: &Offsets, id: SegId, point: &Point) {
+        let seg = offsets.seg(id);
+        let (mut head, mut tail, mut bytes) = (id, id, seg.bytes);
+        let mut gone = [None, None];
+        if self.in_run(offsets, seg.prev, point.lane()) {
+            head = self.tag(seg.prev).mate;
+            let run = self.tag(head).bytes;
+            gone[0] = Some((run, offsets.seg(head).addr, head));
+            bytes += run;
+        }
+        if self.in_run(offsets, seg.next, point.lane()) {
+            tail = self.tag(seg.next).mate;
+            let run = self.tag(seg.next).bytes;
+            gone[1] = Some((run, offsets.seg(seg.next).addr, seg.next));
+            bytes += run;
+        }
+        self.set_in_run(id, true);
+        self.set_ends(head, tail, bytes);
+        let bin = self.bin_mut(point);
+        for run in gone.iter().flatten() {
+            bin.runs.remove(run);
+        }
+        bin.runs.insert((bytes, offsets.seg(head).addr, head));
+        bin.watch.insert((point.epoch, id));
+    }
+
+    fn leave_run(&mut self, offsets: &Offsets, id: SegId, point: &Point) {
+        let seg = offsets.seg(id);
+        // Completion mostly eats a run from one of its ends, and from there the head is known.
+        let last = !self.in_run(offsets, seg.next, point.lane());
+        let mut head = if last { self.tag(id).mate } else { id };
+        while self.in_run(offsets, offsets.seg(head).prev, point.lane()) {
+            head = offsets.seg(head).prev;
+        }
+        let Tag {
+            mate: tail, bytes, ..
+        } = self.tag(head);
+        self.set_in_run(id, false);
+        let head_addr = offsets.seg(head).addr;
+        let before = seg.addr - head_addr;
+        let after = bytes - before - seg.bytes;
+        if before > 0 {
+            self.set_ends(head, seg.prev, before);
+        }
+        if after > 0 {
+            self.set_ends(seg.next, tail, after);
+        }
+        let bin = self.bin_mut(point);
+        bin.runs.remove(&(bytes, head_addr, head));
+        if before > 0 {
+            bin.runs.insert((before, head_addr, head));
+        }
+        if after > 0 {
+            bin.runs.insert((after, seg.end(), seg.next));
+        }
+    }
+
+    /// Whether `id` is part of a run of `lane`.
+    pub fn in_run(&self, offsets: &Offsets, id: SegId, lane: LaneId) -> bool {
+        id != NIL
+            && self.tag(id).in_run
+            && offsets
+                .death(id)
+                .and_then(Frontier::single)
+                .is_some_and(|p| p.lane() == lane)
+    }
+
+    fn tag(&self, id: SegId) -> Tag {
+        self.tags.get(id as usize).copied().unwrap_or_default()
+    }
+
+    fn set_ends(&mut self, head: SegId, tail: SegId, bytes: u64) {
+        self.tags[tail as usize].mate = head;
+        self.tags[head as usize].mate = tail;
+        self.tags[head as usize].bytes = bytes;
+    }
+
+    fn set_in_run(&mut self, id: SegId, in_run: bool) {
+        let id = id as usize;
+        if id >= self.tags.len() {
+            self.tags.resize(id + 1, Tag::default());
+        }
+        self.tags[id].in_run = in_run;
+    }
+}

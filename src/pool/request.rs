@@ -1,0 +1,183 @@
+//! What a pool is asked and what it answers. Values only.
+
+use super::source::SourceError;
+use crate::timeline::{Frontier, Lane, LaneId, Point};
+use std::fmt;
+
+/// When a wait may be inserted to reuse a block that is not ordered yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WaitPolicy {
+    /// Never; such a request is exhausted instead.
+    Never,
+    /// Only rather than growing past a limit or failing.
+    #[default]
+    Bounded,
+    /// Rather than growing at all.
+    Always,
+}
+
+/// A pool's fixed properties and its first release threshold. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// What `reserved` never exceeds.
+    pub max_bytes: Option<u64>,
+    /// What `settle` leaves reserved; `u64::MAX` keeps everything.
+    pub release_threshold: u64,
+    /// The least a growth asks for, limits permitting.
+    pub chunk_bytes: u64,
+    /// Alignment of every block and unit of every size: a power of two, at most 1 MiB.
+    pub min_align: u64,
+    pub waits: WaitPolicy,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_bytes: None,
+            release_threshold: u64::MAX,
+            chunk_bytes: 2 << 20,
+            min_align: 256,
+            waits: WaitPolicy::Bounded,
+        }
+    }
+}
+
+/// What comes before a request, hence which deaths need no wait.
+#[derive(Clone, Copy, Debug)]
+pub enum Order<'a> {
+    /// The next command of an in-order stream.
+    Lane(&'a Lane),
+    /// A command that follows these points and nothing else.
+    Frontier(&'a Frontier),
+    /// The host, now: only deaths observed complete.
+    Sync,
+}
+
+impl Order<'_> {
+    pub fn orders_point(&self, point: &Point) -> bool {
+        match self {
+            Order::Lane(lane) => lane.orders_point(point),
+            Order::Frontier(frontier) => frontier.covers_point(point) || point.is_complete(),
+            Order::Sync => point.is_complete(),
+        }
+    }
+
+    /// Whether the request comes after all of `death`.
+    pub fn admits(&self, death: &Frontier) -> bool {
+        death.points().all(|point| self.orders_point(point))
+    }
+
+    /// How far the order reaches on `lane`, completion aside.
+    pub(crate) fn horizon(&self, lane: LaneId) -> Option<u64> {
+        match self {
+            Order::Lane(own) => own.horizon(lane),
+            Order::Frontier(frontier) => frontier.epoch_of(lane),
+            Order::Sync => None,
+        }
+    }
+
+    /// The points it reaches, an own lane's left out.
+    pub(crate) fn foreign(&self) -> std::slice::Iter<'_, Point> {
+        match self {
+            Order::Lane(lane) => lane.waited().points(),
+            Order::Frontier(frontier) => frontier.points(),
+            Order::Sync => [].iter(),
+        }
+    }
+
+    pub(crate) fn own_lane(&self) -> Option<LaneId> {
+        match self {
+            Order::Lane(lane) => Some(lane.id()),
+            Order::Frontier(_) | Order::Sync => None,
+        }
+    }
+}
+
+/// One allocation to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub bytes: u64,
+    /// 0 or a power of two.
+    pub align: u64,
+    pub order: Order<'a>,
+    /// Whether the caller can enforce an [`Acquired::After`]: on the lane, on the event it returns,
+    /// or, for a synchronous request, on the host.
+    pub may_wait: bool,
+}
+
+/// A live allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    pub addr: u64,
+    /// As rounded: what `used` counts.
+    pub bytes: u64,
+    pub requested: u64,
+}
+
+/// A block was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// The order already proves it unused.
+    Ready(Block),
+    /// It may be used once the frontier, never empty, has completed.
+    After(Block, Frontier),
+}
+
+impl Acquired {
+    pub fn block(&self) -> Block {
+        match self {
+            Self::Ready(block) | Self::After(block, _) => *block,
+        }
+    }
+
+    /// What has to be waited for, if anything.
+    pub fn wait(&self) -> Option<&Frontier> {
+        match self {
+            Self::Ready(_) => None,
+            Self::After(_, frontier) => Some(frontier),
+        }
+    }
+}
+
+/// No block was found; nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolError {
+    /// The maximum size leaves no room for `need` rounded bytes, and no block could be waited for.
+    Exhausted { need: u64 },
+    /// Zero, or not representable once rounded.
+    InvalidSize,
+    /// Not a power of two, or too large to be satisfied.
+    InvalidAlignment,
+    /// The pool's handle is gone.
+    Closed,
+    /// The source failed and nothing in the pool could serve instead.
+    Source(SourceError),
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exhausted { need } => write!(f, "pool exhausted: {need} bytes needed"),
+            Self::InvalidSize => f.write_str("invalid size"),
+            Self::InvalidAlignment => f.write_str("invalid alignment"),
+            Self::Closed => f.write_str("pool is closed"),
+            Self::Source(error) => write!(f, "memory source failed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for PoolError {}
+
+/// The address is not the start of a live allocation of this pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownPointer {
+    pub addr: u64,
+}
+
+impl fmt::Display for UnknownPointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x} is not a live allocation of this pool", self.addr)
+    }
+}
+
+impl std::error::Error for UnknownPointer {}

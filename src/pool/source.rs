@@ -1,0 +1,88 @@
+//! Where slabs come from. A backend implements [`Source`]; the pool calls it, never under a lock.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A range of addresses that a [`Source`] gave. The addresses are never dereferenced here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slab {
+    pub base: u64,
+    pub bytes: u64,
+}
+
+/// Why a source gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceError {
+    /// No memory of this kind is left; the pool falls back to waits and to releasing what is cold.
+    OutOfMemory,
+    OutOfHostMemory,
+    /// A backend's own code, handed through untouched.
+    Other(i32),
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfMemory => f.write_str("out of memory"),
+            Self::OutOfHostMemory => f.write_str("out of host memory"),
+            Self::Other(code) => write!(f, "backend error {code}"),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}
+
+/// A backend's memory of one kind on one device.
+pub trait Source: Send + Sync {
+    /// Gives exactly `bytes`: a multiple of [`Source::granularity`], except where a maximum size
+    /// leaves less than that. A slab that is smaller, or that breaks the maximum, is handed back at
+    /// once and counts as [`SourceError::OutOfMemory`].
+    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError>;
+
+    /// Takes back a slab whose every use was observed complete.
+    fn release(&self, slab: Slab);
+
+    /// The unit in which slabs are best sized, in bytes.
+    fn granularity(&self) -> u64;
+
+    /// What every slab's base is a multiple of. A wrong promise costs memory, not correctness.
+    fn alignment(&self) -> u64 {
+        self.granularity()
+    }
+}
+
+impl<S: Source + ?Sized> Source for Arc<S> {
+    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+        (**self).acquire(bytes)
+    }
+
+    fn release(&self, slab: Slab) {
+        (**self).release(slab);
+    }
+
+    fn granularity(&self) -> u64 {
+        (**self).granularity()
+    }
+
+    fn alignment(&self) -> u64 {
+        (**self).alignment()
+    }
+}
+
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+        (**self).acquire(bytes)
+    }
+
+    fn release(&self, slab: Slab) {
+        (**self).release(slab);
+    }
+
+    fn granularity(&self) -> u64 {
+        (**self).granularity()
+    }
+
+    fn alignment(&self) -> u64 {
+        (**self).alignment()
+    }
+}

@@ -1,0 +1,280 @@
+//! What a pool keeps under its lock, and the steps of an attempt to serve a request.
+//!
+//! Every call to the source happens between two steps, outside the lock. Bytes asked for count
+//! against the maximum before the call (`growing`), bytes handed back until after it (`leaving`), so
+//! that threads together never exceed it.
+
+use super::offsets::Place;
+use super::policy::{self, Grain, Need, Reuse};
+use super::request::{Acquired, Block, Config, PoolError, Request, WaitPolicy};
+use super::source::{Slab, SourceError};
+use super::stats::Stats;
+use super::store::Store;
+use crate::timeline::Frontier;
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub store: Store,
+    pub stats: Stats,
+    config: Config,
+    grain: Grain,
+    closed: bool,
+    growing: u64,
+    leaving: u64,
+}
+
+/// What one request has been through.
+#[derive(Debug, Default)]
+pub(crate) struct Attempt {
+    /// The source refused a whole chunk; ask for what is needed.
+    tight: bool,
+    /// A slab was not aligned as promised.
+    padded: bool,
+    /// This request made the pool grow.
+    grew: bool,
+    /// The source's last word; no more growth until something is given back to it.
+    refused: Option<SourceError>,
+}
+
+pub(crate) enum Step {
+    Done(Result<Acquired, PoolError>),
+    /// Ask the source for this many bytes.
+    Grow(u64),
+    /// Give these back and try again.
+    Shed(Vec<Slab>),
+    /// Wait for another thread's call to the source.
+    Pause,
+}
+
+impl State {
+    pub fn new(config: Config, grain: Grain) -> Self {
+        let min_align = config.min_align.clamp(1, 1 << 20).next_power_of_two();
+        Self {
+            store: Store::default(),
+            stats: Stats::default(),
+            config: Config {
+                min_align,
+                ..config
+            },
+            grain,
+            closed: false,
+            growing: 0,
+            leaving: 0,
+        }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub fn set_release_threshold(&mut self, bytes: u64) {
+        self.config.release_threshold = bytes;
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    pub fn is_drained(&self) -> bool {
+        self.closed && self.stats.figures.reserved == 0 && self.growing == 0
+    }
+
+    /// What `settle` leaves reserved.
+    pub fn keep(&self) -> u64 {
+        if self.closed {
+            0
+        } else {
+            self.config.release_threshold
+        }
+    }
+
+    /// Decides the next step of a request.
+    pub fn step(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt) -> Step {
+        if self.closed {
+            return Step::Done(Err(PoolError::Closed));
+        }
+        if let Some((place, reuse)) = policy::ready(&mut self.store, need, &request.order) {
+            let block = self.take(place, need);
+            self.count(reuse, attempt.grew);
+            return Step::Done(Ok(Acquired::Ready(block)));
+        }
+        if std::mem::take(&mut attempt.grew) {
+            // It grew and still nothing fits, so the slab was misaligned.
+            if std::mem::replace(&mut attempt.padded, true) {
+                attempt.refused = Some(SourceError::OutOfMemory);
+            }
+        }
+        let waits = if request.may_wait {
+            self.config.waits
+        } else {
+            WaitPolicy::Never
+        };
+        if waits == WaitPolicy::Always
+            && let Some(acquired) = self.take_after(need, request)
+        {
+            return Step::Done(Ok(acquired));
+        }
+        let growth = self.growth(need, attempt);
+        if let (Ok(bytes), None) = (growth, attempt.refused) {
+            self.growing += bytes;
+            return Step::Grow(bytes);
+        }
+        if waits == WaitPolicy::Bounded
+            && let Some(acquired) = self.take_after(need, request)
+        {
+            return Step::Done(Ok(acquired));
+        }
+        let slabs = self.shed(growth.err());
+        if !slabs.is_empty() {
+            attempt.refused = None;
+            return Step::Shed(slabs);
+        }
+        if self.growing + self.leaving > 0 {
+            attempt.refused = None;
+            return Step::Pause;
+        }
+        Step::Done(Err(match attempt.refused {
+            Some(error) => PoolError::Source(error),
+            None => PoolError::Exhausted { need: need.bytes },
+        }))
+    }
+
+    /// Takes in the source's answer to [`Step::Grow`]. Returns a slab to hand straight back.
+    pub fn grown(
+        &mut self,
+        asked: u64,
+        answer: Result<Slab, SourceError>,
+        attempt: &mut Attempt,
+    ) -> Option<Slab> {
+        self.growing -= asked;
+        let unfit = match answer {
+            Ok(slab) if !self.closed && self.accept(asked, slab) => {
+                attempt.grew = true;
+                return None;
+            }
+            Ok(slab) => Some(slab),
+            Err(_) => None,
+        };
+        let error = answer.err().unwrap_or(SourceError::OutOfMemory);
+        if error == SourceError::OutOfMemory && !attempt.tight {
+            attempt.tight = true;
+        } else {
+            attempt.refused = Some(error);
+        }
+        unfit
+    }
+
+    fn accept(&mut self, asked: u64, slab: Slab) -> bool {
+        let max = self.config.max_bytes.unwrap_or(u64::MAX);
+        let room = max.saturating_sub(self.stats.figures.reserved + self.growing);
+        if slab.bytes < asked || slab.bytes > room {
+            return false;
+        }
+        if !self.store.add_slab(slab, self.config.min_align) {
+            return false;
+        }
+        self.stats.reserve(slab.bytes);
+        true
+    }
+
+    pub fn release(&mut self, addr: u64, death: Frontier) -> Option<Block> {
+        let block = self.store.free(addr, death)?;
+        self.stats.put(block.bytes);
+        Some(block)
+    }
+
+    /// Takes idle slabs out until at most `keep` bytes will be reserved: as few bytes as suffice.
+    pub fn leave(&mut self, keep: u64) -> Vec<Slab> {
+        let mut out = Vec::new();
+        if self.staying() > keep {
+            self.store.sweep();
+        }
+        while let Some(excess) = self
+            .staying()
+            .checked_sub(keep)
+            .filter(|excess| *excess > 0)
+        {
+            let Some(slab) = self.store.remove_idle(excess) else {
+                break;
+            };
+            self.leaving += slab.bytes;
+            out.push(slab);
+        }
+        out
+    }
+
+    /// The slabs of [`State::leave`] have reached the source.
+    pub fn left(&mut self, slabs: &[Slab]) {
+        for slab in slabs {
+            self.leaving -= slab.bytes;
+            self.stats.unreserve(slab.bytes);
+        }
+    }
+
+    fn staying(&self) -> u64 {
+        self.stats.figures.reserved - self.leaving
+    }
+
+    /// Idle slabs worth giving up: for `short` more bytes under the maximum, else all, for a source
+    /// that has run dry.
+    fn shed(&mut self, short: Option<u64>) -> Vec<Slab> {
+        let Some(floor) = short else {
+            return self.leave(0);
+        };
+        let max = self.config.max_bytes.unwrap_or(u64::MAX);
+        let Some(keep) = max.checked_sub(floor) else {
+            return Vec::new();
+        };
+        let idle: u64 = self
+            .store
+            .index
+            .idle()
+            .iter()
+            .map(|(bytes, _)| *bytes)
+            .sum();
+        let committed = self.staying() + self.growing;
+        if committed.saturating_sub(idle) > keep {
+            return Vec::new();
+        }
+        self.leave(keep.saturating_sub(self.growing))
+    }
+
+    fn growth(&self, need: &Need, attempt: &Attempt) -> Result<u64, u64> {
+        let committed = self.stats.figures.reserved + self.growing;
+        let (tight, padded) = (attempt.tight, attempt.padded);
+        policy::growth(need, &self.config, self.grain, committed, tight, padded)
+    }
+
+    fn take_after(&mut self, need: &Need, request: &Request<'_>) -> Option<Acquired> {
+        let place = policy::least_wait(&self.store, need, &request.order)?;
+        let wait = self.store.missing(place, need.bytes, &request.order);
+        let block = self.take(place, need);
+        if wait.is_empty() {
+            // It completed since it was last looked at.
+            self.stats.counters.completed += 1;
+            return Some(Acquired::Ready(block));
+        }
+        self.stats.counters.waited += 1;
+        self.stats.counters.waits += wait.len() as u64;
+        Some(Acquired::After(block, wait))
+    }
+
+    fn take(&mut self, place: Place, need: &Need) -> Block {
+        self.stats.take(need.bytes);
+        self.store.take(place, need.bytes, need.requested)
+    }
+
+    fn count(&mut self, reuse: Reuse, grew: bool) {
+        let counters = &mut self.stats.counters;
+        *match reuse {
+            _ if grew => &mut counters.grown,
+            Reuse::OwnLane => &mut counters.own_lane,
+            Reuse::Ordered => &mut counters.ordered,
+            Reuse::Completed => &mut counters.completed,
+        } += 1;
+    }
+}

@@ -1,0 +1,77 @@
+//! Figures and counters. Kept under the pool's lock, so highs are exact.
+
+/// Sizes in bytes. `used` counts blocks as rounded and moves when the call is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub reserved: u64,
+    pub reserved_high: u64,
+    pub used: u64,
+    pub used_high: u64,
+}
+
+/// How requests were served since the pool was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Served from what died on the requesting lane itself.
+    pub own_lane: u64,
+    /// Served from deaths that the request's dependencies order.
+    pub ordered: u64,
+    /// Served from memory never used or whose death was observed complete.
+    pub completed: u64,
+    /// Served with an inserted wait.
+    pub waited: u64,
+    /// Served by growth.
+    pub grown: u64,
+    /// Not served.
+    pub failed: u64,
+    pub releases: u64,
+    /// Slabs taken from the source, and their bytes.
+    pub growths: u64,
+    pub grown_bytes: u64,
+    /// Slabs given back, and their bytes.
+    pub trims: u64,
+    pub trimmed_bytes: u64,
+    /// Points in the waits inserted.
+    pub waits: u64,
+}
+
+impl Counters {
+    /// Requests served, however.
+    pub fn served(&self) -> u64 {
+        self.own_lane + self.ordered + self.completed + self.waited + self.grown
+    }
+}
+
+/// Both, as the pool keeps them.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub figures: Figures,
+    pub counters: Counters,
+}
+
+impl Stats {
+    pub fn reserve(&mut self, bytes: u64) {
+        let f = &mut self.figures;
+        f.reserved += bytes;
+        f.reserved_high = f.reserved_high.max(f.reserved);
+        self.counters.growths += 1;
+        self.counters.grown_bytes += bytes;
+    }
+
+    pub fn unreserve(&mut self, bytes: u64) {
+        self.figures.reserved -= bytes;
+        self.counters.trims += 1;
+        self.counters.trimmed_bytes += bytes;
+    }
+
+    pub fn take(&mut self, bytes: u64) {
+        let f = &mut self.figures;
+        f.used += bytes;
+        f.used_high = f.used_high.max(f.used);
+    }
+
+    pub fn put(&mut self, bytes: u64) {
+        self.figures.used -= bytes;
+        self.counters.releases += 1;
+    }
+}

@@ -1,0 +1,137 @@
+//! What the stream engine asks of a backend: lanes that run work in order, markers that tell how
+//! far a lane has come, points that the host signals, and slabs of memory.
+//!
+//! A driver moves work and memory; it decides nothing about order, reuse or events.
+
+use super::{Context, Event, Queue, UsmPool};
+use crate::abi::*;
+use crate::hal::Backend;
+use crate::object::{Object, Result};
+use crate::timeline::Clock;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Which kind of USM a slab or an allocation is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    Host,
+    Device,
+    Shared,
+}
+
+/// Commands without side conditions: what a lane can be given to run.
+pub enum Work<D: Driver> {
+    /// Nothing: its completion alone matters.
+    Marker,
+    Copy { dst: usize, src: usize, bytes: usize },
+    /// Copies `region` (bytes, rows, slices) between two pitched blocks.
+    CopyRect { dst: Pitched, src: Pitched, region: [usize; 3] },
+    /// Repeats `pattern` over `bytes`, a multiple of its length.
+    Fill { dst: usize, pattern: Box<[u8]>, bytes: usize },
+    /// Repeats `pattern` over each row of `region` (bytes, rows, slices).
+    FillRect { dst: Pitched, pattern: Box<[u8]>, region: [usize; 3] },
+    Launch(D::Launch),
+}
+
+/// Address of a region's first byte, and the bytes between its rows and slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pitched {
+    pub addr: usize,
+    pub row_pitch: usize,
+    pub slice_pitch: usize,
+}
+
+/// When a profiled command started and ended, in nanoseconds of the device's clock; 0: not yet.
+#[derive(Default, Debug)]
+pub struct Stamps {
+    pub start: AtomicU64,
+    pub end: AtomicU64,
+}
+
+/// A kernel launch as the queue received it; sizes are in work items.
+pub struct LaunchRequest<'a> {
+    pub dims: u32,
+    pub offset: [usize; 3],
+    pub global: [usize; 3],
+    /// Work-group size, or none for the driver's choice.
+    pub local: Option<[usize; 3]>,
+    pub args: &'a [ur_exp_kernel_arg_properties_t],
+    pub properties: Option<&'a ur_kernel_launch_ext_properties_t>,
+}
+
+/// One backend. The engine's own objects stand for its queues, events, contexts and pools.
+pub trait Driver:
+    Backend<Queue = Queue<Self>, Event = Event<Self>, Context = Context<Self>, UsmPool = UsmPool<Self>>
+{
+    /// A physical in-order stream of one device.
+    type Lane: Send + Sync;
+    /// A position in a lane that can be waited for. Cheap to clone.
+    type Marker: Clone + Send + Sync;
+    /// Completes a host-signalled point when used; dropping it unused completes it too.
+    type Signal: Send;
+    /// A kernel with its arguments, ready to be given to a lane. Owns copies of by-value arguments
+    /// and keeps alive what it needs.
+    type Launch: Send;
+
+    /// Opens a lane. A driver that sees each command end (`TRACKS`) raises the clock itself.
+    fn lane(device: &Object<Self::Device>, flags: ur_queue_flags_t, clock: &Arc<Clock>) -> Result<Self::Lane>;
+
+    /// Whether the driver raises a lane's clock to a command's epoch as soon as it has completed.
+    /// If not, the engine records markers and asks.
+    const TRACKS: bool;
+
+    /// Gives work to a lane as the command with this epoch. Returns at once. With `stamps`, the
+    /// driver notes there when the command started and ended.
+    fn submit(lane: &Self::Lane, epoch: u64, work: Work<Self>, stamps: Option<Arc<Stamps>>) -> Result<()>;
+
+    /// A marker of everything submitted to the lane so far, up to `epoch`.
+    fn mark(lane: &Self::Lane, epoch: u64) -> Result<Self::Marker>;
+
+    /// Later work on the lane waits for the marker, on the device's side.
+    fn wait(lane: &Self::Lane, marker: &Self::Marker) -> Result<()>;
+
+    /// Whether everything before the marker has completed.
+    fn is_done(marker: &Self::Marker) -> Result<bool>;
+
+    /// Blocks the calling thread until then.
+    fn block(marker: &Self::Marker) -> Result<()>;
+
+    /// Runs `then` once the marker is done, on a thread that may block and run user code, at once
+    /// if it is done already (on such a thread too).
+    fn notify(marker: &Self::Marker, then: Box<dyn FnOnce() + Send>) -> Result<()>;
+
+    /// A point that the host signals: its marker, which lanes can wait for, and the means.
+    /// A driver that tracks raises `clock` to 1 at the signal.
+    fn host_point(context: &Object<Context<Self>>, clock: &Arc<Clock>) -> Result<(Self::Marker, Self::Signal)>;
+
+    /// Completes a host-signalled point.
+    fn signal(signal: Self::Signal);
+
+    /// Checks a launch and makes it ready; nothing is enqueued yet.
+    fn launch(
+        device: &Object<Self::Device>,
+        kernel: &Object<Self::Kernel>,
+        request: &LaunchRequest<'_>,
+    ) -> Result<Self::Launch>;
+
+    /// Memory from the system: an address, zeroed if `zeroed`. `device` is none for host memory.
+    fn acquire(
+        context: &Context<Self>,
+        device: Option<&Object<Self::Device>>,
+        kind: Kind,
+        bytes: usize,
+        zeroed: bool,
+    ) -> Result<usize>;
+
+    /// Gives a slab back. All use of it has been observed complete.
+    fn release(context: &Context<Self>, kind: Kind, addr: usize, bytes: usize);
+
+    /// Smallest amount of memory that the system gives, in bytes: slabs are multiples of it.
+    fn granularity(device: Option<&Object<Self::Device>>, kind: Kind) -> usize;
+
+    /// Address and length in bytes of a buffer's memory on the device.
+    fn buffer(mem: &Object<Self::Mem>, device: &Object<Self::Device>) -> Result<(usize, usize)>;
+
+    /// Nanoseconds on the device's clock, the base of profiling times.
+    fn now(device: &Object<Self::Device>) -> Result<u64>;
+}
