@@ -6,22 +6,59 @@
 ///
 /// Conventions, not repeated at each function:
 ///
-/// - Every function returns a `ur_result_t`. A call that is refused for its arguments changes nothing
-///   and writes no output.
-/// - A parameter marked `optional` may be null. Null elsewhere is `INVALID_NULL_HANDLE` for a handle
-///   and `INVALID_NULL_POINTER` for a pointer; a value that its enum does not define, and a flag in
-///   the mask of undefined ones, is `INVALID_ENUMERATION`. A wait list that contradicts its count or
-///   holds a null event is `INVALID_EVENT_WAIT_LIST`.
-/// - `Errors` lists what else a function reports, without the prefix `UR_RESULT_ERROR_`. Any function
-///   may also report `UNINITIALIZED`, `DEVICE_LOST`, `UNSUPPORTED_FEATURE`, `OUT_OF_HOST_MEMORY` or
+/// - Every function returns a `ur_result_t`. A call that is refused for its arguments changes
+///   nothing and writes no output.
+/// - A parameter is an input unless marked `out` or `in,out`. One marked `optional` may be null.
+///   Null elsewhere is `INVALID_NULL_HANDLE` for a handle and `INVALID_NULL_POINTER` for a pointer.
+///   A wait list that contradicts its count or holds a null event is `INVALID_EVENT_WAIT_LIST`.
+/// - A value that its enum does not define, or a flag in the `_MASK` of its set, is
+///   `INVALID_ENUMERATION`.
+/// - `Errors` lists what else a function reports, without the prefix `UR_RESULT_ERROR_`. Any
+///   function may also report `UNINITIALIZED`, `DEVICE_LOST`, `OUT_OF_HOST_MEMORY`,
+///   `OUT_OF_RESOURCES`, `UNSUPPORTED_FEATURE` for what the adapter lacks, the `INVALID_` of an
+///   object that is not valid there (`INVALID_CONTEXT`, `INVALID_QUEUE` and so on), and
 ///   `ADAPTER_SPECIFIC`, whose details `urAdapterGetLastError` gives.
-/// - `Order` and `Threads` are said once for each part below, and at a function that differs. Order is
-///   relative to the commands of queues; unless told otherwise a function may be called from any
-///   thread.
-/// - `[type]` before a property's description is the type of its value, which the caller's buffer must
-///   have; `type[]` is a list, and `char[]` a string that ends in a zero byte.
-/// - A structure that begins with `stype` and `pNext` may be chained: `stype` is its own tag, `pNext`
-///   the next structure or null.
+/// - `Order` and `Threads` are said at a part below or at a function. Where they are not, a
+///   function takes effect on the host before it returns and involves no queue, and any threads may
+///   call it at once, on the same objects too; only releasing a handle must not race with its use.
+/// - `[type]` before a property's description is the type of its value, which the caller's buffer
+///   must have; `type[]` is a list, and `char[]` a string that ends in a zero byte. Not every
+///   adapter has a property marked `optional`.
+/// - A structure that begins with `stype` and `pNext` may be chained: `stype` is the structure's
+///   tag, `pNext` the next structure of the chain or null.
+///
+/// Parameters without a description of their own:
+///
+/// - `hCommandBuffer`: command buffer concerned
+/// - `hContext`: context to work in
+/// - `hDevice`: device concerned
+/// - `hKernel`: kernel concerned
+/// - `hProgram`: program concerned
+/// - `hQueue`: queue that takes the command
+/// - `numEventsInWaitList`: number of events in `phEventWaitList`
+/// - `numSyncPointsInWaitList`: number of sync points in `pSyncPointWaitList`
+/// - `pPropSizeRet`: [out,optional] receives the number of bytes that the value takes
+/// - `pPropValue`: [out,optional] receives the value of the property
+/// - `pProperties`: [optional] further properties; null for the defaults
+/// - `pSyncPoint`: [out,optional] receives a sync point for this command
+/// - `pSyncPointWaitList`: [optional] sync points of this buffer that the command follows; null
+///   exactly when the count is 0
+/// - `phCommand`: [out,optional] receives a handle for later updates; the buffer owns the command
+/// - `phEvent`: [out,optional] receives a new event for this command; the caller releases it
+/// - `phEventWaitList`: [optional] events that must complete before the command starts; null
+///   exactly when the count is 0
+/// - `propName`: property to query
+/// - `propSize`: size in bytes of the buffer at `pPropValue`
+///
+/// Errors of such parameters, wherever they stand:
+///
+/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
+///   count is 0
+/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
+///   the list is null
+/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
+/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
+/// - `INVALID_SIZE`: `propSize` is 0 but `pPropValue` is given
 
 #ifndef UR_API_H_INCLUDED
 #define UR_API_H_INCLUDED
@@ -70,515 +107,264 @@ extern "C" {
 #endif
 #endif
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Identifiers
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Fixes the numbers of the functions and of the structure tags. A number never changes and is
 /// never used again; gaps belong to what was dropped.
 
 /// Number of each API function, as seen by tracing tools.
 typedef enum ur_function_t {
-  /// `urContextCreate`
   UR_FUNCTION_CONTEXT_CREATE = 1,
-  /// `urContextRetain`
   UR_FUNCTION_CONTEXT_RETAIN = 2,
-  /// `urContextRelease`
   UR_FUNCTION_CONTEXT_RELEASE = 3,
-  /// `urContextGetInfo`
   UR_FUNCTION_CONTEXT_GET_INFO = 4,
-  /// `urContextGetNativeHandle`
   UR_FUNCTION_CONTEXT_GET_NATIVE_HANDLE = 5,
-  /// `urContextCreateWithNativeHandle`
   UR_FUNCTION_CONTEXT_CREATE_WITH_NATIVE_HANDLE = 6,
-  /// `urContextSetExtendedDeleter`
   UR_FUNCTION_CONTEXT_SET_EXTENDED_DELETER = 7,
-  /// `urDeviceGet`
   UR_FUNCTION_DEVICE_GET = 8,
-  /// `urDeviceGetInfo`
   UR_FUNCTION_DEVICE_GET_INFO = 9,
-  /// `urDeviceRetain`
   UR_FUNCTION_DEVICE_RETAIN = 10,
-  /// `urDeviceRelease`
   UR_FUNCTION_DEVICE_RELEASE = 11,
-  /// `urDevicePartition`
   UR_FUNCTION_DEVICE_PARTITION = 12,
-  /// `urDeviceSelectBinary`
   UR_FUNCTION_DEVICE_SELECT_BINARY = 13,
-  /// `urDeviceGetNativeHandle`
   UR_FUNCTION_DEVICE_GET_NATIVE_HANDLE = 14,
-  /// `urDeviceCreateWithNativeHandle`
   UR_FUNCTION_DEVICE_CREATE_WITH_NATIVE_HANDLE = 15,
-  /// `urDeviceGetGlobalTimestamps`
   UR_FUNCTION_DEVICE_GET_GLOBAL_TIMESTAMPS = 16,
-  /// `urEnqueueEventsWait`
   UR_FUNCTION_ENQUEUE_EVENTS_WAIT = 18,
-  /// `urEnqueueEventsWaitWithBarrier`
   UR_FUNCTION_ENQUEUE_EVENTS_WAIT_WITH_BARRIER = 19,
-  /// `urEnqueueMemBufferRead`
   UR_FUNCTION_ENQUEUE_MEM_BUFFER_READ = 20,
-  /// `urEnqueueMemBufferWrite`
   UR_FUNCTION_ENQUEUE_MEM_BUFFER_WRITE = 21,
-  /// `urEnqueueMemBufferReadRect`
   UR_FUNCTION_ENQUEUE_MEM_BUFFER_READ_RECT = 22,
-  /// `urEnqueueMemBufferWriteRect`
   UR_FUNCTION_ENQUEUE_MEM_BUFFER_WRITE_RECT = 23,
-  /// `urEnqueueMemBufferCopy`
   UR_FUNCTION_ENQUEUE_MEM_BUFFER_COPY = 24,
-  /// `urEnqueueMemBufferCopyRect`
   UR_FUNCTION_ENQUEUE_MEM_BUFFER_COPY_RECT = 25,
-  /// `urEnqueueMemBufferFill`
   UR_FUNCTION_ENQUEUE_MEM_BUFFER_FILL = 26,
-  /// `urEnqueueMemImageRead`
   UR_FUNCTION_ENQUEUE_MEM_IMAGE_READ = 27,
-  /// `urEnqueueMemImageWrite`
   UR_FUNCTION_ENQUEUE_MEM_IMAGE_WRITE = 28,
-  /// `urEnqueueMemImageCopy`
   UR_FUNCTION_ENQUEUE_MEM_IMAGE_COPY = 29,
-  /// `urEnqueueMemBufferMap`
   UR_FUNCTION_ENQUEUE_MEM_BUFFER_MAP = 30,
-  /// `urEnqueueMemUnmap`
   UR_FUNCTION_ENQUEUE_MEM_UNMAP = 31,
-  /// `urEnqueueUSMFill`
   UR_FUNCTION_ENQUEUE_USM_FILL = 32,
-  /// `urEnqueueUSMMemcpy`
   UR_FUNCTION_ENQUEUE_USM_MEMCPY = 33,
-  /// `urEnqueueUSMPrefetch`
   UR_FUNCTION_ENQUEUE_USM_PREFETCH = 34,
-  /// `urEnqueueUSMAdvise`
   UR_FUNCTION_ENQUEUE_USM_ADVISE = 35,
-  /// `urEnqueueDeviceGlobalVariableWrite`
   UR_FUNCTION_ENQUEUE_DEVICE_GLOBAL_VARIABLE_WRITE = 38,
-  /// `urEnqueueDeviceGlobalVariableRead`
   UR_FUNCTION_ENQUEUE_DEVICE_GLOBAL_VARIABLE_READ = 39,
-  /// `urEventGetInfo`
   UR_FUNCTION_EVENT_GET_INFO = 40,
-  /// `urEventGetProfilingInfo`
   UR_FUNCTION_EVENT_GET_PROFILING_INFO = 41,
-  /// `urEventWait`
   UR_FUNCTION_EVENT_WAIT = 42,
-  /// `urEventRetain`
   UR_FUNCTION_EVENT_RETAIN = 43,
-  /// `urEventRelease`
   UR_FUNCTION_EVENT_RELEASE = 44,
-  /// `urEventGetNativeHandle`
   UR_FUNCTION_EVENT_GET_NATIVE_HANDLE = 45,
-  /// `urEventCreateWithNativeHandle`
   UR_FUNCTION_EVENT_CREATE_WITH_NATIVE_HANDLE = 46,
-  /// `urEventSetCallback`
   UR_FUNCTION_EVENT_SET_CALLBACK = 47,
-  /// `urKernelCreate`
   UR_FUNCTION_KERNEL_CREATE = 48,
-  /// `urKernelGetInfo`
   UR_FUNCTION_KERNEL_GET_INFO = 51,
-  /// `urKernelGetGroupInfo`
   UR_FUNCTION_KERNEL_GET_GROUP_INFO = 52,
-  /// `urKernelGetSubGroupInfo`
   UR_FUNCTION_KERNEL_GET_SUB_GROUP_INFO = 53,
-  /// `urKernelRetain`
   UR_FUNCTION_KERNEL_RETAIN = 54,
-  /// `urKernelRelease`
   UR_FUNCTION_KERNEL_RELEASE = 55,
-  /// `urKernelSetExecInfo`
   UR_FUNCTION_KERNEL_SET_EXEC_INFO = 57,
-  /// `urKernelSetSpecializationConstants`
   UR_FUNCTION_KERNEL_SET_SPECIALIZATION_CONSTANTS = 60,
-  /// `urKernelGetNativeHandle`
   UR_FUNCTION_KERNEL_GET_NATIVE_HANDLE = 61,
-  /// `urKernelCreateWithNativeHandle`
   UR_FUNCTION_KERNEL_CREATE_WITH_NATIVE_HANDLE = 62,
-  /// `urMemImageCreate`
   UR_FUNCTION_MEM_IMAGE_CREATE = 63,
-  /// `urMemBufferCreate`
   UR_FUNCTION_MEM_BUFFER_CREATE = 64,
-  /// `urMemRetain`
   UR_FUNCTION_MEM_RETAIN = 65,
-  /// `urMemRelease`
   UR_FUNCTION_MEM_RELEASE = 66,
-  /// `urMemBufferPartition`
   UR_FUNCTION_MEM_BUFFER_PARTITION = 67,
-  /// `urMemGetNativeHandle`
   UR_FUNCTION_MEM_GET_NATIVE_HANDLE = 68,
-  /// `urEnqueueReadHostPipe`
   UR_FUNCTION_ENQUEUE_READ_HOST_PIPE = 69,
-  /// `urMemGetInfo`
   UR_FUNCTION_MEM_GET_INFO = 70,
-  /// `urMemImageGetInfo`
   UR_FUNCTION_MEM_IMAGE_GET_INFO = 71,
-  /// `urPlatformGet`
   UR_FUNCTION_PLATFORM_GET = 72,
-  /// `urPlatformGetInfo`
   UR_FUNCTION_PLATFORM_GET_INFO = 73,
-  /// `urPlatformGetApiVersion`
   UR_FUNCTION_PLATFORM_GET_API_VERSION = 74,
-  /// `urPlatformGetNativeHandle`
   UR_FUNCTION_PLATFORM_GET_NATIVE_HANDLE = 75,
-  /// `urPlatformCreateWithNativeHandle`
   UR_FUNCTION_PLATFORM_CREATE_WITH_NATIVE_HANDLE = 76,
-  /// `urProgramCreateWithIL`
   UR_FUNCTION_PROGRAM_CREATE_WITH_IL = 78,
-  /// `urProgramCreateWithBinary`
   UR_FUNCTION_PROGRAM_CREATE_WITH_BINARY = 79,
-  /// `urProgramBuild`
   UR_FUNCTION_PROGRAM_BUILD = 80,
-  /// `urProgramCompile`
   UR_FUNCTION_PROGRAM_COMPILE = 81,
-  /// `urProgramLink`
   UR_FUNCTION_PROGRAM_LINK = 82,
-  /// `urProgramRetain`
   UR_FUNCTION_PROGRAM_RETAIN = 83,
-  /// `urProgramRelease`
   UR_FUNCTION_PROGRAM_RELEASE = 84,
-  /// `urProgramGetFunctionPointer`
   UR_FUNCTION_PROGRAM_GET_FUNCTION_POINTER = 85,
-  /// `urProgramGetInfo`
   UR_FUNCTION_PROGRAM_GET_INFO = 86,
-  /// `urProgramGetBuildInfo`
   UR_FUNCTION_PROGRAM_GET_BUILD_INFO = 87,
-  /// `urProgramSetSpecializationConstants`
   UR_FUNCTION_PROGRAM_SET_SPECIALIZATION_CONSTANTS = 88,
-  /// `urProgramGetNativeHandle`
   UR_FUNCTION_PROGRAM_GET_NATIVE_HANDLE = 89,
-  /// `urProgramCreateWithNativeHandle`
   UR_FUNCTION_PROGRAM_CREATE_WITH_NATIVE_HANDLE = 90,
-  /// `urQueueGetInfo`
   UR_FUNCTION_QUEUE_GET_INFO = 91,
-  /// `urQueueCreate`
   UR_FUNCTION_QUEUE_CREATE = 92,
-  /// `urQueueRetain`
   UR_FUNCTION_QUEUE_RETAIN = 93,
-  /// `urQueueRelease`
   UR_FUNCTION_QUEUE_RELEASE = 94,
-  /// `urQueueGetNativeHandle`
   UR_FUNCTION_QUEUE_GET_NATIVE_HANDLE = 95,
-  /// `urQueueCreateWithNativeHandle`
   UR_FUNCTION_QUEUE_CREATE_WITH_NATIVE_HANDLE = 96,
-  /// `urQueueFinish`
   UR_FUNCTION_QUEUE_FINISH = 97,
-  /// `urQueueFlush`
   UR_FUNCTION_QUEUE_FLUSH = 98,
-  /// `urSamplerCreate`
   UR_FUNCTION_SAMPLER_CREATE = 101,
-  /// `urSamplerRetain`
   UR_FUNCTION_SAMPLER_RETAIN = 102,
-  /// `urSamplerRelease`
   UR_FUNCTION_SAMPLER_RELEASE = 103,
-  /// `urSamplerGetInfo`
   UR_FUNCTION_SAMPLER_GET_INFO = 104,
-  /// `urSamplerGetNativeHandle`
   UR_FUNCTION_SAMPLER_GET_NATIVE_HANDLE = 105,
-  /// `urSamplerCreateWithNativeHandle`
   UR_FUNCTION_SAMPLER_CREATE_WITH_NATIVE_HANDLE = 106,
-  /// `urUSMHostAlloc`
   UR_FUNCTION_USM_HOST_ALLOC = 107,
-  /// `urUSMDeviceAlloc`
   UR_FUNCTION_USM_DEVICE_ALLOC = 108,
-  /// `urUSMSharedAlloc`
   UR_FUNCTION_USM_SHARED_ALLOC = 109,
-  /// `urUSMFree`
   UR_FUNCTION_USM_FREE = 110,
-  /// `urUSMGetMemAllocInfo`
   UR_FUNCTION_USM_GET_MEM_ALLOC_INFO = 111,
-  /// `urUSMPoolCreate`
   UR_FUNCTION_USM_POOL_CREATE = 112,
-  /// `urCommandBufferCreateExp`
   UR_FUNCTION_COMMAND_BUFFER_CREATE_EXP = 113,
-  /// `urPlatformGetBackendOption`
   UR_FUNCTION_PLATFORM_GET_BACKEND_OPTION = 114,
-  /// `urMemBufferCreateWithNativeHandle`
   UR_FUNCTION_MEM_BUFFER_CREATE_WITH_NATIVE_HANDLE = 115,
-  /// `urMemImageCreateWithNativeHandle`
   UR_FUNCTION_MEM_IMAGE_CREATE_WITH_NATIVE_HANDLE = 116,
-  /// `urEnqueueWriteHostPipe`
   UR_FUNCTION_ENQUEUE_WRITE_HOST_PIPE = 117,
-  /// `urUSMPoolRetain`
   UR_FUNCTION_USM_POOL_RETAIN = 118,
-  /// `urUSMPoolRelease`
   UR_FUNCTION_USM_POOL_RELEASE = 119,
-  /// `urUSMPoolGetInfo`
   UR_FUNCTION_USM_POOL_GET_INFO = 120,
-  /// `urCommandBufferRetainExp`
   UR_FUNCTION_COMMAND_BUFFER_RETAIN_EXP = 121,
-  /// `urCommandBufferReleaseExp`
   UR_FUNCTION_COMMAND_BUFFER_RELEASE_EXP = 122,
-  /// `urCommandBufferFinalizeExp`
   UR_FUNCTION_COMMAND_BUFFER_FINALIZE_EXP = 123,
-  /// `urCommandBufferAppendKernelLaunchExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_KERNEL_LAUNCH_EXP = 125,
-  /// `urUSMPitchedAllocExp`
   UR_FUNCTION_USM_PITCHED_ALLOC_EXP = 132,
-  /// `urBindlessImagesUnsampledImageHandleDestroyExp`
   UR_FUNCTION_BINDLESS_IMAGES_UNSAMPLED_IMAGE_HANDLE_DESTROY_EXP = 133,
-  /// `urBindlessImagesSampledImageHandleDestroyExp`
   UR_FUNCTION_BINDLESS_IMAGES_SAMPLED_IMAGE_HANDLE_DESTROY_EXP = 134,
-  /// `urBindlessImagesImageAllocateExp`
   UR_FUNCTION_BINDLESS_IMAGES_IMAGE_ALLOCATE_EXP = 135,
-  /// `urBindlessImagesImageFreeExp`
   UR_FUNCTION_BINDLESS_IMAGES_IMAGE_FREE_EXP = 136,
-  /// `urBindlessImagesUnsampledImageCreateExp`
   UR_FUNCTION_BINDLESS_IMAGES_UNSAMPLED_IMAGE_CREATE_EXP = 137,
-  /// `urBindlessImagesSampledImageCreateExp`
   UR_FUNCTION_BINDLESS_IMAGES_SAMPLED_IMAGE_CREATE_EXP = 138,
-  /// `urBindlessImagesImageCopyExp`
   UR_FUNCTION_BINDLESS_IMAGES_IMAGE_COPY_EXP = 139,
-  /// `urBindlessImagesImageGetInfoExp`
   UR_FUNCTION_BINDLESS_IMAGES_IMAGE_GET_INFO_EXP = 140,
-  /// `urBindlessImagesMipmapGetLevelExp`
   UR_FUNCTION_BINDLESS_IMAGES_MIPMAP_GET_LEVEL_EXP = 141,
-  /// `urBindlessImagesMipmapFreeExp`
   UR_FUNCTION_BINDLESS_IMAGES_MIPMAP_FREE_EXP = 142,
-  /// `urBindlessImagesMapExternalArrayExp`
   UR_FUNCTION_BINDLESS_IMAGES_MAP_EXTERNAL_ARRAY_EXP = 144,
-  /// `urBindlessImagesReleaseExternalSemaphoreExp`
   UR_FUNCTION_BINDLESS_IMAGES_RELEASE_EXTERNAL_SEMAPHORE_EXP = 147,
-  /// `urBindlessImagesWaitExternalSemaphoreExp`
   UR_FUNCTION_BINDLESS_IMAGES_WAIT_EXTERNAL_SEMAPHORE_EXP = 148,
-  /// `urBindlessImagesSignalExternalSemaphoreExp`
   UR_FUNCTION_BINDLESS_IMAGES_SIGNAL_EXTERNAL_SEMAPHORE_EXP = 149,
-  /// `urEnqueueUSMFill2D`
   UR_FUNCTION_ENQUEUE_USM_FILL_2D = 151,
-  /// `urEnqueueUSMMemcpy2D`
   UR_FUNCTION_ENQUEUE_USM_MEMCPY_2D = 152,
-  /// `urVirtualMemGranularityGetInfo`
   UR_FUNCTION_VIRTUAL_MEM_GRANULARITY_GET_INFO = 153,
-  /// `urVirtualMemReserve`
   UR_FUNCTION_VIRTUAL_MEM_RESERVE = 154,
-  /// `urVirtualMemFree`
   UR_FUNCTION_VIRTUAL_MEM_FREE = 155,
-  /// `urVirtualMemMap`
   UR_FUNCTION_VIRTUAL_MEM_MAP = 156,
-  /// `urVirtualMemUnmap`
   UR_FUNCTION_VIRTUAL_MEM_UNMAP = 157,
-  /// `urVirtualMemSetAccess`
   UR_FUNCTION_VIRTUAL_MEM_SET_ACCESS = 158,
-  /// `urVirtualMemGetInfo`
   UR_FUNCTION_VIRTUAL_MEM_GET_INFO = 159,
-  /// `urPhysicalMemCreate`
   UR_FUNCTION_PHYSICAL_MEM_CREATE = 160,
-  /// `urPhysicalMemRetain`
   UR_FUNCTION_PHYSICAL_MEM_RETAIN = 161,
-  /// `urPhysicalMemRelease`
   UR_FUNCTION_PHYSICAL_MEM_RELEASE = 162,
-  /// `urUSMImportExp`
   UR_FUNCTION_USM_IMPORT_EXP = 163,
-  /// `urUSMReleaseExp`
   UR_FUNCTION_USM_RELEASE_EXP = 164,
-  /// `urUsmP2PEnablePeerAccessExp`
   UR_FUNCTION_USM_P2P_ENABLE_PEER_ACCESS_EXP = 165,
-  /// `urUsmP2PDisablePeerAccessExp`
   UR_FUNCTION_USM_P2P_DISABLE_PEER_ACCESS_EXP = 166,
-  /// `urUsmP2PPeerAccessGetInfoExp`
   UR_FUNCTION_USM_P2P_PEER_ACCESS_GET_INFO_EXP = 167,
-  /// `urLoaderConfigCreate`
   UR_FUNCTION_LOADER_CONFIG_CREATE = 172,
-  /// `urLoaderConfigRelease`
   UR_FUNCTION_LOADER_CONFIG_RELEASE = 173,
-  /// `urLoaderConfigRetain`
   UR_FUNCTION_LOADER_CONFIG_RETAIN = 174,
-  /// `urLoaderConfigGetInfo`
   UR_FUNCTION_LOADER_CONFIG_GET_INFO = 175,
-  /// `urLoaderConfigEnableLayer`
   UR_FUNCTION_LOADER_CONFIG_ENABLE_LAYER = 176,
-  /// `urAdapterRelease`
   UR_FUNCTION_ADAPTER_RELEASE = 177,
-  /// `urAdapterGet`
   UR_FUNCTION_ADAPTER_GET = 178,
-  /// `urAdapterRetain`
   UR_FUNCTION_ADAPTER_RETAIN = 179,
-  /// `urAdapterGetLastError`
   UR_FUNCTION_ADAPTER_GET_LAST_ERROR = 180,
-  /// `urAdapterGetInfo`
   UR_FUNCTION_ADAPTER_GET_INFO = 181,
-  /// `urProgramBuildExp`
   UR_FUNCTION_PROGRAM_BUILD_EXP = 197,
-  /// `urProgramCompileExp`
   UR_FUNCTION_PROGRAM_COMPILE_EXP = 198,
-  /// `urProgramLinkExp`
   UR_FUNCTION_PROGRAM_LINK_EXP = 199,
-  /// `urLoaderConfigSetCodeLocationCallback`
   UR_FUNCTION_LOADER_CONFIG_SET_CODE_LOCATION_CALLBACK = 200,
-  /// `urLoaderInit`
   UR_FUNCTION_LOADER_INIT = 201,
-  /// `urLoaderTearDown`
   UR_FUNCTION_LOADER_TEAR_DOWN = 202,
-  /// `urProgramGetGlobalVariablePointer`
   UR_FUNCTION_PROGRAM_GET_GLOBAL_VARIABLE_POINTER = 216,
-  /// `urDeviceGetSelected`
   UR_FUNCTION_DEVICE_GET_SELECTED = 217,
-  /// `urCommandBufferUpdateKernelLaunchExp`
   UR_FUNCTION_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_EXP = 220,
-  /// `urCommandBufferGetInfoExp`
   UR_FUNCTION_COMMAND_BUFFER_GET_INFO_EXP = 221,
-  /// `urEnqueueTimestampRecordingExp`
   UR_FUNCTION_ENQUEUE_TIMESTAMP_RECORDING_EXP = 223,
-  /// `urKernelGetSuggestedLocalWorkSize`
   UR_FUNCTION_KERNEL_GET_SUGGESTED_LOCAL_WORK_SIZE = 225,
-  /// `urBindlessImagesImportExternalMemoryExp`
   UR_FUNCTION_BINDLESS_IMAGES_IMPORT_EXTERNAL_MEMORY_EXP = 226,
-  /// `urBindlessImagesImportExternalSemaphoreExp`
   UR_FUNCTION_BINDLESS_IMAGES_IMPORT_EXTERNAL_SEMAPHORE_EXP = 227,
-  /// `urEnqueueNativeCommandExp`
   UR_FUNCTION_ENQUEUE_NATIVE_COMMAND_EXP = 228,
-  /// `urLoaderConfigSetMockingEnabled`
   UR_FUNCTION_LOADER_CONFIG_SET_MOCKING_ENABLED = 229,
-  /// `urBindlessImagesReleaseExternalMemoryExp`
   UR_FUNCTION_BINDLESS_IMAGES_RELEASE_EXTERNAL_MEMORY_EXP = 230,
-  /// `urCommandBufferAppendUSMMemcpyExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_MEMCPY_EXP = 231,
-  /// `urCommandBufferAppendUSMFillExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_FILL_EXP = 232,
-  /// `urCommandBufferAppendMemBufferCopyExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_COPY_EXP = 233,
-  /// `urCommandBufferAppendMemBufferWriteExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_WRITE_EXP = 234,
-  /// `urCommandBufferAppendMemBufferReadExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_READ_EXP = 235,
-  /// `urCommandBufferAppendMemBufferCopyRectExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_COPY_RECT_EXP = 236,
-  /// `urCommandBufferAppendMemBufferWriteRectExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_WRITE_RECT_EXP = 237,
-  /// `urCommandBufferAppendMemBufferReadRectExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_READ_RECT_EXP = 238,
-  /// `urCommandBufferAppendMemBufferFillExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_FILL_EXP = 239,
-  /// `urCommandBufferAppendUSMPrefetchExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_PREFETCH_EXP = 240,
-  /// `urCommandBufferAppendUSMAdviseExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_ADVISE_EXP = 241,
-  /// `urEnqueueCommandBufferExp`
   UR_FUNCTION_ENQUEUE_COMMAND_BUFFER_EXP = 242,
-  /// `urCommandBufferUpdateSignalEventExp`
   UR_FUNCTION_COMMAND_BUFFER_UPDATE_SIGNAL_EVENT_EXP = 243,
-  /// `urCommandBufferUpdateWaitEventsExp`
   UR_FUNCTION_COMMAND_BUFFER_UPDATE_WAIT_EVENTS_EXP = 244,
-  /// `urBindlessImagesMapExternalLinearMemoryExp`
   UR_FUNCTION_BINDLESS_IMAGES_MAP_EXTERNAL_LINEAR_MEMORY_EXP = 245,
-  /// `urEnqueueEventsWaitWithBarrierExt`
   UR_FUNCTION_ENQUEUE_EVENTS_WAIT_WITH_BARRIER_EXT = 246,
-  /// `urPhysicalMemGetInfo`
   UR_FUNCTION_PHYSICAL_MEM_GET_INFO = 249,
-  /// `urEnqueueUSMDeviceAllocExp`
   UR_FUNCTION_ENQUEUE_USM_DEVICE_ALLOC_EXP = 250,
-  /// `urEnqueueUSMSharedAllocExp`
   UR_FUNCTION_ENQUEUE_USM_SHARED_ALLOC_EXP = 251,
-  /// `urEnqueueUSMHostAllocExp`
   UR_FUNCTION_ENQUEUE_USM_HOST_ALLOC_EXP = 252,
-  /// `urEnqueueUSMFreeExp`
   UR_FUNCTION_ENQUEUE_USM_FREE_EXP = 253,
-  /// `urUSMPoolCreateExp`
   UR_FUNCTION_USM_POOL_CREATE_EXP = 254,
-  /// `urUSMPoolDestroyExp`
   UR_FUNCTION_USM_POOL_DESTROY_EXP = 255,
-  /// `urUSMPoolGetDefaultDevicePoolExp`
   UR_FUNCTION_USM_POOL_GET_DEFAULT_DEVICE_POOL_EXP = 0x101,
-  /// `urUSMPoolSetDevicePoolExp`
   UR_FUNCTION_USM_POOL_SET_DEVICE_POOL_EXP = 0x103,
-  /// `urUSMPoolGetDevicePoolExp`
   UR_FUNCTION_USM_POOL_GET_DEVICE_POOL_EXP = 0x104,
-  /// `urUSMPoolTrimToExp`
   UR_FUNCTION_USM_POOL_TRIM_TO_EXP = 0x105,
-  /// `urUSMPoolGetInfoExp`
   UR_FUNCTION_USM_POOL_GET_INFO_EXP = 0x106,
-  /// `urCommandBufferAppendNativeCommandExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_NATIVE_COMMAND_EXP = 0x107,
-  /// `urCommandBufferGetNativeHandleExp`
   UR_FUNCTION_COMMAND_BUFFER_GET_NATIVE_HANDLE_EXP = 0x108,
-  /// `urUSMPoolSetInfoExp`
   UR_FUNCTION_USM_POOL_SET_INFO_EXP = 0x109,
-  /// `urAdapterSetLoggerCallback`
   UR_FUNCTION_ADAPTER_SET_LOGGER_CALLBACK = 0x10a,
-  /// `urAdapterSetLoggerCallbackLevel`
   UR_FUNCTION_ADAPTER_SET_LOGGER_CALLBACK_LEVEL = 0x10b,
-  /// `urBindlessImagesGetImageUnsampledHandleSupportExp`
   UR_FUNCTION_BINDLESS_IMAGES_GET_IMAGE_UNSAMPLED_HANDLE_SUPPORT_EXP = 0x10c,
-  /// `urBindlessImagesGetImageSampledHandleSupportExp`
   UR_FUNCTION_BINDLESS_IMAGES_GET_IMAGE_SAMPLED_HANDLE_SUPPORT_EXP = 0x10d,
-  /// `urBindlessImagesGetImageMemoryHandleTypeSupportExp`
   UR_FUNCTION_BINDLESS_IMAGES_GET_IMAGE_MEMORY_HANDLE_TYPE_SUPPORT_EXP = 0x10e,
-  /// `urBindlessImagesFreeMappedLinearMemoryExp`
   UR_FUNCTION_BINDLESS_IMAGES_FREE_MAPPED_LINEAR_MEMORY_EXP = 0x10f,
-  /// `urKernelSuggestMaxCooperativeGroupCount`
   UR_FUNCTION_KERNEL_SUGGEST_MAX_COOPERATIVE_GROUP_COUNT = 0x110,
-  /// `urUSMContextMemcpyExp`
   UR_FUNCTION_USM_CONTEXT_MEMCPY_EXP = 0x111,
-  /// `urMemoryExportAllocExportableMemoryExp`
   UR_FUNCTION_MEMORY_EXPORT_ALLOC_EXPORTABLE_MEMORY_EXP = 0x11d,
-  /// `urMemoryExportFreeExportableMemoryExp`
   UR_FUNCTION_MEMORY_EXPORT_FREE_EXPORTABLE_MEMORY_EXP = 0x11e,
-  /// `urMemoryExportExportMemoryHandleExp`
   UR_FUNCTION_MEMORY_EXPORT_EXPORT_MEMORY_HANDLE_EXP = 0x11f,
-  /// `urBindlessImagesSupportsImportingHandleTypeExp`
   UR_FUNCTION_BINDLESS_IMAGES_SUPPORTS_IMPORTING_HANDLE_TYPE_EXP = 0x120,
-  /// `urIPCGetMemHandleExp`
   UR_FUNCTION_IPC_GET_MEM_HANDLE_EXP = 0x121,
-  /// `urIPCPutMemHandleExp`
   UR_FUNCTION_IPC_PUT_MEM_HANDLE_EXP = 0x122,
-  /// `urIPCOpenMemHandleExp`
   UR_FUNCTION_IPC_OPEN_MEM_HANDLE_EXP = 0x123,
-  /// `urIPCCloseMemHandleExp`
   UR_FUNCTION_IPC_CLOSE_MEM_HANDLE_EXP = 0x124,
-  /// `urDeviceWaitExp`
   UR_FUNCTION_DEVICE_WAIT_EXP = 0x125,
-  /// `urProgramDynamicLinkExp`
   UR_FUNCTION_PROGRAM_DYNAMIC_LINK_EXP = 0x126,
-  /// `urEnqueueKernelLaunchWithArgsExp`
   UR_FUNCTION_ENQUEUE_KERNEL_LAUNCH_WITH_ARGS_EXP = 0x127,
-  /// `urGraphCreateExp`
   UR_FUNCTION_GRAPH_CREATE_EXP = 0x128,
-  /// `urQueueBeginGraphCaptureExp`
   UR_FUNCTION_QUEUE_BEGIN_GRAPH_CAPTURE_EXP = 0x129,
-  /// `urQueueBeginCaptureIntoGraphExp`
   UR_FUNCTION_QUEUE_BEGIN_CAPTURE_INTO_GRAPH_EXP = 0x12a,
-  /// `urQueueEndGraphCaptureExp`
   UR_FUNCTION_QUEUE_END_GRAPH_CAPTURE_EXP = 0x12b,
-  /// `urGraphDestroyExp`
   UR_FUNCTION_GRAPH_DESTROY_EXP = 0x12e,
-  /// `urGraphExecutableGraphDestroyExp`
   UR_FUNCTION_GRAPH_EXECUTABLE_GRAPH_DESTROY_EXP = 0x12f,
-  /// `urQueueIsGraphCaptureEnabledExp`
   UR_FUNCTION_QUEUE_IS_GRAPH_CAPTURE_ENABLED_EXP = 0x130,
-  /// `urGraphIsEmptyExp`
   UR_FUNCTION_GRAPH_IS_EMPTY_EXP = 0x131,
-  /// `urGraphDumpContentsExp`
   UR_FUNCTION_GRAPH_DUMP_CONTENTS_EXP = 0x132,
-  /// `urGraphInstantiateGraphExp`
   UR_FUNCTION_GRAPH_INSTANTIATE_GRAPH_EXP = 0x133,
-  /// `urEnqueueGraphExp`
   UR_FUNCTION_ENQUEUE_GRAPH_EXP = 0x134,
-  /// `urEnqueueHostTaskExp`
   UR_FUNCTION_ENQUEUE_HOST_TASK_EXP = 0x135,
-  /// `urCommandBufferAppendKernelLaunchWithArgsExp`
   UR_FUNCTION_COMMAND_BUFFER_APPEND_KERNEL_LAUNCH_WITH_ARGS_EXP = 0x136,
-  /// `urKernelGetSuggestedLocalWorkSizeWithArgs`
   UR_FUNCTION_KERNEL_GET_SUGGESTED_LOCAL_WORK_SIZE_WITH_ARGS = 0x137,
-  /// `urUSMHostAllocRegisterExp`
   UR_FUNCTION_USM_HOST_ALLOC_REGISTER_EXP = 0x138,
-  /// `urUSMHostAllocUnregisterExp`
   UR_FUNCTION_USM_HOST_ALLOC_UNREGISTER_EXP = 0x139,
-  /// `urQueueGetGraphExp`
   UR_FUNCTION_QUEUE_GET_GRAPH_EXP = 0x13a,
-  /// `urGraphSetDestructionCallbackExp`
   UR_FUNCTION_GRAPH_SET_DESTRUCTION_CALLBACK_EXP = 0x13b,
-  /// `urIPCGetPhysMemHandleExp`
   UR_FUNCTION_IPC_GET_PHYS_MEM_HANDLE_EXP = 0x13c,
-  /// `urIPCPutPhysMemHandleExp`
   UR_FUNCTION_IPC_PUT_PHYS_MEM_HANDLE_EXP = 0x13d,
-  /// `urIPCOpenPhysMemHandleExp`
   UR_FUNCTION_IPC_OPEN_PHYS_MEM_HANDLE_EXP = 0x13e,
-  /// `urIPCClosePhysMemHandleExp`
   UR_FUNCTION_IPC_CLOSE_PHYS_MEM_HANDLE_EXP = 0x13f,
-  /// `urGraphGetNativeHandleExp`
   UR_FUNCTION_GRAPH_GET_NATIVE_HANDLE_EXP = 0x140,
-  /// `urGraphExecutableGraphGetNativeHandleExp`
   UR_FUNCTION_GRAPH_EXECUTABLE_GRAPH_GET_NATIVE_HANDLE_EXP = 0x141,
-  /// `urEventCreateExp`
   UR_FUNCTION_EVENT_CREATE_EXP = 0x142,
-  /// `urIPCGetEventHandleExp`
   UR_FUNCTION_IPC_GET_EVENT_HANDLE_EXP = 0x143,
-  /// `urIPCPutEventHandleExp`
   UR_FUNCTION_IPC_PUT_EVENT_HANDLE_EXP = 0x144,
-  /// `urIPCOpenEventHandleExp`
   UR_FUNCTION_IPC_OPEN_EVENT_HANDLE_EXP = 0x145,
-  /// `urGraphGetIdExp`
   UR_FUNCTION_GRAPH_GET_ID_EXP = 0x146,
   UR_FUNCTION_FORCE_UINT32 = 0x7fffffff,
 } ur_function_t;
@@ -709,9 +495,9 @@ typedef enum ur_structure_type_t {
   UR_STRUCTURE_TYPE_FORCE_UINT32 = 0x7fffffff,
 } ur_structure_type_t;
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Common
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Types that all parts of the interface share: results, versions, base structures, rectangles and
 /// backends.
 
@@ -952,17 +738,13 @@ typedef enum ur_result_t {
 
 /// Common start of all structures that may be chained and written to: a tag and a link.
 typedef struct ur_base_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
 } ur_base_properties_t;
 
 /// Common start of all structures that may be chained and are only read: a tag and a link.
 typedef struct ur_base_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
 } ur_base_desc_t;
 
@@ -1006,9 +788,9 @@ typedef enum ur_backend_t {
   UR_BACKEND_FORCE_UINT32 = 0x7fffffff,
 } ur_backend_t;
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Loader
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// The loader finds adapters, builds the dispatch tables and puts optional layers around them. A
 /// loader config, made before initialisation, chooses layers, mocking and a source of code
 /// locations.
@@ -1038,7 +820,6 @@ typedef enum ur_device_init_flag_t {
   UR_DEVICE_INIT_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_device_init_flag_t;
 
-/// Bits that `ur_device_init_flags_t` must not have.
 #define UR_DEVICE_INIT_FLAGS_MASK 0xffffffe0
 
 /// Makes a loader config with no layer enabled and mocking off. May be called before
@@ -1049,7 +830,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigCreate(
 
 /// Adds one reference, to be matched by one `urLoaderConfigRelease`.
 UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigRetain(
-    /// [in] config that gains one reference
+    /// config that gains one reference
     ur_loader_config_handle_t hLoaderConfig);
 
 /// Gives back one reference; the last one destroys the config. That is allowed as soon as
@@ -1057,12 +838,12 @@ UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigRetain(
 ///
 /// Threads: The last release must not race with any other use of the config.
 UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigRelease(
-    /// [in] config that loses one reference
+    /// config that loses one reference
     ur_loader_config_handle_t hLoaderConfig);
 
 /// Properties of a loader config.
 typedef enum ur_loader_config_info_t {
-  /// [char[] names of the layers that can be enabled, separated by semicolons, with a final NUL
+  /// [char[]] names of the layers that can be enabled, separated by semicolons, with a final NUL
   UR_LOADER_CONFIG_INFO_AVAILABLE_LAYERS = 0,
   /// [uint32_t] current number of references; for debugging, as other threads may change it at once
   UR_LOADER_CONFIG_INFO_REFERENCE_COUNT = 1,
@@ -1073,22 +854,11 @@ typedef enum ur_loader_config_info_t {
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the loader does not have the property `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 but `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is less than the value takes
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `INVALID_DEVICE`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigGetInfo(
-    /// [in] config to query
+    /// config to query
     ur_loader_config_handle_t hLoaderConfig,
-    /// [in] property to query
-    ur_loader_config_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_loader_config_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Enables one layer for the `urLoaderInit` that gets this config, besides those that
 /// `UR_ENABLE_LAYERS` names.
@@ -1096,9 +866,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigGetInfo(
 /// Errors:
 /// - `LAYER_NOT_PRESENT`: no available layer is called `pLayerName`
 UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigEnableLayer(
-    /// [in] config to change
+    /// config to change
     ur_loader_config_handle_t hLoaderConfig,
-    /// [in] name of one layer, such as `UR_LAYER_PARAMETER_VALIDATION`
+    /// name of one layer, such as `UR_LAYER_PARAMETER_VALIDATION`
     const char *pLayerName);
 
 /// A place in the program's source, to which the tracing layer attributes a call.
@@ -1121,9 +891,9 @@ typedef ur_code_location_t (*ur_code_location_callback_t)(void *pUserData);
 /// Sets the function that the tracing layer asks for the source location of each call; a later call
 /// replaces it.
 UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigSetCodeLocationCallback(
-    /// [in] config to change
+    /// config to change
     ur_loader_config_handle_t hLoaderConfig,
-    /// [in] function to ask; it must be safe to call from any thread
+    /// function to ask; it must be safe to call from any thread
     ur_code_location_callback_t pfnCodeloc,
     /// [in,out,optional] passed on to the function unchanged; has to stay valid until the loader is
     /// torn down
@@ -1132,9 +902,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigSetCodeLocationCallback(
 /// Makes the `urLoaderInit` that gets this config load the mock adapter alone, instead of any real
 /// one.
 UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigSetMockingEnabled(
-    /// [in] config to change
+    /// config to change
     ur_loader_config_handle_t hLoaderConfig,
-    /// [in] true loads the mock adapter, false (the default) the real ones
+    /// true loads the mock adapter, false (the default) the real ones
     ur_bool_t enable);
 
 /// Finds and loads the adapters and enables the layers; until then every adapter function returns
@@ -1143,13 +913,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urLoaderConfigSetMockingEnabled(
 ///
 /// Threads: Calls may race with one another (the first does the work), but not with tear-down or
 /// any other function.
-///
-/// Errors:
-/// - also `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urLoaderInit(
-    /// [in] kinds of device that the program will use, a hint; 0 for all
+    /// kinds of device that the program will use, a hint; 0 for all
     ur_device_init_flags_t device_flags,
-    /// [in,optional] config to follow, not kept after the call; null for the defaults and the
+    /// [optional] config to follow, not kept after the call; null for the defaults and the
     /// environment alone
     ur_loader_config_handle_t hLoaderConfig);
 
@@ -1162,20 +929,15 @@ UR_APIEXPORT ur_result_t UR_APICALL urLoaderInit(
 ///
 /// Threads: Must not race with any other call, as the last one unloads the code that the others
 /// run.
-///
-/// Errors:
-/// - also `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urLoaderTearDown(
     void);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Adapter
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// An adapter drives one backend and is where discovery starts: it lists platforms and holds the
 /// state of its library. It also reports the backend's last error and forwards log messages to the
 /// application.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
 ///
 /// Threads: May be called from several threads at once, also on the same adapter; releasing a
 /// handle must not race with its use.
@@ -1189,7 +951,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urLoaderTearDown(
 /// Errors:
 /// - `INVALID_SIZE`: `NumEntries` is 0 but `phAdapters` is given
 UR_APIEXPORT ur_result_t UR_APICALL urAdapterGet(
-    /// [in] room in `phAdapters`, in handles; 0 when only the count is wanted
+    /// room in `phAdapters`, in handles; 0 when only the count is wanted
     uint32_t NumEntries,
     /// [out,optional] receives up to `NumEntries` adapters; the caller releases each; null to ask
     /// for the count only
@@ -1206,12 +968,12 @@ UR_APIEXPORT ur_result_t UR_APICALL urAdapterGet(
 /// Threads: The last release must not race with any other call on the adapter or on an object made
 /// from it.
 UR_APIEXPORT ur_result_t UR_APICALL urAdapterRelease(
-    /// [in] adapter that loses one reference
+    /// adapter that loses one reference
     ur_adapter_handle_t hAdapter);
 
 /// Adds one reference, to be matched by one `urAdapterRelease`.
 UR_APIEXPORT ur_result_t UR_APICALL urAdapterRetain(
-    /// [in] adapter that gains one reference
+    /// adapter that gains one reference
     ur_adapter_handle_t hAdapter);
 
 /// Returns the backend's own code and message behind the last failed call of this thread, usually
@@ -1219,7 +981,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urAdapterRetain(
 ///
 /// Threads: The last error is kept per thread, so each thread sees only its own failures.
 UR_APIEXPORT ur_result_t UR_APICALL urAdapterGetLastError(
-    /// [in] adapter whose error is wanted
+    /// adapter whose error is wanted
     ur_adapter_handle_t hAdapter,
     /// [out] receives the message; the adapter keeps the string, valid until this thread's next
     /// failure
@@ -1242,22 +1004,11 @@ typedef enum ur_adapter_info_t {
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not have the property `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 but `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is less than the value takes
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urAdapterGetInfo(
-    /// [in] adapter to query
+    /// adapter to query
     ur_adapter_handle_t hAdapter,
-    /// [in] property to query
-    ur_adapter_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_adapter_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Severity of a log message, rising; a sink prints what is at or above its own level.
 typedef enum ur_logger_level_t {
@@ -1289,32 +1040,30 @@ typedef void (*ur_logger_callback_t)(ur_logger_level_t level,
 /// Order: Applies to messages logged after it returns; a message being logged on another thread may
 /// still reach the old function.
 UR_APIEXPORT ur_result_t UR_APICALL urAdapterSetLoggerCallback(
-    /// [in] adapter whose messages are wanted
+    /// adapter whose messages are wanted
     ur_adapter_handle_t hAdapter,
-    /// [in] function to call for each message; it must be safe to call from any thread
+    /// function to call for each message; it must be safe to call from any thread
     ur_logger_callback_t pfnLoggerCallback,
     /// [in,out,optional] passed on to the function unchanged; has to outlive the adapter or the
     /// next call of this function
     void *pUserData,
-    /// [in] least severity that reaches the function
+    /// least severity that reaches the function
     ur_logger_level_t level);
 
 /// Changes the least severity that reaches the function set with `urAdapterSetLoggerCallback`; the
 /// normal output keeps its own level.
 UR_APIEXPORT ur_result_t UR_APICALL urAdapterSetLoggerCallbackLevel(
-    /// [in] adapter whose callback is adjusted
+    /// adapter whose callback is adjusted
     ur_adapter_handle_t hAdapter,
-    /// [in] least severity that reaches the function from now on
+    /// least severity that reaches the function from now on
     ur_logger_level_t level);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Platform
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// A platform is one driver installation of an adapter, a set of devices that can share contexts.
 /// Platforms belong to their adapter, are not reference-counted and stay valid as long as the
 /// adapter does.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
 ///
 /// Threads: May be called from several threads at once, also on the same platform, as long as the
 /// adapter is not released meanwhile.
@@ -1326,9 +1075,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urAdapterSetLoggerCallbackLevel(
 /// - `INVALID_SIZE`: `NumEntries` is 0 but `phPlatforms` is given
 /// - `INVALID_VALUE`: `phPlatforms` and `pNumPlatforms` are both null
 UR_APIEXPORT ur_result_t UR_APICALL urPlatformGet(
-    /// [in] adapter whose platforms are listed
+    /// adapter whose platforms are listed
     ur_adapter_handle_t hAdapter,
-    /// [in] room in `phPlatforms`, in handles; 0 when only the count is wanted
+    /// room in `phPlatforms`, in handles; 0 when only the count is wanted
     uint32_t NumEntries,
     /// [out,optional] receives up to `NumEntries` platforms; null to ask for the count only
     ur_platform_handle_t *phPlatforms,
@@ -1337,15 +1086,15 @@ UR_APIEXPORT ur_result_t UR_APICALL urPlatformGet(
 
 /// Properties of a platform; strings end with a NUL that counts in their size.
 typedef enum ur_platform_info_t {
-  /// [char[] name of the platform
+  /// [char[]] name of the platform
   UR_PLATFORM_INFO_NAME = 1,
-  /// [char[] name of its vendor
+  /// [char[]] name of its vendor
   UR_PLATFORM_INFO_VENDOR_NAME = 2,
-  /// [char[] version of the platform, in the backend's own format
+  /// [char[]] version of the platform, in the backend's own format
   UR_PLATFORM_INFO_VERSION = 3,
-  /// [char[] names of the extensions that all its devices support, separated by spaces
+  /// [char[]] names of the extensions that all its devices support, separated by spaces
   UR_PLATFORM_INFO_EXTENSIONS = 4,
-  /// [char[] profile in the OpenCL sense, such as `FULL_PROFILE`
+  /// [char[]] profile in the OpenCL sense, such as `FULL_PROFILE`
   UR_PLATFORM_INFO_PROFILE = 5,
   /// [ur_backend_t] backend that the platform belongs to
   UR_PLATFORM_INFO_BACKEND = 6,
@@ -1358,22 +1107,11 @@ typedef enum ur_platform_info_t {
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not have the property `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 but `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is less than the value takes
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `INVALID_PLATFORM`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urPlatformGetInfo(
-    /// [in] platform to query
+    /// platform to query
     ur_platform_handle_t hPlatform,
-    /// [in] property to query
-    ur_platform_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_platform_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Versions of this interface, major number in the high and minor number in the low 16 bits. Before
 /// 1.0 loader and adapter must agree exactly.
@@ -1399,7 +1137,7 @@ typedef enum ur_api_version_t {
 
 /// Returns the version of this interface that the platform's adapter implements.
 UR_APIEXPORT ur_result_t UR_APICALL urPlatformGetApiVersion(
-    /// [in] platform to query
+    /// platform to query
     ur_platform_handle_t hPlatform,
     /// [out] receives the version
     ur_api_version_t *pVersion);
@@ -1410,16 +1148,14 @@ UR_APIEXPORT ur_result_t UR_APICALL urPlatformGetApiVersion(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend has no native platform handle
 UR_APIEXPORT ur_result_t UR_APICALL urPlatformGetNativeHandle(
-    /// [in] platform whose handle is wanted
+    /// platform whose handle is wanted
     ur_platform_handle_t hPlatform,
     /// [out] receives the native handle, borrowed
     ur_native_handle_t *phNativePlatform);
 
 /// Options for making a platform from a native handle.
 typedef struct ur_platform_native_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// true hands the native handle over to the new platform, false leaves it with the caller
   bool isNativeHandleOwned;
@@ -1431,11 +1167,10 @@ typedef struct ur_platform_native_properties_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend has no native platform handle to start from
 UR_APIEXPORT ur_result_t UR_APICALL urPlatformCreateWithNativeHandle(
-    /// [in] native platform handle of the adapter's backend
+    /// native platform handle of the adapter's backend
     ur_native_handle_t hNativePlatform,
-    /// [in] adapter whose backend the native handle belongs to
+    /// adapter whose backend the native handle belongs to
     ur_adapter_handle_t hAdapter,
-    /// [in,optional] further properties; null for the defaults
     const ur_platform_native_properties_t *pProperties,
     /// [out] receives the platform, which needs no release
     ur_platform_handle_t *phPlatform);
@@ -1445,20 +1180,18 @@ UR_APIEXPORT ur_result_t UR_APICALL urPlatformCreateWithNativeHandle(
 /// Errors:
 /// - `INVALID_VALUE`: `pFrontendOption` is not an option that the platform knows
 UR_APIEXPORT ur_result_t UR_APICALL urPlatformGetBackendOption(
-    /// [in] platform whose build options are wanted
+    /// platform whose build options are wanted
     ur_platform_handle_t hPlatform,
-    /// [in] option such as `-O0` to `-O3` or `-ftarget-compile-fast`; the empty string is allowed
+    /// option such as `-O0` to `-O3` or `-ftarget-compile-fast`; the empty string is allowed
     const char *pFrontendOption,
     /// [out] receives a static string, empty where the option needs no counterpart; not to be freed
     const char **ppPlatformOption);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Device
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// A device runs commands: a whole GPU, a CPU, or a sub-device split off from one. Its properties
 /// say which features of the interface the adapter offers on it.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
 ///
 /// Threads: May be called from several threads at once, also on the same device; releasing a handle
 /// must not race with its use.
@@ -1510,9 +1243,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urPlatformGetBackendOption(
 
 /// Describes one program binary among which `urDeviceSelectBinary` chooses.
 typedef struct ur_device_binary_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// target of the binary, one of the `UR_DEVICE_BINARY_TARGET_*` strings
   const char *pDeviceTargetSpec;
@@ -1547,11 +1278,11 @@ typedef enum ur_device_type_t {
 /// - `INVALID_NULL_POINTER`: `NumEntries` is not 0 but `phDevices` is null
 /// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urDeviceGet(
-    /// [in] platform whose devices are listed
+    /// platform whose devices are listed
     ur_platform_handle_t hPlatform,
-    /// [in] kind of device wanted
+    /// kind of device wanted
     ur_device_type_t DeviceType,
-    /// [in] room in `phDevices`, in handles; 0 when only the count is wanted
+    /// room in `phDevices`, in handles; 0 when only the count is wanted
     uint32_t NumEntries,
     /// [out,optional] receives up to `NumEntries` devices; the caller releases each; null to ask
     /// for the count only
@@ -1566,11 +1297,11 @@ UR_APIEXPORT ur_result_t UR_APICALL urDeviceGet(
 /// Errors:
 /// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urDeviceGetSelected(
-    /// [in] platform whose devices are listed
+    /// platform whose devices are listed
     ur_platform_handle_t hPlatform,
-    /// [in] kind of device wanted, applied besides the selector
+    /// kind of device wanted, applied besides the selector
     ur_device_type_t DeviceType,
-    /// [in] room in `phDevices`, in handles; 0 when only the count is wanted
+    /// room in `phDevices`, in handles; 0 when only the count is wanted
     uint32_t NumEntries,
     /// [out,optional] receives up to `NumEntries` devices; the caller releases each; null to ask
     /// for the count only
@@ -1586,13 +1317,13 @@ typedef enum ur_device_info_t {
   UR_DEVICE_INFO_TYPE = 0,
   /// [uint32_t] vendor's id, the PCI one where there is one
   UR_DEVICE_INFO_VENDOR_ID = 1,
-  /// [uint32_t] device id of the vendor, the PCI one where there is one; not every adapter has it
+  /// [uint32_t,optional] device id of the vendor, the PCI one where there is one
   UR_DEVICE_INFO_DEVICE_ID = 2,
   /// [uint32_t] number of compute units in the OpenCL sense, on which work-groups run side by side
   UR_DEVICE_INFO_MAX_COMPUTE_UNITS = 3,
   /// [uint32_t] most dimensions of an ND-range
   UR_DEVICE_INFO_MAX_WORK_ITEM_DIMENSIONS = 4,
-  /// [size_t[] most work-items of a work-group in each dimension
+  /// [size_t[]] most work-items of a work-group in each dimension
   UR_DEVICE_INFO_MAX_WORK_ITEM_SIZES = 5,
   /// [size_t] most work-items of a work-group over all dimensions
   UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE = 6,
@@ -1636,7 +1367,7 @@ typedef enum ur_device_info_t {
   UR_DEVICE_INFO_NATIVE_VECTOR_WIDTH_HALF = 24,
   /// [uint32_t] highest clock of the compute units, in MHz
   UR_DEVICE_INFO_MAX_CLOCK_FREQUENCY = 25,
-  /// [uint32_t] highest clock of the memory, in MHz; not every adapter has it
+  /// [uint32_t,optional] highest clock of the memory, in MHz
   UR_DEVICE_INFO_MEMORY_CLOCK_RATE = 26,
   /// [uint32_t] width of a device address, in bits
   UR_DEVICE_INFO_ADDRESS_BITS = 27,
@@ -1648,8 +1379,7 @@ typedef enum ur_device_info_t {
   UR_DEVICE_INFO_MAX_READ_IMAGE_ARGS = 30,
   /// [uint32_t] most images that a kernel can take for writing
   UR_DEVICE_INFO_MAX_WRITE_IMAGE_ARGS = 31,
-  /// [uint32_t] most images that a kernel can take for both reading and writing; not every adapter
-  /// has it
+  /// [uint32_t,optional] most images that a kernel can take for both reading and writing
   UR_DEVICE_INFO_MAX_READ_WRITE_IMAGE_ARGS = 32,
   /// [size_t] largest width of a 2D image, in pixels
   UR_DEVICE_INFO_IMAGE2D_MAX_WIDTH = 33,
@@ -1679,7 +1409,7 @@ typedef enum ur_device_info_t {
   UR_DEVICE_INFO_GLOBAL_MEM_CACHE_SIZE = 45,
   /// [uint64_t] global memory, in bytes
   UR_DEVICE_INFO_GLOBAL_MEM_SIZE = 46,
-  /// [uint64_t] global memory free at this moment, in bytes; not every adapter has it
+  /// [uint64_t,optional] global memory free at this moment, in bytes
   UR_DEVICE_INFO_GLOBAL_MEM_FREE = 47,
   /// [uint64_t] largest constant buffer, in bytes
   UR_DEVICE_INFO_MAX_CONSTANT_BUFFER_SIZE = 48,
@@ -1709,28 +1439,28 @@ typedef enum ur_device_info_t {
   UR_DEVICE_INFO_QUEUE_ON_DEVICE_PROPERTIES = 60,
   /// [ur_queue_flags_t] queue flags for queues that live on the host
   UR_DEVICE_INFO_QUEUE_ON_HOST_PROPERTIES = 61,
-  /// [char[] names of its built-in kernels, separated by semicolons; empty if there are none
+  /// [char[]] names of its built-in kernels, separated by semicolons; empty if there are none
   UR_DEVICE_INFO_BUILT_IN_KERNELS = 62,
   /// [ur_platform_handle_t] platform that the device belongs to
   UR_DEVICE_INFO_PLATFORM = 63,
   /// [uint32_t] current number of references; for debugging, as other threads may change it at once
   UR_DEVICE_INFO_REFERENCE_COUNT = 64,
-  /// [char[] intermediate languages accepted, such as `SPIR-V_1.4`, separated by spaces; empty if
+  /// [char[]] intermediate languages accepted, such as `SPIR-V_1.4`, separated by spaces; empty if
   /// there are none
   UR_DEVICE_INFO_IL_VERSION = 65,
-  /// [char[] name of the device
+  /// [char[]] name of the device
   UR_DEVICE_INFO_NAME = 66,
-  /// [char[] name of its vendor
+  /// [char[]] name of its vendor
   UR_DEVICE_INFO_VENDOR = 67,
-  /// [char[] version of its driver
+  /// [char[]] version of its driver
   UR_DEVICE_INFO_DRIVER_VERSION = 68,
-  /// [char[] profile in the OpenCL sense, such as `FULL_PROFILE`
+  /// [char[]] profile in the OpenCL sense, such as `FULL_PROFILE`
   UR_DEVICE_INFO_PROFILE = 69,
-  /// [char[] version of the device, in the backend's own format, such as a compute capability
+  /// [char[]] version of the device, in the backend's own format, such as a compute capability
   UR_DEVICE_INFO_VERSION = 70,
-  /// [char[] version of the backend's runtime
+  /// [char[]] version of the backend's runtime
   UR_DEVICE_INFO_BACKEND_RUNTIME_VERSION = 71,
-  /// [char[] names of its extensions, separated by spaces, among them OpenCL names such as
+  /// [char[]] names of its extensions, separated by spaces, among them OpenCL names such as
   /// `cl_khr_fp64`
   UR_DEVICE_INFO_EXTENSIONS = 72,
   /// [size_t] buffer for what kernels print, in bytes
@@ -1741,20 +1471,20 @@ typedef enum ur_device_info_t {
   /// [ur_device_handle_t] device that this one was split from, no reference added; null for a root
   /// device
   UR_DEVICE_INFO_PARENT_DEVICE = 75,
-  /// [ur_device_partition_t[] ways in which it can be split; empty if it cannot
+  /// [ur_device_partition_t[]] ways in which it can be split; empty if it cannot
   UR_DEVICE_INFO_SUPPORTED_PARTITIONS = 76,
   /// [uint32_t] most sub-devices that it can be split into; 0 if it cannot
   UR_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES = 77,
   /// [ur_device_affinity_domain_flags_t] affinity domains along which it can be split; 0 if there
   /// are none
   UR_DEVICE_INFO_PARTITION_AFFINITY_DOMAIN = 78,
-  /// [ur_device_partition_property_t[] how this sub-device was split off; empty for a root device
+  /// [ur_device_partition_property_t[]] how this sub-device was split off; empty for a root device
   UR_DEVICE_INFO_PARTITION_TYPE = 79,
   /// [uint32_t] most sub-groups of a work-group
   UR_DEVICE_INFO_MAX_NUM_SUB_GROUPS = 80,
   /// [ur_bool_t] whether sub-groups of one work-group progress independently of each other
   UR_DEVICE_INFO_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS = 81,
-  /// [uint32_t[] sub-group sizes that kernels can have, in work-items
+  /// [uint32_t[]] sub-group sizes that kernels can have, in work-items
   UR_DEVICE_INFO_SUB_GROUP_SIZES_INTEL = 82,
   /// [ur_device_usm_access_capability_flags_t] what it can do with USM host allocations
   UR_DEVICE_INFO_USM_HOST_SUPPORT = 83,
@@ -1770,24 +1500,23 @@ typedef enum ur_device_info_t {
   /// [ur_device_usm_access_capability_flags_t] what it can do with ordinary host memory, such as
   /// from `malloc`
   UR_DEVICE_INFO_USM_SYSTEM_SHARED_SUPPORT = 87,
-  /// [uint8_t[] unique id of the device, 16 bytes
+  /// [uint8_t[]] unique id of the device, 16 bytes
   UR_DEVICE_INFO_UUID = 88,
-  /// [char[] PCI address in the form `domain:bus:device.function`, hexadecimal
+  /// [char[]] PCI address in the form `domain:bus:device.function`, hexadecimal
   UR_DEVICE_INFO_PCI_ADDRESS = 89,
-  /// [uint32_t] number of execution units, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] number of execution units, on Intel GPUs
   UR_DEVICE_INFO_GPU_EU_COUNT = 90,
-  /// [uint32_t] physical SIMD width of an execution unit, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] physical SIMD width of an execution unit, on Intel GPUs
   UR_DEVICE_INFO_GPU_EU_SIMD_WIDTH = 91,
-  /// [uint32_t] number of slices, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] number of slices, on Intel GPUs
   UR_DEVICE_INFO_GPU_EU_SLICES = 92,
-  /// [uint32_t] number of execution units in a subslice, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] number of execution units in a subslice, on Intel GPUs
   UR_DEVICE_INFO_GPU_EU_COUNT_PER_SUBSLICE = 93,
-  /// [uint32_t] number of subslices in a slice, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] number of subslices in a slice, on Intel GPUs
   UR_DEVICE_INFO_GPU_SUBSLICES_PER_SLICE = 94,
-  /// [uint32_t] number of hardware threads in an execution unit, on Intel GPUs; not every adapter
-  /// has it
+  /// [uint32_t,optional] number of hardware threads in an execution unit, on Intel GPUs
   UR_DEVICE_INFO_GPU_HW_THREADS_PER_EU = 95,
-  /// [uint64_t] highest bandwidth of the memory, in bytes per second; not every adapter has it
+  /// [uint64_t,optional] highest bandwidth of the memory, in bytes per second
   UR_DEVICE_INFO_MAX_MEMORY_BANDWIDTH = 96,
   /// [ur_bool_t] whether sRGB images work
   UR_DEVICE_INFO_IMAGE_SRGB = 97,
@@ -1811,7 +1540,7 @@ typedef enum ur_device_info_t {
   UR_DEVICE_INFO_MAX_COMPUTE_QUEUE_INDICES = 105,
   /// [ur_bool_t] whether `urKernelSetSpecializationConstants` works
   UR_DEVICE_INFO_KERNEL_SET_SPECIALIZATION_CONSTANTS = 106,
-  /// [uint32_t] width of the bus between device and memory, in bits; not every adapter has it
+  /// [uint32_t,optional] width of the bus between device and memory, in bits
   UR_DEVICE_INFO_MEMORY_BUS_WIDTH = 107,
   /// [size_t[3] most work-groups of a launch in each of the three dimensions
   UR_DEVICE_INFO_MAX_WORK_GROUPS_3D = 108,
@@ -1821,20 +1550,19 @@ typedef enum ur_device_info_t {
   UR_DEVICE_INFO_MEM_CHANNEL_SUPPORT = 110,
   /// [ur_bool_t] whether `urEnqueueReadHostPipe` and `urEnqueueWriteHostPipe` work
   UR_DEVICE_INFO_HOST_PIPE_READ_WRITE_SUPPORT = 111,
-  /// [uint32_t] most 32-bit registers that one work-group can use; not every adapter has it
+  /// [uint32_t,optional] most 32-bit registers that one work-group can use
   UR_DEVICE_INFO_MAX_REGISTERS_PER_WORK_GROUP = 112,
-  /// [uint32_t] version of the hardware architecture, encoded as the vendor defines; not every
-  /// adapter has it
+  /// [uint32_t,optional] version of the hardware architecture, encoded as the vendor defines
   UR_DEVICE_INFO_IP_VERSION = 113,
   /// [ur_bool_t] whether the `urVirtualMem*` and `urPhysicalMem*` functions work
   UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT = 114,
   /// [ur_bool_t] whether it runs explicit-SIMD (ESIMD) kernels
   UR_DEVICE_INFO_ESIMD_SUPPORT = 115,
-  /// [ur_device_handle_t[] devices that this composite device consists of, no reference added;
+  /// [ur_device_handle_t[]] devices that this composite device consists of, no reference added;
   /// empty if it is not one
   UR_DEVICE_INFO_COMPONENT_DEVICES = 116,
-  /// [ur_device_handle_t] composite device that contains this one, no reference added; null if none
-  /// does; not every adapter has it
+  /// [ur_device_handle_t,optional] composite device that contains this one, no reference added;
+  /// null if none does
   UR_DEVICE_INFO_COMPOSITE_DEVICE = 117,
   /// [ur_bool_t] whether the host can read and write a program's global variables
   UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT = 118,
@@ -1847,26 +1575,23 @@ typedef enum ur_device_info_t {
   UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS = 121,
   /// [ur_bool_t] whether a failed `assert` in a kernel is reported by the backend itself
   UR_DEVICE_INFO_USE_NATIVE_ASSERT = 122,
-  /// [ur_device_throttle_reasons_flags_t] what is holding the clock down at this moment; 0 if
-  /// nothing is; not every adapter has it
+  /// [ur_device_throttle_reasons_flags_t,optional] what is holding the clock down at this moment; 0
+  /// if nothing is
   UR_DEVICE_INFO_CURRENT_CLOCK_THROTTLE_REASONS = 123,
-  /// [int32_t] speed of the fan now, in percent of its highest; -1 if it cannot be read; not every
-  /// adapter has it
+  /// [int32_t,optional] speed of the fan now, in percent of its highest; -1 if it cannot be read
   UR_DEVICE_INFO_FAN_SPEED = 124,
-  /// [int32_t] lowest power limit that can be set, in milliwatts; -1 if it cannot be read; not
-  /// every adapter has it
+  /// [int32_t,optional] lowest power limit that can be set, in milliwatts; -1 if it cannot be read
   UR_DEVICE_INFO_MIN_POWER_LIMIT = 125,
-  /// [int32_t] highest power limit that can be set, in milliwatts; -1 if it cannot be read; not
-  /// every adapter has it
+  /// [int32_t,optional] highest power limit that can be set, in milliwatts; -1 if it cannot be read
   UR_DEVICE_INFO_MAX_POWER_LIMIT = 126,
   /// [ur_bool_t] whether it converts between bfloat16 and `float` in hardware
   UR_DEVICE_INFO_BFLOAT16_CONVERSIONS_NATIVE = 127,
   /// [ur_kernel_launch_properties_flags_t] launch properties that it supports
   UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES = 128,
-  /// [uint8_t[] locally unique id that Windows gives the device, 8 bytes
+  /// [uint8_t[]] locally unique id that Windows gives the device, 8 bytes
   UR_DEVICE_INFO_LUID = 129,
-  /// [uint32_t] bit mask of the device within a linked adapter group on Windows; exactly one bit is
-  /// set; not every adapter has it
+  /// [uint32_t,optional] bit mask of the device within a linked adapter group on Windows; exactly
+  /// one bit is set
   UR_DEVICE_INFO_NODE_MASK = 130,
   /// [uint32_t] preferred vector length for `long long`, in elements
   UR_DEVICE_INFO_PREFERRED_VECTOR_WIDTH_LONG_LONG = 131,
@@ -1874,17 +1599,17 @@ typedef enum ur_device_info_t {
   UR_DEVICE_INFO_NATIVE_VECTOR_WIDTH_LONG_LONG = 132,
   /// [size_t] most work-groups of a launch over all dimensions
   UR_DEVICE_INFO_MAX_WORK_GROUPS = 133,
-  /// [uint32_t] number of Xe stacks, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] number of Xe stacks, on Intel GPUs
   UR_DEVICE_INFO_XE_STACK_COUNT = 134,
-  /// [uint32_t] number of regions in an Xe stack, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] number of regions in an Xe stack, on Intel GPUs
   UR_DEVICE_INFO_XE_REGIONS_PER_STACK = 135,
-  /// [uint32_t] number of clusters in an Xe region, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] number of clusters in an Xe region, on Intel GPUs
   UR_DEVICE_INFO_XE_CLUSTERS_PER_REGION = 136,
-  /// [uint32_t] number of Xe cores in a cluster, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] number of Xe cores in a cluster, on Intel GPUs
   UR_DEVICE_INFO_XE_CORES_PER_CLUSTER = 137,
-  /// [uint32_t] number of execution units in an Xe core, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] number of execution units in an Xe core, on Intel GPUs
   UR_DEVICE_INFO_EUS_PER_XE_CORE = 138,
-  /// [uint32_t] most SIMD lanes of a hardware thread, on Intel GPUs; not every adapter has it
+  /// [uint32_t,optional] most SIMD lanes of a hardware thread, on Intel GPUs
   UR_DEVICE_INFO_MAX_LANES_PER_HW_THREAD = 139,
   /// [ur_bool_t] whether command buffers work
   UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP = 0x1000,
@@ -2005,27 +1730,14 @@ typedef enum ur_device_info_t {
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the adapter or device does not have the property `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 but `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is less than the value takes
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `INVALID_DEVICE`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urDeviceGetInfo(
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] property to query
-    ur_device_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
+    ur_device_handle_t hDevice, ur_device_info_t propName, size_t propSize, void *pPropValue,
     size_t *pPropSizeRet);
 
 /// Adds one reference, to be matched by one `urDeviceRelease`. On a root device, which lives as
 /// long as its adapter, this may do nothing.
 UR_APIEXPORT ur_result_t UR_APICALL urDeviceRetain(
-    /// [in] device concerned
     ur_device_handle_t hDevice);
 
 /// Gives back one reference; the last one ends a sub-device, while a root device stays valid as
@@ -2036,7 +1748,6 @@ UR_APIEXPORT ur_result_t UR_APICALL urDeviceRetain(
 ///
 /// Threads: The last release of a sub-device must not race with any other use of it.
 UR_APIEXPORT ur_result_t UR_APICALL urDeviceRelease(
-    /// [in] device concerned
     ur_device_handle_t hDevice);
 
 /// Hardware that the parts of a device share; a device is split so that each part shares one
@@ -2060,7 +1771,6 @@ typedef enum ur_device_affinity_domain_flag_t {
   UR_DEVICE_AFFINITY_DOMAIN_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_device_affinity_domain_flag_t;
 
-/// Bits that `ur_device_affinity_domain_flags_t` must not have.
 #define UR_DEVICE_AFFINITY_DOMAIN_FLAGS_MASK 0xffffffc0
 
 /// Ways of splitting a device.
@@ -2096,9 +1806,7 @@ typedef struct ur_device_partition_property_t {
 
 /// Says how `urDevicePartition` splits a device.
 typedef struct ur_device_partition_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// further properties; null for the defaults
   const ur_device_partition_property_t *pProperties;
@@ -2113,11 +1821,10 @@ typedef struct ur_device_partition_properties_t {
 /// - `INVALID_NULL_POINTER`: `pProperties->pProperties` is null
 /// - also `DEVICE_PARTITION_FAILED`, `INVALID_DEVICE_PARTITION_COUNT`
 UR_APIEXPORT ur_result_t UR_APICALL urDevicePartition(
-    /// [in] device concerned
     ur_device_handle_t hDevice,
-    /// [in] further properties; null for the defaults
+    /// further properties; null for the defaults
     const ur_device_partition_properties_t *pProperties,
-    /// [in] room in `phSubDevices`, in handles; 0 when only the count is wanted
+    /// room in `phSubDevices`, in handles; 0 when only the count is wanted
     uint32_t NumDevices,
     /// [out,optional] receives up to `NumDevices` sub-devices; the caller releases each; null to
     /// ask for the count only
@@ -2131,11 +1838,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urDevicePartition(
 /// Errors:
 /// - `INVALID_SIZE`: `NumBinaries` is 0
 UR_APIEXPORT ur_result_t UR_APICALL urDeviceSelectBinary(
-    /// [in] device concerned
     ur_device_handle_t hDevice,
-    /// [in] array of the binaries to choose from
+    /// array of the binaries to choose from
     const ur_device_binary_t *pBinaries,
-    /// [in] number of elements in `pBinaries`
+    /// number of elements in `pBinaries`
     uint32_t NumBinaries,
     /// [out] receives the index of the chosen binary in `pBinaries`
     uint32_t *pSelectedBinary);
@@ -2164,7 +1870,6 @@ typedef enum ur_device_fp_capability_flag_t {
   UR_DEVICE_FP_CAPABILITY_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_device_fp_capability_flag_t;
 
-/// Bits that `ur_device_fp_capability_flags_t` must not have.
 #define UR_DEVICE_FP_CAPABILITY_FLAGS_MASK 0xffffff00
 
 /// Kinds of cache in front of global memory.
@@ -2201,7 +1906,6 @@ typedef enum ur_device_exec_capability_flag_t {
   UR_DEVICE_EXEC_CAPABILITY_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_device_exec_capability_flag_t;
 
-/// Bits that `ur_device_exec_capability_flags_t` must not have.
 #define UR_DEVICE_EXEC_CAPABILITY_FLAGS_MASK 0xfffffffc
 
 /// Returns the backend's own handle of a device. It stays owned by the device and is valid as long
@@ -2210,16 +1914,13 @@ typedef enum ur_device_exec_capability_flag_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend has no native device handle
 UR_APIEXPORT ur_result_t UR_APICALL urDeviceGetNativeHandle(
-    /// [in] device concerned
     ur_device_handle_t hDevice,
     /// [out] receives the native handle, borrowed
     ur_native_handle_t *phNativeDevice);
 
 /// Options for making a device from a native handle.
 typedef struct ur_device_native_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// true hands the native handle over to the device, false leaves it with the caller
   bool isNativeHandleOwned;
@@ -2231,11 +1932,10 @@ typedef struct ur_device_native_properties_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend has no native device handle to start from
 UR_APIEXPORT ur_result_t UR_APICALL urDeviceCreateWithNativeHandle(
-    /// [in] native device handle of the adapter's backend
+    /// native device handle of the adapter's backend
     ur_native_handle_t hNativeDevice,
-    /// [in] adapter whose backend the native handle belongs to
+    /// adapter whose backend the native handle belongs to
     ur_adapter_handle_t hAdapter,
-    /// [in,optional] further properties; null for the defaults
     const ur_device_native_properties_t *pProperties,
     /// [out] receives the device with one reference; the caller releases it
     ur_device_handle_t *phDevice);
@@ -2249,7 +1949,6 @@ UR_APIEXPORT ur_result_t UR_APICALL urDeviceCreateWithNativeHandle(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the device's clock cannot be read
 UR_APIEXPORT ur_result_t UR_APICALL urDeviceGetGlobalTimestamps(
-    /// [in] device concerned
     ur_device_handle_t hDevice,
     /// [out,optional] receives the device's time in nanoseconds, on the clock of profiled events;
     /// null to skip it
@@ -2276,7 +1975,6 @@ typedef enum ur_memory_order_capability_flag_t {
   UR_MEMORY_ORDER_CAPABILITY_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_memory_order_capability_flag_t;
 
-/// Bits that `ur_memory_order_capability_flags_t` must not have.
 #define UR_MEMORY_ORDER_CAPABILITY_FLAGS_MASK 0xffffffe0
 
 /// Scopes that atomic operations or fences of kernels support: who sees their order.
@@ -2297,7 +1995,6 @@ typedef enum ur_memory_scope_capability_flag_t {
   UR_MEMORY_SCOPE_CAPABILITY_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_memory_scope_capability_flag_t;
 
-/// Bits that `ur_memory_scope_capability_flags_t` must not have.
 #define UR_MEMORY_SCOPE_CAPABILITY_FLAGS_MASK 0xffffffe0
 
 /// What a device can do with one kind of USM memory; 0 if it has no access.
@@ -2316,7 +2013,6 @@ typedef enum ur_device_usm_access_capability_flag_t {
   UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_device_usm_access_capability_flag_t;
 
-/// Bits that `ur_device_usm_access_capability_flags_t` must not have.
 #define UR_DEVICE_USM_ACCESS_CAPABILITY_FLAGS_MASK 0xfffffff0
 
 /// What can hold a device's clock down.
@@ -2341,7 +2037,6 @@ typedef enum ur_device_throttle_reasons_flag_t {
   UR_DEVICE_THROTTLE_REASONS_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_device_throttle_reasons_flag_t;
 
-/// Bits that `ur_device_throttle_reasons_flags_t` must not have.
 #define UR_DEVICE_THROTTLE_REASONS_FLAGS_MASK 0xffffff80
 
 /// Kernel launch properties that a device supports.
@@ -2360,16 +2055,13 @@ typedef enum ur_kernel_launch_properties_flag_t {
   UR_KERNEL_LAUNCH_PROPERTIES_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_kernel_launch_properties_flag_t;
 
-/// Bits that `ur_kernel_launch_properties_flags_t` must not have.
-#define UR_KERNEL_LAUNCH_PROPERTIES_FLAGS_MASK 0xfffffff0
+#define UR_KERNEL_LAUNCH_PROPERTIES_FLAGS_MASK 0xffffff80
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Context
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// A context groups devices of one platform that share memory, programs and events. Nearly every
 /// other object is made in a context and keeps it alive.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
 ///
 /// Threads: May be called from several threads at once, also on the same context; releasing a
 /// handle must not race with its use.
@@ -2384,14 +2076,11 @@ typedef enum ur_context_flag_t {
   UR_CONTEXT_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_context_flag_t;
 
-/// Bits that `ur_context_flags_t` must not have.
 #define UR_CONTEXT_FLAGS_MASK 0xfffffffe
 
 /// Options for creating a context.
 typedef struct ur_context_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// options of the context; 0 for none
   ur_context_flags_t flags;
@@ -2401,27 +2090,25 @@ typedef struct ur_context_properties_t {
 ///
 /// Errors:
 /// - `INVALID_SIZE`: `DeviceCount` is 0
-/// - also `INVALID_NULL_HANDLE`, `OUT_OF_HOST_MEMORY`, `OUT_OF_DEVICE_MEMORY`
+/// - also `INVALID_NULL_HANDLE`, `OUT_OF_DEVICE_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urContextCreate(
-    /// [in] number of devices in `phDevices`, at least 1
+    /// number of devices in `phDevices`, at least 1
     uint32_t DeviceCount,
-    /// [in] devices of the context, all of one platform
+    /// devices of the context, all of one platform
     const ur_device_handle_t *phDevices,
-    /// [in,optional] further properties; null for the defaults
     const ur_context_properties_t *pProperties,
     /// [out] receives the context with one reference; the caller releases it
     ur_context_handle_t *phContext);
 
 /// Adds one reference, to be matched by one `urContextRelease`.
 UR_APIEXPORT ur_result_t UR_APICALL urContextRetain(
-    /// [in] context to work in
     ur_context_handle_t hContext);
 
 /// Properties of a context.
 typedef enum ur_context_info_t {
   /// [uint32_t] number of its devices
   UR_CONTEXT_INFO_NUM_DEVICES = 0,
-  /// [ur_device_handle_t[] its devices, in the order given at creation; no reference is added
+  /// [ur_device_handle_t[]] its devices, in the order given at creation; no reference is added
   UR_CONTEXT_INFO_DEVICES = 1,
   /// [uint32_t] current number of references; for debugging, as other threads may change it at once
   UR_CONTEXT_INFO_REFERENCE_COUNT = 2,
@@ -2441,28 +2128,15 @@ typedef enum ur_context_info_t {
 /// Threads: The last release must not race with any other use of the context; extended deleters run
 /// on the thread that ends it.
 UR_APIEXPORT ur_result_t UR_APICALL urContextRelease(
-    /// [in] context to work in
     ur_context_handle_t hContext);
 
 /// Returns one property of a context, its size, or both.
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not have the property `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 but `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is less than the value takes
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `INVALID_CONTEXT`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urContextGetInfo(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] property to query
-    ur_context_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
+    ur_context_handle_t hContext, ur_context_info_t propName, size_t propSize, void *pPropValue,
     size_t *pPropSizeRet);
 
 /// Returns the backend's own handle of a context. It stays owned by the context and is valid as
@@ -2471,16 +2145,13 @@ UR_APIEXPORT ur_result_t UR_APICALL urContextGetInfo(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend has no native context handle
 UR_APIEXPORT ur_result_t UR_APICALL urContextGetNativeHandle(
-    /// [in] context to work in
     ur_context_handle_t hContext,
     /// [out] receives the native handle, borrowed
     ur_native_handle_t *phNativeContext);
 
 /// Options for making a context from a native handle.
 typedef struct ur_context_native_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// true has the new context destroy the native handle at its end, false leaves that to the caller
   bool isNativeHandleOwned;
@@ -2491,15 +2162,14 @@ typedef struct ur_context_native_properties_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend cannot make a context from a native handle
 UR_APIEXPORT ur_result_t UR_APICALL urContextCreateWithNativeHandle(
-    /// [in] native context handle of the adapter's backend
+    /// native context handle of the adapter's backend
     ur_native_handle_t hNativeContext,
-    /// [in] adapter whose backend the native handle belongs to
+    /// adapter whose backend the native handle belongs to
     ur_adapter_handle_t hAdapter,
-    /// [in] number of devices in `phDevices`; 0 lets the backend tell them
+    /// number of devices in `phDevices`; 0 lets the backend tell them
     uint32_t numDevices,
-    /// [in,optional] devices of the native context; null exactly when `numDevices` is 0
+    /// [optional] devices of the native context; null exactly when `numDevices` is 0
     const ur_device_handle_t *phDevices,
-    /// [in,optional] further properties; null for the defaults
     const ur_context_native_properties_t *pProperties,
     /// [out] receives the context with one reference; the caller releases it
     ur_context_handle_t *phContext);
@@ -2518,23 +2188,17 @@ typedef void (*ur_context_extended_deleter_t)(void *pUserData);
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter does not support deleters
 UR_APIEXPORT ur_result_t UR_APICALL urContextSetExtendedDeleter(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] function to call once, on the thread that gives back the last reference
+    /// function to call once, on the thread that gives back the last reference
     ur_context_extended_deleter_t pfnDeleter,
     /// [in,out,optional] passed on to the function unchanged; has to stay valid until then
     void *pUserData);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Memory objects
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Buffers and images: memory of a context that is reached through a handle and that an adapter may
 /// keep on any of the context's devices. USM, by contrast, is reached through pointers.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
-///
-/// Threads: Every function may be called from several threads at once, on the same objects too;
-/// only the release of the last reference must not race with another use of the handle.
 
 /// How kernels access a memory object, and what it has to do with host memory.
 typedef uint32_t ur_mem_flags_t;
@@ -2556,7 +2220,6 @@ typedef enum ur_mem_flag_t {
   UR_MEM_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_mem_flag_t;
 
-/// Bits that `ur_mem_flags_t` must not have.
 #define UR_MEM_FLAGS_MASK 0xffffffc0
 
 /// Shape of an image.
@@ -2694,9 +2357,7 @@ typedef struct ur_image_format_t {
 
 /// Shape and memory layout of an image.
 typedef struct ur_image_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// shape; the cube map and gather values only where bindless images are created
   ur_mem_type_t type;
@@ -2724,48 +2385,39 @@ typedef struct ur_image_desc_t {
 /// its context alive.
 ///
 /// Errors:
-/// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: the `stype` of `pImageDesc` is wrong
-/// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: the type in `pImageDesc` is none of the plain 1D, 2D, 3D
-///   and array shapes
-/// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: `numMipLevel` is not 0
-/// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: `numSamples` is not 0
-/// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: `rowPitch` is given without host memory
-/// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: `slicePitch` is given without host memory
+/// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: the `stype` of `pImageDesc` is wrong; the type in
+///   `pImageDesc` is none of the plain 1D, 2D, 3D and array shapes; `numMipLevel` is not 0;
+///   `numSamples` is not 0; `rowPitch` is given without host memory; `slicePitch` is given without
+///   host memory
 /// - `UNSUPPORTED_FEATURE`: no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`
-/// - `INVALID_HOST_PTR`: `flags` ask to use or copy host memory but `pHost` is null
-/// - `INVALID_HOST_PTR`: `pHost` is given though `flags` ask neither to use nor to copy it
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`,
-///   `UNSUPPORTED_IMAGE_FORMAT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_HOST_PTR`: `flags` ask to use or copy host memory but `pHost` is null; `pHost` is
+///   given though `flags` ask neither to use nor to copy it
+/// - also `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`, `UNSUPPORTED_IMAGE_FORMAT`
 UR_APIEXPORT ur_result_t UR_APICALL urMemImageCreate(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] access and host memory flags; 0 for read and write access
+    /// access and host memory flags; 0 for read and write access
     ur_mem_flags_t flags,
-    /// [in] pixel format
+    /// pixel format
     const ur_image_format_t *pImageFormat,
-    /// [in] shape and layout
+    /// shape and layout
     const ur_image_desc_t *pImageDesc,
-    /// [in,optional] host memory to use or copy, laid out by the pitches; null unless a flag asks
-    /// for it
+    /// [optional] host memory to use or copy, laid out by the pitches; null unless a flag asks for
+    /// it
     void *pHost,
     /// [out] receives the new image, with a reference count of 1; the caller releases it
     ur_mem_handle_t *phMem);
 
 /// Properties for creating a buffer.
 typedef struct ur_buffer_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
-  /// (optional) host memory of the buffer's size to use or copy; null unless a flag asks for it
+  /// [optional] host memory of the buffer's size to use or copy; null unless a flag asks for it
   void *pHost;
 } ur_buffer_properties_t;
 
 /// Places a buffer on a memory channel; chained to `ur_buffer_properties_t`. A hint.
 typedef struct ur_buffer_channel_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// index of the memory channel
   uint32_t channel;
@@ -2773,9 +2425,7 @@ typedef struct ur_buffer_channel_properties_t {
 
 /// Places a buffer in one of a device's memories; chained to `ur_buffer_properties_t`. A hint.
 typedef struct ur_buffer_alloc_location_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// device-specific identifier of the memory
   uint32_t location;
@@ -2787,29 +2437,22 @@ typedef struct ur_buffer_alloc_location_properties_t {
 /// Errors:
 /// - `INVALID_BUFFER_SIZE`: `size` is 0
 /// - `INVALID_HOST_PTR`: `flags` ask to use or copy host memory but there is no `pProperties` to
-///   give it
-/// - `INVALID_HOST_PTR`: `flags` ask to use or copy host memory but `pProperties.pHost` is null
-/// - `INVALID_HOST_PTR`: `pProperties.pHost` is given though `flags` ask neither to use nor to copy
-///   it
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+///   give it; `flags` ask to use or copy host memory but `pProperties.pHost` is null;
+///   `pProperties.pHost` is given though `flags` ask neither to use nor to copy it
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urMemBufferCreate(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] access and host memory flags; 0 for read and write access
+    /// access and host memory flags; 0 for read and write access
     ur_mem_flags_t flags,
-    /// [in] size in bytes
+    /// size in bytes
     size_t size,
-    /// [in,optional] further properties; null for the defaults
     const ur_buffer_properties_t *pProperties,
     /// [out] receives the new buffer, with a reference count of 1; the caller releases it
     ur_mem_handle_t *phBuffer);
 
 /// Adds a reference to a memory object.
-///
-/// Errors:
-/// - also `INVALID_MEM_OBJECT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urMemRetain(
-    /// [in] memory object that gains a reference
+    /// memory object that gains a reference
     ur_mem_handle_t hMem);
 
 /// Drops a reference to a memory object, which ends with the last one. The caller keeps one until
@@ -2819,18 +2462,13 @@ UR_APIEXPORT ur_result_t UR_APICALL urMemRetain(
 /// to used host memory and may block.
 ///
 /// Threads: The release of the last reference must not race with any other use of the object.
-///
-/// Errors:
-/// - also `INVALID_MEM_OBJECT`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urMemRelease(
-    /// [in] memory object that loses a reference
+    /// memory object that loses a reference
     ur_mem_handle_t hMem);
 
 /// Range of a buffer.
 typedef struct ur_buffer_region_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// first byte, in bytes from the start of the buffer
   size_t origin;
@@ -2849,18 +2487,16 @@ typedef enum ur_buffer_create_type_t {
 /// alive.
 ///
 /// Errors:
-/// - `INVALID_BUFFER_SIZE`: the size of `pRegion` is 0
-/// - `INVALID_BUFFER_SIZE`: `pRegion` goes beyond the end of `hBuffer`
-/// - also `INVALID_MEM_OBJECT`, `OBJECT_ALLOCATION_FAILURE`, `INVALID_VALUE`, `INVALID_HOST_PTR`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_BUFFER_SIZE`: the size of `pRegion` is 0; `pRegion` goes beyond the end of `hBuffer`
+/// - also `OBJECT_ALLOCATION_FAILURE`, `INVALID_VALUE`, `INVALID_HOST_PTR`
 UR_APIEXPORT ur_result_t UR_APICALL urMemBufferPartition(
-    /// [in] parent; not itself a sub-buffer
+    /// parent; not itself a sub-buffer
     ur_mem_handle_t hBuffer,
-    /// [in] access flags; 0 for those of the parent; may not allow what the parent forbids
+    /// access flags; 0 for those of the parent; may not allow what the parent forbids
     ur_mem_flags_t flags,
-    /// [in] how the range is given
+    /// how the range is given
     ur_buffer_create_type_t bufferCreateType,
-    /// [in] range of the parent
+    /// range of the parent
     const ur_buffer_region_t *pRegion,
     /// [out] receives the new sub-buffer, with a reference count of 1; the caller releases it
     ur_mem_handle_t *phMem);
@@ -2875,18 +2511,16 @@ UR_APIEXPORT ur_result_t UR_APICALL urMemBufferPartition(
 /// - `INVALID_NULL_HANDLE`: `hDevice` is null and the backend has a handle for each device
 /// - `UNSUPPORTED_FEATURE`: the adapter has no native memory handle to give
 UR_APIEXPORT ur_result_t UR_APICALL urMemGetNativeHandle(
-    /// [in] memory object whose handle is wanted
+    /// memory object whose handle is wanted
     ur_mem_handle_t hMem,
-    /// [in,optional] device concerned
+    /// [optional] device concerned
     ur_device_handle_t hDevice,
     /// [out] receives the native handle; the caller must not release it
     ur_native_handle_t *phNativeMem);
 
 /// Properties for creating a memory object from a native handle.
 typedef struct ur_mem_native_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// true: the new object owns the native handle and destroys it with its last reference; false:
   /// the caller keeps it
@@ -2898,12 +2532,9 @@ typedef struct ur_mem_native_properties_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter cannot adopt native buffer handles
 UR_APIEXPORT ur_result_t UR_APICALL urMemBufferCreateWithNativeHandle(
-    /// [in] native handle; which values are valid is the backend's matter, 0 may be among them
+    /// native handle; which values are valid is the backend's matter, 0 may be among them
     ur_native_handle_t hNativeMem,
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in,optional] further properties; null for the defaults
-    const ur_mem_native_properties_t *pProperties,
+    ur_context_handle_t hContext, const ur_mem_native_properties_t *pProperties,
     /// [out] receives the new buffer, with a reference count of 1; the caller releases it
     ur_mem_handle_t *phMem);
 
@@ -2912,15 +2543,13 @@ UR_APIEXPORT ur_result_t UR_APICALL urMemBufferCreateWithNativeHandle(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter cannot adopt native image handles
 UR_APIEXPORT ur_result_t UR_APICALL urMemImageCreateWithNativeHandle(
-    /// [in] native handle; which values are valid is the backend's matter, 0 may be among them
+    /// native handle; which values are valid is the backend's matter, 0 may be among them
     ur_native_handle_t hNativeMem,
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] pixel format of the native image
+    /// pixel format of the native image
     const ur_image_format_t *pImageFormat,
-    /// [in] shape of the native image
+    /// shape of the native image
     const ur_image_desc_t *pImageDesc,
-    /// [in,optional] further properties; null for the defaults
     const ur_mem_native_properties_t *pProperties,
     /// [out] receives the new image, with a reference count of 1; the caller releases it
     ur_mem_handle_t *phMem);
@@ -2929,57 +2558,28 @@ UR_APIEXPORT ur_result_t UR_APICALL urMemImageCreateWithNativeHandle(
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not support `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 while `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is smaller than the value of `propName`
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: both `pPropValue` and `pPropSizeRet` are null, so nothing could be
-///   returned
-/// - also `INVALID_MEM_OBJECT`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urMemGetInfo(
-    /// [in] memory object to query
+    /// memory object to query
     ur_mem_handle_t hMemory,
-    /// [in] property to query
-    ur_mem_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_mem_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Queries a property of an image: its value, the size of the value, or both.
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not support `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 while `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is smaller than the value of `propName`
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: both `pPropValue` and `pPropSizeRet` are null, so nothing could be
-///   returned
 /// - `UNSUPPORTED_FEATURE`: no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`
-/// - also `INVALID_MEM_OBJECT`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urMemImageGetInfo(
-    /// [in] image to query
+    /// image to query
     ur_mem_handle_t hMemory,
-    /// [in] property to query
-    ur_image_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_image_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Sampler
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// A sampler says how a kernel reads an image: the kind of its coordinates, what lies outside the
 /// image, and how pixels are filtered.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
-///
-/// Threads: Every function may be called from several threads at once, on the same objects too;
-/// only the release of the last reference must not race with another use of the handle.
 
 /// How the value at a coordinate is made from pixels.
 typedef enum ur_sampler_filter_mode_t {
@@ -3022,9 +2622,7 @@ typedef enum ur_sampler_info_t {
 
 /// Properties of a sampler to create.
 typedef struct ur_sampler_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// true: coordinates run from 0 to 1 over the image; false: they count pixels
   bool normalizedCoords;
@@ -3038,12 +2636,10 @@ typedef struct ur_sampler_desc_t {
 ///
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`, `INVALID_OPERATION`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`
+/// - also `INVALID_VALUE`, `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urSamplerCreate(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] properties of the sampler; read during the call
+    /// properties of the sampler; read during the call
     const ur_sampler_desc_t *pDesc,
     /// [out] receives the new sampler, with a reference count of 1; the caller releases it
     ur_sampler_handle_t *phSampler);
@@ -3052,9 +2648,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urSamplerCreate(
 ///
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`
-/// - also `INVALID_SAMPLER`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urSamplerRetain(
-    /// [in] sampler that gains a reference
+    /// sampler that gains a reference
     ur_sampler_handle_t hSampler);
 
 /// Drops a reference to a sampler, which ends with the last one.
@@ -3063,33 +2658,20 @@ UR_APIEXPORT ur_result_t UR_APICALL urSamplerRetain(
 ///
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`
-/// - also `INVALID_SAMPLER`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urSamplerRelease(
-    /// [in] sampler that loses a reference
+    /// sampler that loses a reference
     ur_sampler_handle_t hSampler);
 
 /// Queries a property of a sampler: its value, the size of the value, or both.
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not support `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 while `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is smaller than the value of `propName`
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: both `pPropValue` and `pPropSizeRet` are null, so nothing could be
-///   returned
 /// - `UNSUPPORTED_FEATURE`: no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`
-/// - also `INVALID_SAMPLER`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urSamplerGetInfo(
-    /// [in] sampler to query
+    /// sampler to query
     ur_sampler_handle_t hSampler,
-    /// [in] property to query
-    ur_sampler_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_sampler_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Returns the backend's handle of a sampler. It stays owned by the sampler and valid while the
 /// sampler lives.
@@ -3097,16 +2679,14 @@ UR_APIEXPORT ur_result_t UR_APICALL urSamplerGetInfo(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter has no native sampler handle to give
 UR_APIEXPORT ur_result_t UR_APICALL urSamplerGetNativeHandle(
-    /// [in] sampler whose handle is wanted
+    /// sampler whose handle is wanted
     ur_sampler_handle_t hSampler,
     /// [out] receives the native handle; the caller must not release it
     ur_native_handle_t *phNativeSampler);
 
 /// Properties for creating a sampler from a native handle.
 typedef struct ur_sampler_native_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// true: the new object owns the native handle and destroys it with its last reference; false:
   /// the caller keeps it
@@ -3118,23 +2698,18 @@ typedef struct ur_sampler_native_properties_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter cannot adopt native sampler handles
 UR_APIEXPORT ur_result_t UR_APICALL urSamplerCreateWithNativeHandle(
-    /// [in] native handle; which values are valid is the backend's matter, 0 may be among them
+    /// native handle; which values are valid is the backend's matter, 0 may be among them
     ur_native_handle_t hNativeSampler,
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in,optional] further properties; null for the defaults
-    const ur_sampler_native_properties_t *pProperties,
+    ur_context_handle_t hContext, const ur_sampler_native_properties_t *pProperties,
     /// [out] receives the new sampler, with a reference count of 1; the caller releases it
     ur_sampler_handle_t *phSampler);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // USM
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Unified shared memory: host, device and shared allocations that host and kernels name by plain
 /// pointers, and the pools that serve them. Allocation here is synchronous; the asynchronous kind
 /// is an extension that shares the same pools.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
 ///
 /// Threads: Every function may be called from several threads at once, on the same objects too;
 /// releasing a handle must not race with its use. The caller orders the free of a pointer after its
@@ -3150,7 +2725,6 @@ typedef enum ur_usm_host_mem_flag_t {
   UR_USM_HOST_MEM_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_usm_host_mem_flag_t;
 
-/// Bits that `ur_usm_host_mem_flags_t` must not have.
 #define UR_USM_HOST_MEM_FLAGS_MASK 0xfffffffe
 
 /// Properties of device and shared allocations.
@@ -3167,7 +2741,6 @@ typedef enum ur_usm_device_mem_flag_t {
   UR_USM_DEVICE_MEM_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_usm_device_mem_flag_t;
 
-/// Bits that `ur_usm_device_mem_flags_t` must not have.
 #define UR_USM_DEVICE_MEM_FLAGS_MASK 0xfffffff8
 
 /// Properties of memory pools.
@@ -3184,7 +2757,6 @@ typedef enum ur_usm_pool_flag_t {
   UR_USM_POOL_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_usm_pool_flag_t;
 
-/// Bits that `ur_usm_pool_flags_t` must not have.
 #define UR_USM_POOL_FLAGS_MASK 0xfffffff8
 
 /// Kind of USM allocation.
@@ -3211,8 +2783,7 @@ typedef enum ur_usm_alloc_info_t {
   UR_USM_ALLOC_INFO_SIZE = 2,
   /// [ur_device_handle_t] device that owns a device or shared allocation
   UR_USM_ALLOC_INFO_DEVICE = 3,
-  /// [ur_usm_pool_handle_t] pool that the allocation came from; it is not retained; not every
-  /// adapter has it
+  /// [ur_usm_pool_handle_t,optional] pool that the allocation came from; it is not retained
   UR_USM_ALLOC_INFO_POOL = 4,
   UR_USM_ALLOC_INFO_FORCE_UINT32 = 0x7fffffff,
 } ur_usm_alloc_info_t;
@@ -3259,7 +2830,6 @@ typedef enum ur_usm_advice_flag_t {
   UR_USM_ADVICE_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_usm_advice_flag_t;
 
-/// Bits that `ur_usm_advice_flags_t` must not have.
 #define UR_USM_ADVICE_FLAGS_MASK 0xfffe0000
 
 /// A pool that serves USM allocations.
@@ -3267,9 +2837,7 @@ typedef struct ur_usm_pool_handle_t_ *ur_usm_pool_handle_t;
 
 /// Options of a synchronous USM allocation; host, device and location descriptors may be chained.
 typedef struct ur_usm_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// advice on the use of the allocation; 0: none
   ur_usm_advice_flags_t hints;
@@ -3279,9 +2847,7 @@ typedef struct ur_usm_desc_t {
 
 /// Host properties of an allocation, chained to `ur_usm_desc_t`.
 typedef struct ur_usm_host_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// host properties; 0: none
   ur_usm_host_mem_flags_t flags;
@@ -3289,9 +2855,7 @@ typedef struct ur_usm_host_desc_t {
 
 /// Device properties of an allocation, chained to `ur_usm_desc_t`.
 typedef struct ur_usm_device_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// device properties; 0: none
   ur_usm_device_mem_flags_t flags;
@@ -3299,9 +2863,7 @@ typedef struct ur_usm_device_desc_t {
 
 /// Asks for a certain memory location of the device, chained to `ur_usm_desc_t`.
 typedef struct ur_usm_alloc_location_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// number of the memory location, such as a memory bank; meaning up to the device
   uint32_t location;
@@ -3309,9 +2871,7 @@ typedef struct ur_usm_alloc_location_desc_t {
 
 /// How to create a memory pool; limits and buffer descriptors may be chained.
 typedef struct ur_usm_pool_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// properties of the pool; 0: none
   ur_usm_pool_flags_t flags;
@@ -3320,9 +2880,7 @@ typedef struct ur_usm_pool_desc_t {
 /// Limits of a pool, chained to `ur_usm_pool_desc_t`. The member names are historical: they hold
 /// the pool's maximum size and its release threshold.
 typedef struct ur_usm_pool_limits_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// maximum size of the pool: the most bytes it reserves at any time, rounded up to whole slabs;
   /// 0: no limit
@@ -3341,22 +2899,19 @@ typedef struct ur_usm_pool_limits_desc_t {
 /// Errors:
 /// - `INVALID_OPERATION`: `UR_DEVICE_INFO_USM_HOST_SUPPORT` reports no access for the devices of
 ///   `hContext`
-/// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two
-/// - `INVALID_VALUE`: `pUSMDesc->align` is greater than any device of `hContext` supports
-/// - `INVALID_USM_SIZE`: `size` is 0
-/// - `INVALID_USM_SIZE`: `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of any device
-///   in `hContext`
+/// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two; `pUSMDesc->align` is
+///   greater than any device of `hContext` supports
+/// - `INVALID_USM_SIZE`: `size` is 0; `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of
+///   any device in `hContext`
 /// - `UNSUPPORTED_FEATURE`: `pool` is given but `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for
 ///   every device of `hContext`
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMHostAlloc(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in,optional] alignment, hints and chained descriptors; null: defaults
+    /// [optional] alignment, hints and chained descriptors; null: defaults
     const ur_usm_desc_t *pUSMDesc,
-    /// [in,optional] pool to allocate from; null: the adapter's default
+    /// [optional] pool to allocate from; null: the adapter's default
     ur_usm_pool_handle_t pool,
-    /// [in] bytes to allocate, greater than 0
+    /// bytes to allocate, greater than 0
     size_t size,
     /// [out] receives the address of the allocation
     void **ppMem);
@@ -3369,23 +2924,19 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMHostAlloc(
 ///
 /// Errors:
 /// - `INVALID_OPERATION`: `UR_DEVICE_INFO_USM_DEVICE_SUPPORT` reports no access for `hDevice`
-/// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two
-/// - `INVALID_VALUE`: `pUSMDesc->align` is greater than `hDevice` supports
-/// - `INVALID_USM_SIZE`: `size` is 0
-/// - `INVALID_USM_SIZE`: `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of `hDevice`
+/// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two; `pUSMDesc->align` is
+///   greater than `hDevice` supports
+/// - `INVALID_USM_SIZE`: `size` is 0; `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of
+///   `hDevice`
 /// - `UNSUPPORTED_FEATURE`: `pool` is given but `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for
 ///   every device of `hContext`
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMDeviceAlloc(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in,optional] alignment, hints and chained descriptors; null: defaults
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// [optional] alignment, hints and chained descriptors; null: defaults
     const ur_usm_desc_t *pUSMDesc,
-    /// [in,optional] pool to allocate from; null: the adapter's default
+    /// [optional] pool to allocate from; null: the adapter's default
     ur_usm_pool_handle_t pool,
-    /// [in] bytes to allocate, greater than 0
+    /// bytes to allocate, greater than 0
     size_t size,
     /// [out] receives the address of the allocation
     void **ppMem);
@@ -3397,25 +2948,21 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMDeviceAlloc(
 /// queue, because only memory whose earlier uses were observed complete is reused.
 ///
 /// Errors:
-/// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two
-/// - `INVALID_VALUE`: `pUSMDesc->align` is greater than `hDevice` supports
-/// - `INVALID_USM_SIZE`: `size` is 0
-/// - `INVALID_USM_SIZE`: `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of `hDevice`
+/// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two; `pUSMDesc->align` is
+///   greater than `hDevice` supports
+/// - `INVALID_USM_SIZE`: `size` is 0; `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of
+///   `hDevice`
 /// - `INVALID_OPERATION`: `UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT` and
 ///   `UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT` both report no access
 /// - `UNSUPPORTED_FEATURE`: `pool` is given but `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for
 ///   every device of `hContext`
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMSharedAlloc(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in,optional] alignment, hints and chained descriptors; null: defaults
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// [optional] alignment, hints and chained descriptors; null: defaults
     const ur_usm_desc_t *pUSMDesc,
-    /// [in,optional] pool to allocate from; null: the adapter's default
+    /// [optional] pool to allocate from; null: the adapter's default
     ur_usm_pool_handle_t pool,
-    /// [in] bytes to allocate, greater than 0
+    /// bytes to allocate, greater than 0
     size_t size,
     /// [out] receives the address of the allocation
     void **ppMem);
@@ -3426,32 +2973,20 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMSharedAlloc(
 /// Order: The pointer is dead when the call returns. The block is not reused before the commands
 /// enqueued earlier in the context have ended; the call may block for them where the backend's own
 /// free does.
-///
-/// Errors:
-/// - also `INVALID_MEM_OBJECT`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMFree(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of a live allocation of `hContext`
+    /// start of a live allocation of `hContext`
     void *pMem);
 
 /// Reads one property of the allocation that a pointer lies in.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`, `INVALID_MEM_OBJECT`, `OUT_OF_HOST_MEMORY`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMGetMemAllocInfo(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] any address inside the allocation
+    /// any address inside the allocation
     const void *pMem,
-    /// [in] property to query
-    ur_usm_alloc_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_usm_alloc_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Creates a memory pool for all devices of a context and all kinds of USM; the caller owns the one
 /// reference.
@@ -3459,11 +2994,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMGetMemAllocInfo(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of
 ///   `hContext`
-/// - also `INVALID_VALUE`, `OUT_OF_HOST_MEMORY`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolCreate(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] flags and chained limits or buffer descriptors
+    /// flags and chained limits or buffer descriptors
     ur_usm_pool_desc_t *pPoolDesc,
     /// [out] receives the pool, to be released with `urUSMPoolRelease`
     ur_usm_pool_handle_t *ppPool);
@@ -3473,7 +3007,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolCreate(
 /// Errors:
 /// - also `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolRetain(
-    /// [in] pool to retain
+    /// pool to retain
     ur_usm_pool_handle_t pPool);
 
 /// Drops a reference to a pool; the last one destroys it. Allocations still alive stay valid and
@@ -3485,7 +3019,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolRetain(
 /// Errors:
 /// - also `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolRelease(
-    /// [in] pool to release
+    /// pool to release
     ur_usm_pool_handle_t pPool);
 
 /// Properties and figures of a memory pool; sizes are in bytes.
@@ -3516,26 +3050,16 @@ typedef enum ur_usm_pool_info_t {
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: `propName` is not supported by the adapter
-/// - `INVALID_SIZE`: `propSize` is 0 but `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is less than the size of the property's value
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`, `UNSUPPORTED_FEATURE`
+/// - also `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolGetInfo(
-    /// [in] pool to ask
+    /// pool to ask
     ur_usm_pool_handle_t hPool,
-    /// [in] property to query
-    ur_usm_pool_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_usm_pool_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Virtual memory
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Reserves device address ranges and backs them with physical memory objects separately, so that
 /// memory can grow, move and be shared without changing addresses. Starts and sizes are multiples
 /// of the granularity.
@@ -3560,35 +3084,23 @@ typedef enum ur_virtual_mem_granularity_info_t {
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: `propName` is not supported by the adapter
-/// - `INVALID_SIZE`: `propSize` is 0 but `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is less than the size of the property's value
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `INVALID_DEVICE`, `INVALID_CONTEXT`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urVirtualMemGranularityGetInfo(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in,optional] device concerned
+    /// [optional] device concerned
     ur_device_handle_t hDevice,
-    /// [in] bytes of the planned allocation, on which the granularity may depend
+    /// bytes of the planned allocation, on which the granularity may depend
     size_t allocationSize,
-    /// [in] property to query
-    ur_virtual_mem_granularity_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
+    ur_virtual_mem_granularity_info_t propName, size_t propSize, void *pPropValue,
     size_t *pPropSizeRet);
 
 /// Reserves a range of device addresses without memory behind it. The caller frees it with
 /// `urVirtualMemFree`.
 UR_APIEXPORT ur_result_t UR_APICALL urVirtualMemReserve(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in,optional] address wanted, a hint only; null: any
+    /// [optional] address wanted, a hint only; null: any
     const void *pStart,
-    /// [in] bytes to reserve, a multiple of the granularity
+    /// bytes to reserve, a multiple of the granularity
     size_t size,
     /// [out] receives the start of the range, which may differ from `pStart`
     void **ppStart);
@@ -3598,11 +3110,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urVirtualMemReserve(
 /// Order: Takes effect on the host before it returns; the caller makes sure that no enqueued
 /// command still uses the range.
 UR_APIEXPORT ur_result_t UR_APICALL urVirtualMemFree(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of the range, as returned by `urVirtualMemReserve`
+    /// start of the range, as returned by `urVirtualMemReserve`
     const void *pStart,
-    /// [in] size of the whole reserved range in bytes
+    /// size of the whole reserved range in bytes
     size_t size);
 
 /// How kernels may access a mapped range; exactly one is given.
@@ -3619,22 +3130,20 @@ typedef enum ur_virtual_mem_access_flag_t {
   UR_VIRTUAL_MEM_ACCESS_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_virtual_mem_access_flag_t;
 
-/// Bits that `ur_virtual_mem_access_flags_t` must not have.
 #define UR_VIRTUAL_MEM_ACCESS_FLAGS_MASK 0xfffffff8
 
 /// Backs part of a reserved address range with physical memory and sets its access.
 UR_APIEXPORT ur_result_t UR_APICALL urVirtualMemMap(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of the addresses to back, inside a reserved range and not yet mapped
+    /// start of the addresses to back, inside a reserved range and not yet mapped
     const void *pStart,
-    /// [in] bytes to map, a multiple of the granularity
+    /// bytes to map, a multiple of the granularity
     size_t size,
-    /// [in] physical memory to map; one object may be mapped several times
+    /// physical memory to map; one object may be mapped several times
     ur_physical_mem_handle_t hPhysicalMem,
-    /// [in] first byte of `hPhysicalMem` to map, a multiple of the granularity
+    /// first byte of `hPhysicalMem` to map, a multiple of the granularity
     size_t offset,
-    /// [in] access to the range from now on
+    /// access to the range from now on
     ur_virtual_mem_access_flags_t flags);
 
 /// Removes the physical memory behind a range of addresses; the range stays reserved.
@@ -3642,11 +3151,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urVirtualMemMap(
 /// Order: Takes effect on the host before it returns; the caller makes sure that no enqueued
 /// command still uses the range, as queue order does not protect it.
 UR_APIEXPORT ur_result_t UR_APICALL urVirtualMemUnmap(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of the mapped range
+    /// start of the mapped range
     const void *pStart,
-    /// [in] bytes to unmap, as they were mapped
+    /// bytes to unmap, as they were mapped
     size_t size);
 
 /// Changes the access to a mapped range of addresses.
@@ -3654,13 +3162,12 @@ UR_APIEXPORT ur_result_t UR_APICALL urVirtualMemUnmap(
 /// Order: Takes effect on the host before it returns; the caller makes sure that no enqueued
 /// command still relies on the former access.
 UR_APIEXPORT ur_result_t UR_APICALL urVirtualMemSetAccess(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of the mapped range
+    /// start of the mapped range
     const void *pStart,
-    /// [in] size of the range in bytes
+    /// size of the range in bytes
     size_t size,
-    /// [in] access to the range from now on
+    /// access to the range from now on
     ur_virtual_mem_access_flags_t flags);
 
 /// Properties of a mapped range of addresses.
@@ -3672,20 +3179,12 @@ typedef enum ur_virtual_mem_info_t {
 
 /// Reads one property of a mapped range of addresses.
 UR_APIEXPORT ur_result_t UR_APICALL urVirtualMemGetInfo(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of the range
+    /// start of the range
     const void *pStart,
-    /// [in] size of the range in bytes
+    /// size of the range in bytes
     size_t size,
-    /// [in] property to query
-    ur_virtual_mem_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_virtual_mem_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Properties of physical memory.
 typedef uint32_t ur_physical_mem_flags_t;
@@ -3697,14 +3196,11 @@ typedef enum ur_physical_mem_flag_t {
   UR_PHYSICAL_MEM_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_physical_mem_flag_t;
 
-/// Bits that `ur_physical_mem_flags_t` must not have.
 #define UR_PHYSICAL_MEM_FLAGS_MASK 0xfffffffd
 
 /// Options of a physical memory object.
 typedef struct ur_physical_mem_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// properties of the memory; 0: none
   ur_physical_mem_flags_t flags;
@@ -3716,20 +3212,16 @@ typedef struct ur_physical_mem_properties_t {
 /// Errors:
 /// - `INVALID_SIZE`: `size` is not a multiple of `UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM`
 UR_APIEXPORT ur_result_t UR_APICALL urPhysicalMemCreate(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] bytes to allocate, a multiple of the granularity
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// bytes to allocate, a multiple of the granularity
     size_t size,
-    /// [in,optional] further properties; null for the defaults
     const ur_physical_mem_properties_t *pProperties,
     /// [out] receives the object, to be released with `urPhysicalMemRelease`
     ur_physical_mem_handle_t *phPhysicalMem);
 
 /// Adds a reference to a physical memory object.
 UR_APIEXPORT ur_result_t UR_APICALL urPhysicalMemRetain(
-    /// [in] object to retain
+    /// object to retain
     ur_physical_mem_handle_t hPhysicalMem);
 
 /// Drops a reference to a physical memory object; the last one frees the memory.
@@ -3737,7 +3229,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urPhysicalMemRetain(
 /// Order: Takes effect on the host before it returns; the caller unmaps the memory before it drops
 /// the last reference.
 UR_APIEXPORT ur_result_t UR_APICALL urPhysicalMemRelease(
-    /// [in] object to release
+    /// object to release
     ur_physical_mem_handle_t hPhysicalMem);
 
 /// Properties of a physical memory object.
@@ -3757,24 +3249,15 @@ typedef enum ur_physical_mem_info_t {
 
 /// Reads one property of a physical memory object.
 UR_APIEXPORT ur_result_t UR_APICALL urPhysicalMemGetInfo(
-    /// [in] object to ask
+    /// object to ask
     ur_physical_mem_handle_t hPhysicalMem,
-    /// [in] property to query
-    ur_physical_mem_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_physical_mem_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Program
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// A module of device code, made from an intermediate language or from device binaries, which is
 /// compiled, linked and built until kernels can be taken from it.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
 ///
 /// Threads: Callable from several threads at once, but a program needs external synchronisation
 /// while it is compiled, built or given specialization constants; releasing a handle must not race
@@ -3820,13 +3303,11 @@ typedef struct ur_program_metadata_t {
 
 /// Metadata of a program to be created.
 typedef struct ur_program_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// number of elements in `pMetadatas`
   uint32_t count;
-  /// (optional) metadata entries, copied before creation returns; null exactly when `count` is 0
+  /// [optional] metadata entries, copied before creation returns; null exactly when `count` is 0
   const ur_program_metadata_t *pMetadatas;
 } ur_program_properties_t;
 
@@ -3835,18 +3316,15 @@ typedef struct ur_program_properties_t {
 ///
 /// Errors:
 /// - `INVALID_NULL_POINTER`: `pProperties` counts entries but has no `pMetadatas`
-/// - `INVALID_SIZE`: `pProperties` has `pMetadatas` but `count` is 0
-/// - `INVALID_SIZE`: `length` is 0
+/// - `INVALID_SIZE`: `pProperties` has `pMetadatas` but `count` is 0; `length` is 0
 /// - `INVALID_BINARY`: `pIL` is not valid intermediate language for the devices of `hContext`
 /// - `COMPILER_NOT_AVAILABLE`: the devices of `hContext` have no compiler for intermediate language
 UR_APIEXPORT ur_result_t UR_APICALL urProgramCreateWithIL(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] module in an intermediate language
+    /// module in an intermediate language
     const void *pIL,
-    /// [in] size of the module in bytes
+    /// size of the module in bytes
     size_t length,
-    /// [in,optional] further properties; null for the defaults
     const ur_program_properties_t *pProperties,
     /// [out] receives the program; the caller releases it
     ur_program_handle_t *phProgram);
@@ -3856,22 +3334,19 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramCreateWithIL(
 ///
 /// Errors:
 /// - `INVALID_NULL_POINTER`: `pProperties` counts entries but has no `pMetadatas`
-/// - `INVALID_SIZE`: `pProperties` has `pMetadatas` but `count` is 0
-/// - `INVALID_SIZE`: `numDevices` is 0
+/// - `INVALID_SIZE`: `pProperties` has `pMetadatas` but `count` is 0; `numDevices` is 0
 /// - `INVALID_NATIVE_BINARY`: an element of `ppBinaries` is not a valid binary for its device in
 ///   `phDevices`
 UR_APIEXPORT ur_result_t UR_APICALL urProgramCreateWithBinary(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] number of devices, lengths and binaries
+    /// number of devices, lengths and binaries
     uint32_t numDevices,
-    /// [in] devices of `hContext`, one a binary
+    /// devices of `hContext`, one a binary
     ur_device_handle_t *phDevices,
-    /// [in] size of each binary in bytes
+    /// size of each binary in bytes
     size_t *pLengths,
-    /// [in] binaries, in the order of `phDevices`
+    /// binaries, in the order of `phDevices`
     const uint8_t **ppBinaries,
-    /// [in,optional] further properties; null for the defaults
     const ur_program_properties_t *pProperties,
     /// [out] receives the program; the caller releases it
     ur_program_handle_t *phProgram);
@@ -3885,11 +3360,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramCreateWithBinary(
 /// - `INVALID_PROGRAM`: `hProgram` is not a valid program
 /// - `PROGRAM_BUILD_FAILURE`: `hProgram` failed to build; see its log
 UR_APIEXPORT ur_result_t UR_APICALL urProgramBuild(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] program concerned
-    ur_program_handle_t hProgram,
-    /// [in,optional] null-terminated build options of the backend; null for none
+    ur_context_handle_t hContext, ur_program_handle_t hProgram,
+    /// [optional] null-terminated build options of the backend; null for none
     const char *pOptions);
 
 /// Compiles a program to an object that can be linked, for all its devices. The log is kept,
@@ -3901,11 +3373,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramBuild(
 /// - `INVALID_PROGRAM`: `hProgram` is not a valid program
 /// - `PROGRAM_BUILD_FAILURE`: `hProgram` failed to compile; see its log
 UR_APIEXPORT ur_result_t UR_APICALL urProgramCompile(
-    /// [in] context to work in
     ur_context_handle_t hContext,
     /// [in,out] program concerned
     ur_program_handle_t hProgram,
-    /// [in,optional] null-terminated compile options of the backend; null for none
+    /// [optional] null-terminated compile options of the backend; null for none
     const char *pOptions);
 
 /// Links compiled programs to a new executable one for all devices of the context.
@@ -3917,27 +3388,24 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramCompile(
 /// - `INVALID_SIZE`: `count` is 0
 /// - `PROGRAM_LINK_FAILURE`: `phPrograms` failed to link
 UR_APIEXPORT ur_result_t UR_APICALL urProgramLink(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] number of programs in `phPrograms`
+    /// number of programs in `phPrograms`
     uint32_t count,
-    /// [in] compiled programs to link; they stay as they are
+    /// compiled programs to link; they stay as they are
     const ur_program_handle_t *phPrograms,
-    /// [in,optional] null-terminated link options of the backend; null for none
+    /// [optional] null-terminated link options of the backend; null for none
     const char *pOptions,
     /// [out] set to null first, then receives the linked program; the caller releases it
     ur_program_handle_t *phProgram);
 
 /// Adds one reference to a program.
 UR_APIEXPORT ur_result_t UR_APICALL urProgramRetain(
-    /// [in] program concerned
     ur_program_handle_t hProgram);
 
 /// Drops one reference; with the last the program ends. Kernels made from it keep it alive.
 ///
 /// Threads: The last release must not race with any other use of the program.
 UR_APIEXPORT ur_result_t UR_APICALL urProgramRelease(
-    /// [in] program concerned
     ur_program_handle_t hProgram);
 
 /// Returns the device address of a function in a built program, usable on that device only and
@@ -3949,11 +3417,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramRelease(
 /// - `UNSUPPORTED_FEATURE`: the backend does not support function pointers
 /// - also `FUNCTION_ADDRESS_NOT_AVAILABLE`
 UR_APIEXPORT ur_result_t UR_APICALL urProgramGetFunctionPointer(
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] program concerned
-    ur_program_handle_t hProgram,
-    /// [in] null-terminated name of the function
+    ur_device_handle_t hDevice, ur_program_handle_t hProgram,
+    /// null-terminated name of the function
     const char *pFunctionName,
     /// [out] receives the device address, valid while the program lives
     void **ppFunctionPointer);
@@ -3964,11 +3429,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramGetFunctionPointer(
 /// Errors:
 /// - `INVALID_VALUE`: `hProgram` has no global variable of that name
 UR_APIEXPORT ur_result_t UR_APICALL urProgramGetGlobalVariablePointer(
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] program concerned
-    ur_program_handle_t hProgram,
-    /// [in] null-terminated name of the variable
+    ur_device_handle_t hDevice, ur_program_handle_t hProgram,
+    /// null-terminated name of the variable
     const char *pGlobalVariableName,
     /// [out,optional] receives the size of the variable in bytes; null if not wanted
     size_t *pGlobalVariableSizeRet,
@@ -3983,18 +3445,18 @@ typedef enum ur_program_info_t {
   UR_PROGRAM_INFO_CONTEXT = 1,
   /// [uint32_t] number of devices of the program
   UR_PROGRAM_INFO_NUM_DEVICES = 2,
-  /// [ur_device_handle_t[] devices of the program; the order holds for sizes and binaries too
+  /// [ur_device_handle_t[]] devices of the program; the order holds for sizes and binaries too
   UR_PROGRAM_INFO_DEVICES = 3,
-  /// [char[] intermediate language that the program was made from; empty if from binaries
+  /// [char[]] intermediate language that the program was made from; empty if from binaries
   UR_PROGRAM_INFO_IL = 4,
-  /// [size_t[] size of each device's binary in bytes; 0 where there is none
+  /// [size_t[]] size of each device's binary in bytes; 0 where there is none
   UR_PROGRAM_INFO_BINARY_SIZES = 5,
-  /// [unsigned char *[] in: one pointer a device to caller's memory of the binary's size, null to
+  /// [unsigned char *[]] in: one pointer a device to caller's memory of the binary's size, null to
   /// skip; filled with the binaries
   UR_PROGRAM_INFO_BINARIES = 6,
-  /// [size_t] number of kernels; needs a built program; not every adapter has it
+  /// [size_t,optional] number of kernels; needs a built program
   UR_PROGRAM_INFO_NUM_KERNELS = 7,
-  /// [char[] names of the kernels, separated by semicolons, null-terminated; needs a built program
+  /// [char[]] names of the kernels, separated by semicolons, null-terminated; needs a built program
   UR_PROGRAM_INFO_KERNEL_NAMES = 8,
   UR_PROGRAM_INFO_FORCE_UINT32 = 0x7fffffff,
 } ur_program_info_t;
@@ -4003,21 +3465,11 @@ typedef enum ur_program_info_t {
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the backend does not support `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 although `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is less than the size of the value
-/// - `INVALID_NULL_POINTER`: `pPropValue` is null although `propSize` is not 0
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `INVALID_PROGRAM`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urProgramGetInfo(
-    /// [in] program concerned
-    ur_program_handle_t hProgram,
-    /// [in] property to query
-    ur_program_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
+    ur_program_handle_t hProgram, ur_program_info_t propName, size_t propSize,
     /// [in,out,optional] receives the value of the property
     void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
     size_t *pPropSizeRet);
 
 /// How far the last build, compile or link for a device got.
@@ -4050,9 +3502,9 @@ typedef enum ur_program_binary_type_t {
 typedef enum ur_program_build_info_t {
   /// [ur_program_build_status_t] outcome of the last build, compile or link
   UR_PROGRAM_BUILD_INFO_STATUS = 0,
-  /// [char[] null-terminated options of the last build, compile or link; empty if none
+  /// [char[]] null-terminated options of the last build, compile or link; empty if none
   UR_PROGRAM_BUILD_INFO_OPTIONS = 1,
-  /// [char[] null-terminated log of the last build, compile or link; empty if none
+  /// [char[]] null-terminated log of the last build, compile or link; empty if none
   UR_PROGRAM_BUILD_INFO_LOG = 2,
   /// [ur_program_binary_type_t] what the program holds for the device now
   UR_PROGRAM_BUILD_INFO_BINARY_TYPE = 3,
@@ -4061,17 +3513,10 @@ typedef enum ur_program_build_info_t {
 
 /// Queries how a program was built for one of its devices.
 UR_APIEXPORT ur_result_t UR_APICALL urProgramGetBuildInfo(
-    /// [in] program concerned
-    ur_program_handle_t hProgram,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] property to query
-    ur_program_build_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
+    ur_program_handle_t hProgram, ur_device_handle_t hDevice, ur_program_build_info_t propName,
     size_t propSize,
     /// [in,out,optional] receives the value of the property
     void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
     size_t *pPropSizeRet);
 
 /// Value for one specialization constant.
@@ -4093,15 +3538,14 @@ typedef struct ur_specialization_constant_info_t {
 /// - `INVALID_SIZE`: `count` is 0
 /// - `UNSUPPORTED_FEATURE`: a device's `UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS` is
 ///   false
-/// - `INVALID_VALUE`: the `size` of an element does not match that of its constant
-/// - `INVALID_VALUE`: the value at an element's `pValue` is none that its constant can take
+/// - `INVALID_VALUE`: the `size` of an element does not match that of its constant; the value at an
+///   element's `pValue` is none that its constant can take
 /// - `INVALID_SPEC_ID`: the `id` of an element is not a constant of the program
 UR_APIEXPORT ur_result_t UR_APICALL urProgramSetSpecializationConstants(
-    /// [in] program concerned
     ur_program_handle_t hProgram,
-    /// [in] number of elements in `pSpecConstants`
+    /// number of elements in `pSpecConstants`
     uint32_t count,
-    /// [in] constants to set; a later value for the same number replaces the earlier one
+    /// constants to set; a later value for the same number replaces the earlier one
     const ur_specialization_constant_info_t *pSpecConstants);
 
 /// Returns the backend's object beneath a program, which stays owned by the program.
@@ -4109,16 +3553,13 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramSetSpecializationConstants(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend has no native program object
 UR_APIEXPORT ur_result_t UR_APICALL urProgramGetNativeHandle(
-    /// [in] program concerned
     ur_program_handle_t hProgram,
     /// [out] receives the native handle, valid while the program lives
     ur_native_handle_t *phNativeProgram);
 
 /// Properties of a program made from a native handle.
 typedef struct ur_program_native_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// true if the program shall destroy the native object with its last reference
   bool isNativeHandleOwned;
@@ -4130,25 +3571,17 @@ typedef struct ur_program_native_properties_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend cannot make programs from native handles
 UR_APIEXPORT ur_result_t UR_APICALL urProgramCreateWithNativeHandle(
-    /// [in] native handle to wrap; may be 0 where the backend allows it
+    /// native handle to wrap; may be 0 where the backend allows it
     ur_native_handle_t hNativeProgram,
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in,optional] further properties; null for the defaults
-    const ur_program_native_properties_t *pProperties,
+    ur_context_handle_t hContext, const ur_program_native_properties_t *pProperties,
     /// [out] receives the program; the caller releases it
     ur_program_handle_t *phProgram);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Queue
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// A queue takes commands for one device of a context. An in-order queue, the default, runs them
 /// one after another; an out-of-order queue as their wait lists, events and barriers allow.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
-///
-/// Threads: Every function may be called from several threads at once, on the same objects too;
-/// only the release of the last reference must not race with another use of the handle.
 
 /// Properties of a queue.
 typedef enum ur_queue_info_t {
@@ -4164,7 +3597,7 @@ typedef enum ur_queue_info_t {
   UR_QUEUE_INFO_REFERENCE_COUNT = 4,
   /// [uint32_t] size in bytes of an on-device queue
   UR_QUEUE_INFO_SIZE = 5,
-  /// [ur_bool_t] whether every command enqueued so far has completed; not every adapter has it
+  /// [ur_bool_t,optional] whether every command enqueued so far has completed
   UR_QUEUE_INFO_EMPTY = 6,
   UR_QUEUE_INFO_FORCE_UINT32 = 0x7fffffff,
 } ur_queue_info_t;
@@ -4202,36 +3635,20 @@ typedef enum ur_queue_flag_t {
   UR_QUEUE_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_queue_flag_t;
 
-/// Bits that `ur_queue_flags_t` must not have.
 #define UR_QUEUE_FLAGS_MASK 0xfffff000
 
 /// Queries a property of a queue: its value, the size of the value, or both.
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not support `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 while `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is smaller than the value of `propName`
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: both `pPropValue` and `pPropSizeRet` are null, so nothing could be
-///   returned
-/// - also `INVALID_QUEUE`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urQueueGetInfo(
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] property to query
-    ur_queue_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
+    ur_queue_handle_t hQueue, ur_queue_info_t propName, size_t propSize, void *pPropValue,
     size_t *pPropSizeRet);
 
 /// Properties for creating a queue.
 typedef struct ur_queue_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// queue flags; 0 for an in-order queue with all defaults
   ur_queue_flags_t flags;
@@ -4239,9 +3656,7 @@ typedef struct ur_queue_properties_t {
 
 /// Picks the hardware engine of a queue; chained to `ur_queue_properties_t`.
 typedef struct ur_queue_index_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// index of the compute engine, below the device's number of compute engines
   uint32_t computeIndex;
@@ -4251,25 +3666,16 @@ typedef struct ur_queue_index_properties_t {
 /// keeps its context and device alive.
 ///
 /// Errors:
-/// - `INVALID_QUEUE_PROPERTIES`: the flags ask for both high and low priority
-/// - `INVALID_QUEUE_PROPERTIES`: the flags ask for both batched and immediate submission
-/// - also `INVALID_CONTEXT`, `INVALID_DEVICE`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_QUEUE_PROPERTIES`: the flags ask for both high and low priority; the flags ask for
+///   both batched and immediate submission
 UR_APIEXPORT ur_result_t UR_APICALL urQueueCreate(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in,optional] further properties; null for the defaults
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
     const ur_queue_properties_t *pProperties,
     /// [out] receives the new queue, with a reference count of 1; the caller releases it
     ur_queue_handle_t *phQueue);
 
 /// Adds a reference to a queue.
-///
-/// Errors:
-/// - also `INVALID_QUEUE`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urQueueRetain(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue);
 
 /// Drops a reference to a queue, which ends with the last one. Commands already enqueued still run.
@@ -4277,20 +3683,14 @@ UR_APIEXPORT ur_result_t UR_APICALL urQueueRetain(
 /// Order: The last release submits what is pending and may wait for it to complete.
 ///
 /// Threads: The release of the last reference must not race with any other use of the queue.
-///
-/// Errors:
-/// - also `INVALID_QUEUE`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urQueueRelease(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue);
 
 /// Additional data about a queue's native handle.
 typedef struct ur_queue_native_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
-  /// (optional) backend-specific data that goes with the native handle; null if the backend needs
+  /// [optional] backend-specific data that goes with the native handle; null if the backend needs
   /// none
   void *pNativeData;
 } ur_queue_native_desc_t;
@@ -4304,18 +3704,15 @@ typedef struct ur_queue_native_desc_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter has no native queue handle to give
 UR_APIEXPORT ur_result_t UR_APICALL urQueueGetNativeHandle(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in,optional] backend-specific data about the wanted handle; null for none
+    /// [optional] backend-specific data about the wanted handle; null for none
     ur_queue_native_desc_t *pDesc,
     /// [out] receives the native handle; the caller must not release it
     ur_native_handle_t *phNativeQueue);
 
 /// Properties for creating a queue from a native handle.
 typedef struct ur_queue_native_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// true: the new object owns the native handle and destroys it with its last reference; false:
   /// the caller keeps it
@@ -4328,13 +3725,11 @@ typedef struct ur_queue_native_properties_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter cannot adopt native queue handles
 UR_APIEXPORT ur_result_t UR_APICALL urQueueCreateWithNativeHandle(
-    /// [in] native handle; which values are valid is the backend's matter, 0 may be among them
+    /// native handle; which values are valid is the backend's matter, 0 may be among them
     ur_native_handle_t hNativeQueue,
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in,optional] device concerned
+    /// [optional] device concerned
     ur_device_handle_t hDevice,
-    /// [in,optional] further properties; null for the defaults
     const ur_queue_native_properties_t *pProperties,
     /// [out] receives the new queue, with a reference count of 1; the caller releases it
     ur_queue_handle_t *phQueue);
@@ -4344,85 +3739,48 @@ UR_APIEXPORT ur_result_t UR_APICALL urQueueCreateWithNativeHandle(
 ///
 /// Order: Blocks the host until all commands enqueued before it have completed; what memory pools
 /// hold beyond their release threshold is released before it returns.
-///
-/// Errors:
-/// - also `INVALID_QUEUE`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urQueueFinish(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue);
 
 /// Submits all commands enqueued so far to the device, without waiting for any of them.
 ///
 /// Order: When it returns, every earlier command is submitted, though not necessarily started.
-///
-/// Errors:
-/// - also `INVALID_QUEUE`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urQueueFlush(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Event
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// An event stands for one enqueued command: it can be waited for, put in wait lists, asked for its
 /// state and for the times of its command.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
-///
-/// Threads: Every function may be called from several threads at once, on the same objects too;
-/// only the release of the last reference must not race with another use of the handle.
 
 /// Kind of the command that an event stands for.
 typedef enum ur_command_t {
   /// kernel launch
   UR_COMMAND_KERNEL_LAUNCH = 0,
-  /// `urEnqueueEventsWait`
   UR_COMMAND_EVENTS_WAIT = 1,
-  /// `urEnqueueEventsWaitWithBarrier`
   UR_COMMAND_EVENTS_WAIT_WITH_BARRIER = 2,
-  /// `urEnqueueMemBufferRead`
   UR_COMMAND_MEM_BUFFER_READ = 3,
-  /// `urEnqueueMemBufferWrite`
   UR_COMMAND_MEM_BUFFER_WRITE = 4,
-  /// `urEnqueueMemBufferReadRect`
   UR_COMMAND_MEM_BUFFER_READ_RECT = 5,
-  /// `urEnqueueMemBufferWriteRect`
   UR_COMMAND_MEM_BUFFER_WRITE_RECT = 6,
-  /// `urEnqueueMemBufferCopy`
   UR_COMMAND_MEM_BUFFER_COPY = 7,
-  /// `urEnqueueMemBufferCopyRect`
   UR_COMMAND_MEM_BUFFER_COPY_RECT = 8,
-  /// `urEnqueueMemBufferFill`
   UR_COMMAND_MEM_BUFFER_FILL = 9,
-  /// `urEnqueueMemImageRead`
   UR_COMMAND_MEM_IMAGE_READ = 10,
-  /// `urEnqueueMemImageWrite`
   UR_COMMAND_MEM_IMAGE_WRITE = 11,
-  /// `urEnqueueMemImageCopy`
   UR_COMMAND_MEM_IMAGE_COPY = 12,
-  /// `urEnqueueMemBufferMap`
   UR_COMMAND_MEM_BUFFER_MAP = 14,
-  /// `urEnqueueMemUnmap`
   UR_COMMAND_MEM_UNMAP = 16,
-  /// `urEnqueueUSMFill`
   UR_COMMAND_USM_FILL = 17,
-  /// `urEnqueueUSMMemcpy`
   UR_COMMAND_USM_MEMCPY = 18,
-  /// `urEnqueueUSMPrefetch`
   UR_COMMAND_USM_PREFETCH = 19,
-  /// `urEnqueueUSMAdvise`
   UR_COMMAND_USM_ADVISE = 20,
-  /// `urEnqueueUSMFill2D`
   UR_COMMAND_USM_FILL_2D = 21,
-  /// `urEnqueueUSMMemcpy2D`
   UR_COMMAND_USM_MEMCPY_2D = 22,
-  /// `urEnqueueDeviceGlobalVariableWrite`
   UR_COMMAND_DEVICE_GLOBAL_VARIABLE_WRITE = 23,
-  /// `urEnqueueDeviceGlobalVariableRead`
   UR_COMMAND_DEVICE_GLOBAL_VARIABLE_READ = 24,
-  /// `urEnqueueReadHostPipe`
   UR_COMMAND_READ_HOST_PIPE = 25,
-  /// `urEnqueueWriteHostPipe`
   UR_COMMAND_WRITE_HOST_PIPE = 26,
   /// submission of a command buffer
   UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP = 0x1000,
@@ -4481,17 +3839,16 @@ typedef enum ur_event_info_t {
 
 /// Times in the life of a command: nanoseconds on the device's clock, comparable with each other.
 typedef enum ur_profiling_info_t {
-  /// [uint64_t] when the host enqueued the command, in nanoseconds; not every adapter has it
+  /// [uint64_t,optional] when the host enqueued the command, in nanoseconds
   UR_PROFILING_INFO_COMMAND_QUEUED = 0,
-  /// [uint64_t] when the command was submitted to the device, in nanoseconds; not every adapter has
-  /// it
+  /// [uint64_t,optional] when the command was submitted to the device, in nanoseconds
   UR_PROFILING_INFO_COMMAND_SUBMIT = 1,
-  /// [uint64_t] when the command started to execute, in nanoseconds; not every adapter has it
+  /// [uint64_t,optional] when the command started to execute, in nanoseconds
   UR_PROFILING_INFO_COMMAND_START = 2,
-  /// [uint64_t] when the command finished executing, in nanoseconds; not every adapter has it
+  /// [uint64_t,optional] when the command finished executing, in nanoseconds
   UR_PROFILING_INFO_COMMAND_END = 3,
-  /// [uint64_t] when the command and all that it started on the device had finished, in
-  /// nanoseconds; not every adapter has it
+  /// [uint64_t,optional] when the command and all that it started on the device had finished, in
+  /// nanoseconds
   UR_PROFILING_INFO_COMMAND_COMPLETE = 4,
   UR_PROFILING_INFO_FORCE_UINT32 = 0x7fffffff,
 } ur_profiling_info_t;
@@ -4504,23 +3861,11 @@ typedef enum ur_profiling_info_t {
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not support `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 while `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is smaller than the value of `propName`
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: both `pPropValue` and `pPropSizeRet` are null, so nothing could be
-///   returned
-/// - also `INVALID_EVENT`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urEventGetInfo(
-    /// [in] event to query
+    /// event to query
     ur_event_handle_t hEvent,
-    /// [in] property to query
-    ur_event_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_event_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Queries a time of an event's command, which needs a queue with profiling or a recorded
 /// timestamp.
@@ -4530,18 +3875,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urEventGetInfo(
 ///   or the time is not known yet
 /// - `INVALID_VALUE`: `propSize` is 0 while `pPropValue` is given
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not support `propName`
-/// - also `INVALID_EVENT`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urEventGetProfilingInfo(
-    /// [in] event to query; its command should have completed
+    /// event to query; its command should have completed
     ur_event_handle_t hEvent,
-    /// [in] property to query
-    ur_profiling_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_profiling_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Blocks until the commands of all given events have completed.
 ///
@@ -4550,31 +3887,24 @@ UR_APIEXPORT ur_result_t UR_APICALL urEventGetProfilingInfo(
 ///
 /// Errors:
 /// - `INVALID_VALUE`: `numEvents` is 0
-/// - also `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_EVENT`, `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEventWait(
-    /// [in] number of events in `phEventWaitList`; at least 1
+    /// number of events in `phEventWaitList`; at least 1
     uint32_t numEvents,
-    /// [in] events to wait for; never null
+    /// events to wait for; never null
     const ur_event_handle_t *phEventWaitList);
 
 /// Adds a reference to an event.
-///
-/// Errors:
-/// - also `INVALID_EVENT`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urEventRetain(
-    /// [in] event that gains a reference
+    /// event that gains a reference
     ur_event_handle_t hEvent);
 
 /// Drops a reference to an event, which ends with the last one. Its command is not affected and
 /// need not have completed.
 ///
 /// Threads: The release of the last reference must not race with any other use of the event.
-///
-/// Errors:
-/// - also `INVALID_EVENT`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urEventRelease(
-    /// [in] event that loses a reference
+    /// event that loses a reference
     ur_event_handle_t hEvent);
 
 /// Returns the backend's handle of an event. It stays owned by the event and valid while the event
@@ -4586,16 +3916,14 @@ UR_APIEXPORT ur_result_t UR_APICALL urEventRelease(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter has no native event handle to give
 UR_APIEXPORT ur_result_t UR_APICALL urEventGetNativeHandle(
-    /// [in] event whose handle is wanted
+    /// event whose handle is wanted
     ur_event_handle_t hEvent,
     /// [out] receives the native handle; the caller must not release it
     ur_native_handle_t *phNativeEvent);
 
 /// Properties for creating an event from a native handle.
 typedef struct ur_event_native_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// true: the new object owns the native handle and destroys it with its last reference; false:
   /// the caller keeps it
@@ -4608,12 +3936,9 @@ typedef struct ur_event_native_properties_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter cannot adopt native event handles
 UR_APIEXPORT ur_result_t UR_APICALL urEventCreateWithNativeHandle(
-    /// [in] native handle; which values are valid is the backend's matter, 0 may be among them
+    /// native handle; which values are valid is the backend's matter, 0 may be among them
     ur_native_handle_t hNativeEvent,
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in,optional] further properties; null for the defaults
-    const ur_event_native_properties_t *pProperties,
+    ur_context_handle_t hContext, const ur_event_native_properties_t *pProperties,
     /// [out] receives a new event for this command; the caller releases it
     ur_event_handle_t *phEvent);
 
@@ -4651,18 +3976,18 @@ typedef void (*ur_event_callback_t)(ur_event_handle_t hEvent,
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: `execStatus` is `UR_EXECUTION_INFO_QUEUED`
 UR_APIEXPORT ur_result_t UR_APICALL urEventSetCallback(
-    /// [in] event to watch
+    /// event to watch
     ur_event_handle_t hEvent,
-    /// [in] state at which to call: complete, running or submitted
+    /// state at which to call: complete, running or submitted
     ur_execution_info_t execStatus,
-    /// [in] function to call
+    /// function to call
     ur_event_callback_t pfnNotify,
     /// [in,out,optional] pointer passed on to `pfnNotify`; must stay valid until it has run
     void *pUserData);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Enqueue
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Commands for a queue: waits and barriers, transfers on buffers, images and USM, maps, device
 /// globals and host pipes. Each call hands one command to its queue and, if asked to, returns an
 /// event for it.
@@ -4688,14 +4013,11 @@ typedef enum ur_kernel_launch_flag_t {
   UR_KERNEL_LAUNCH_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_kernel_launch_flag_t;
 
-/// Bits that `ur_kernel_launch_flags_t` must not have.
 #define UR_KERNEL_LAUNCH_FLAGS_MASK 0xfffffffc
 
 /// Launch flags of a kernel, and the head of the `pNext` chain with its other launch properties.
 typedef struct ur_kernel_launch_ext_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// launch flags; 0 for an ordinary launch
   ur_kernel_launch_flags_t flags;
@@ -4703,9 +4025,7 @@ typedef struct ur_kernel_launch_ext_properties_t {
 
 /// Launch property that groups neighbouring work-groups into clusters scheduled together.
 typedef struct ur_kernel_launch_cluster_property_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// size of a cluster in work-groups, a value a dimension, slowest-varying dimension first
   uint32_t clusterDim[3];
@@ -4714,9 +4034,7 @@ typedef struct ur_kernel_launch_cluster_property_t {
 /// Launch property that gives each work-group a block of local memory on top of the kernel's local
 /// arguments.
 typedef struct ur_kernel_launch_workgroup_property_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// bytes of that local memory for each work-group
   size_t workgroup_mem_size;
@@ -4730,18 +4048,10 @@ typedef struct ur_kernel_launch_workgroup_property_t {
 /// covers that, pending allocations and frees included.
 ///
 /// Errors:
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_VALUE`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueEventsWait(
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 /// Enqueues a barrier: it completes when its wait list has or, without a wait list, when all
 /// earlier commands have, and no later command of the queue starts before it.
@@ -4751,18 +4061,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueEventsWait(
 /// included.
 ///
 /// Errors:
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_VALUE`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueEventsWaitWithBarrier(
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of a range of a buffer to host memory.
 ///
@@ -4771,27 +4073,20 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueEventsWaitWithBarrier(
 ///
 /// Errors:
 /// - `INVALID_SIZE`: `offset + size` goes beyond the end of the buffer
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferRead(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] buffer to read; `offset` and `size` must lie within it
+    /// buffer to read; `offset` and `size` must lie within it
     ur_mem_handle_t hBuffer,
-    /// [in] true: return only when the data is at `pDst`; false: return at once
+    /// true: return only when the data is at `pDst`; false: return at once
     bool blockingRead,
-    /// [in] first byte to read, in bytes from the start of the buffer
+    /// first byte to read, in bytes from the start of the buffer
     size_t offset,
-    /// [in] bytes to read
+    /// bytes to read
     size_t size,
-    /// [in] host memory for `size` bytes; must stay valid and untouched until the command completes
+    /// host memory for `size` bytes; must stay valid and untouched until the command completes
     void *pDst,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of host memory to a range of a buffer.
@@ -4801,28 +4096,20 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferRead(
 ///
 /// Errors:
 /// - `INVALID_SIZE`: `offset + size` goes beyond the end of the buffer
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferWrite(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] buffer to write; `offset` and `size` must lie within it
+    /// buffer to write; `offset` and `size` must lie within it
     ur_mem_handle_t hBuffer,
-    /// [in] true: return only when the buffer is written; false: return at once
+    /// true: return only when the buffer is written; false: return at once
     bool blockingWrite,
-    /// [in] first byte to write, in bytes from the start of the buffer
+    /// first byte to write, in bytes from the start of the buffer
     size_t offset,
-    /// [in] bytes to write
+    /// bytes to write
     size_t size,
-    /// [in] host memory with `size` bytes; must stay valid and unchanged until the command
-    /// completes
+    /// host memory with `size` bytes; must stay valid and unchanged until the command completes
     const void *pSrc,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of a 2D or 3D box of a buffer into a box of host memory, each with its own
@@ -4832,50 +4119,38 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferWrite(
 /// that it waits for have completed.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: an extent of `region` is 0
-/// - `INVALID_SIZE`: `bufferRowPitch` is given but smaller than a row of `region`
-/// - `INVALID_SIZE`: `hostRowPitch` is given but smaller than a row of `region`
-/// - `INVALID_SIZE`: `bufferSlicePitch` is given but smaller than a slice: `region.height` rows of
-///   `bufferRowPitch` (or packed) bytes
-/// - `INVALID_SIZE`: `bufferSlicePitch` is given but no multiple of the effective `bufferRowPitch`
-/// - `INVALID_SIZE`: `hostSlicePitch` is given but smaller than a slice: `region.height` rows of
-///   `hostRowPitch` (or packed) bytes
-/// - `INVALID_SIZE`: `hostSlicePitch` is given but no multiple of the effective `hostRowPitch`
-/// - `INVALID_SIZE`: the box that `bufferOrigin`, `region` and the buffer pitches describe goes
-///   beyond the end of the buffer
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_SIZE`: an extent of `region` is 0; `bufferRowPitch` is given but smaller than a row
+///   of `region`; `hostRowPitch` is given but smaller than a row of `region`; `bufferSlicePitch` is
+///   given but smaller than a slice: `region.height` rows of `bufferRowPitch` (or packed) bytes;
+///   `bufferSlicePitch` is given but no multiple of the effective `bufferRowPitch`; `hostSlicePitch`
+///   is given but smaller than a slice: `region.height` rows of `hostRowPitch` (or packed) bytes;
+///   `hostSlicePitch` is given but no multiple of the effective `hostRowPitch`; the box that
+///   `bufferOrigin`, `region` and the buffer pitches describe goes beyond the end of the buffer
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferReadRect(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] buffer to read; the box must lie within it
+    /// buffer to read; the box must lie within it
     ur_mem_handle_t hBuffer,
-    /// [in] true: return only when the data is at `pDst`; false: return at once
+    /// true: return only when the data is at `pDst`; false: return at once
     bool blockingRead,
-    /// [in] corner of the box in the buffer: `x` in bytes, `y` in rows, `z` in slices
+    /// corner of the box in the buffer: `x` in bytes, `y` in rows, `z` in slices
     ur_rect_offset_t bufferOrigin,
-    /// [in] corner of the box in host memory, counted from `pDst`: `x` in bytes, `y` in rows, `z`
-    /// in slices
+    /// corner of the box in host memory, counted from `pDst`: `x` in bytes, `y` in rows, `z` in
+    /// slices
     ur_rect_offset_t hostOrigin,
-    /// [in] extent of the box: width in bytes, height in rows, depth in slices; 2D has depth 1
+    /// extent of the box: width in bytes, height in rows, depth in slices; 2D has depth 1
     ur_rect_region_t region,
-    /// [in] bytes from row to row in the buffer; 0 for packed, that is `region.width`
+    /// bytes from row to row in the buffer; 0 for packed, that is `region.width`
     size_t bufferRowPitch,
-    /// [in] bytes from slice to slice in the buffer; 0 for packed, that is `region.height` rows
+    /// bytes from slice to slice in the buffer; 0 for packed, that is `region.height` rows
     size_t bufferSlicePitch,
-    /// [in] bytes from row to row in host memory; 0 for packed, that is `region.width`
+    /// bytes from row to row in host memory; 0 for packed, that is `region.width`
     size_t hostRowPitch,
-    /// [in] bytes from slice to slice in host memory; 0 for packed, that is `region.height` rows
+    /// bytes from slice to slice in host memory; 0 for packed, that is `region.height` rows
     size_t hostSlicePitch,
-    /// [in] start of the host memory to fill; must stay valid and untouched until the command
-    /// completes
+    /// start of the host memory to fill; must stay valid and untouched until the command completes
     void *pDst,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of a 2D or 3D box of host memory into a box of a buffer, each with its own
@@ -4885,159 +4160,119 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferReadRect(
 /// all that it waits for have completed.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: an extent of `region` is 0
-/// - `INVALID_SIZE`: `bufferRowPitch` is given but smaller than a row of `region`
-/// - `INVALID_SIZE`: `hostRowPitch` is given but smaller than a row of `region`
-/// - `INVALID_SIZE`: `bufferSlicePitch` is given but smaller than a slice: `region.height` rows of
-///   `bufferRowPitch` (or packed) bytes
-/// - `INVALID_SIZE`: `bufferSlicePitch` is given but no multiple of the effective `bufferRowPitch`
-/// - `INVALID_SIZE`: `hostSlicePitch` is given but smaller than a slice: `region.height` rows of
-///   `hostRowPitch` (or packed) bytes
-/// - `INVALID_SIZE`: `hostSlicePitch` is given but no multiple of the effective `hostRowPitch`
-/// - `INVALID_SIZE`: the box that `bufferOrigin`, `region` and the buffer pitches describe goes
-///   beyond the end of the buffer
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_SIZE`: an extent of `region` is 0; `bufferRowPitch` is given but smaller than a row
+///   of `region`; `hostRowPitch` is given but smaller than a row of `region`; `bufferSlicePitch` is
+///   given but smaller than a slice: `region.height` rows of `bufferRowPitch` (or packed) bytes;
+///   `bufferSlicePitch` is given but no multiple of the effective `bufferRowPitch`; `hostSlicePitch`
+///   is given but smaller than a slice: `region.height` rows of `hostRowPitch` (or packed) bytes;
+///   `hostSlicePitch` is given but no multiple of the effective `hostRowPitch`; the box that
+///   `bufferOrigin`, `region` and the buffer pitches describe goes beyond the end of the buffer
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferWriteRect(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] buffer to write; the box must lie within it
+    /// buffer to write; the box must lie within it
     ur_mem_handle_t hBuffer,
-    /// [in] true: return only when the buffer is written; false: return at once
+    /// true: return only when the buffer is written; false: return at once
     bool blockingWrite,
-    /// [in] corner of the box in the buffer: `x` in bytes, `y` in rows, `z` in slices
+    /// corner of the box in the buffer: `x` in bytes, `y` in rows, `z` in slices
     ur_rect_offset_t bufferOrigin,
-    /// [in] corner of the box in host memory, counted from `pSrc`: `x` in bytes, `y` in rows, `z`
-    /// in slices
+    /// corner of the box in host memory, counted from `pSrc`: `x` in bytes, `y` in rows, `z` in
+    /// slices
     ur_rect_offset_t hostOrigin,
-    /// [in] extent of the box: width in bytes, height in rows, depth in slices; 2D has depth 1
+    /// extent of the box: width in bytes, height in rows, depth in slices; 2D has depth 1
     ur_rect_region_t region,
-    /// [in] bytes from row to row in the buffer; 0 for packed, that is `region.width`
+    /// bytes from row to row in the buffer; 0 for packed, that is `region.width`
     size_t bufferRowPitch,
-    /// [in] bytes from slice to slice in the buffer; 0 for packed, that is `region.height` rows
+    /// bytes from slice to slice in the buffer; 0 for packed, that is `region.height` rows
     size_t bufferSlicePitch,
-    /// [in] bytes from row to row in host memory; 0 for packed, that is `region.width`
+    /// bytes from row to row in host memory; 0 for packed, that is `region.width`
     size_t hostRowPitch,
-    /// [in] bytes from slice to slice in host memory; 0 for packed, that is `region.height` rows
+    /// bytes from slice to slice in host memory; 0 for packed, that is `region.height` rows
     size_t hostSlicePitch,
-    /// [in] start of the host memory to copy from; must stay valid and unchanged until the command
+    /// start of the host memory to copy from; must stay valid and unchanged until the command
     /// completes
     void *pSrc,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of a range of one buffer to another, or within one if the ranges do not overlap.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `srcOffset + size` goes beyond the end of `hBufferSrc`
-/// - `INVALID_SIZE`: `dstOffset + size` goes beyond the end of `hBufferDst`
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_SIZE`: `srcOffset + size` goes beyond the end of `hBufferSrc`; `dstOffset + size`
+///   goes beyond the end of `hBufferDst`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferCopy(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] buffer to copy from
+    /// buffer to copy from
     ur_mem_handle_t hBufferSrc,
-    /// [in] buffer to copy to; of the same context
+    /// buffer to copy to; of the same context
     ur_mem_handle_t hBufferDst,
-    /// [in] first byte to copy, in bytes from the start of `hBufferSrc`
+    /// first byte to copy, in bytes from the start of `hBufferSrc`
     size_t srcOffset,
-    /// [in] where it goes, in bytes from the start of `hBufferDst`
+    /// where it goes, in bytes from the start of `hBufferDst`
     size_t dstOffset,
-    /// [in] bytes to copy
+    /// bytes to copy
     size_t size,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of a 2D or 3D box from one buffer to another, or within one if the boxes do not
 /// overlap.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: an extent of `region` is 0
-/// - `INVALID_SIZE`: `srcRowPitch` is given but smaller than a row of `region`
-/// - `INVALID_SIZE`: `dstRowPitch` is given but smaller than a row of `region`
-/// - `INVALID_SIZE`: `srcSlicePitch` is given but smaller than a slice: `region.height` rows of
-///   `srcRowPitch` (or packed) bytes
-/// - `INVALID_SIZE`: `srcSlicePitch` is given but no multiple of the effective `srcRowPitch`
-/// - `INVALID_SIZE`: `dstSlicePitch` is given but smaller than a slice: `region.height` rows of
-///   `dstRowPitch` (or packed) bytes
-/// - `INVALID_SIZE`: `dstSlicePitch` is given but no multiple of the effective `dstRowPitch`
-/// - `INVALID_SIZE`: the box that `srcOrigin`, `region` and the source pitches describe goes beyond
-///   the end of `hBufferSrc`
-/// - `INVALID_SIZE`: the box that `dstOrigin`, `region` and the destination pitches describe goes
-///   beyond the end of `hBufferDst`
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_SIZE`: an extent of `region` is 0; `srcRowPitch` is given but smaller than a row of
+///   `region`; `dstRowPitch` is given but smaller than a row of `region`; `srcSlicePitch` is given
+///   but smaller than a slice: `region.height` rows of `srcRowPitch` (or packed) bytes;
+///   `srcSlicePitch` is given but no multiple of the effective `srcRowPitch`; `dstSlicePitch` is
+///   given but smaller than a slice: `region.height` rows of `dstRowPitch` (or packed) bytes;
+///   `dstSlicePitch` is given but no multiple of the effective `dstRowPitch`; the box that
+///   `srcOrigin`, `region` and the source pitches describe goes beyond the end of `hBufferSrc`; the
+///   box that `dstOrigin`, `region` and the destination pitches describe goes beyond the end of
+///   `hBufferDst`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferCopyRect(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] buffer to copy from; the source box must lie within it
+    /// buffer to copy from; the source box must lie within it
     ur_mem_handle_t hBufferSrc,
-    /// [in] buffer to copy to, of the same context; the destination box must lie within it
+    /// buffer to copy to, of the same context; the destination box must lie within it
     ur_mem_handle_t hBufferDst,
-    /// [in] corner of the source box: `x` in bytes, `y` in rows, `z` in slices
+    /// corner of the source box: `x` in bytes, `y` in rows, `z` in slices
     ur_rect_offset_t srcOrigin,
-    /// [in] corner of the destination box: `x` in bytes, `y` in rows, `z` in slices
+    /// corner of the destination box: `x` in bytes, `y` in rows, `z` in slices
     ur_rect_offset_t dstOrigin,
-    /// [in] extent of both boxes: width in bytes, height in rows, depth in slices; 2D has depth 1
+    /// extent of both boxes: width in bytes, height in rows, depth in slices; 2D has depth 1
     ur_rect_region_t region,
-    /// [in] bytes from row to row in the source; 0 for packed, that is `region.width`
+    /// bytes from row to row in the source; 0 for packed, that is `region.width`
     size_t srcRowPitch,
-    /// [in] bytes from slice to slice in the source; 0 for packed, that is `region.height` rows
+    /// bytes from slice to slice in the source; 0 for packed, that is `region.height` rows
     size_t srcSlicePitch,
-    /// [in] bytes from row to row in the destination; 0 for packed, that is `region.width`
+    /// bytes from row to row in the destination; 0 for packed, that is `region.width`
     size_t dstRowPitch,
-    /// [in] bytes from slice to slice in the destination; 0 for packed, that is `region.height`
-    /// rows
+    /// bytes from slice to slice in the destination; 0 for packed, that is `region.height` rows
     size_t dstSlicePitch,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a fill of a range of a buffer with a repeated pattern.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `patternSize` or `size` is 0
-/// - `INVALID_SIZE`: the pattern is larger than the range
-/// - `INVALID_SIZE`: `patternSize` is no power of two
-/// - `INVALID_SIZE`: `size` is no multiple of `patternSize`
-/// - `INVALID_SIZE`: `offset` is no multiple of `patternSize`
-/// - `INVALID_SIZE`: `offset + size` goes beyond the end of the buffer
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_SIZE`: `patternSize` or `size` is 0; the pattern is larger than the range;
+///   `patternSize` is no power of two; `size` is no multiple of `patternSize`; `offset` is no
+///   multiple of `patternSize`; `offset + size` goes beyond the end of the buffer
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferFill(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] buffer to fill; `offset` and `size` must lie within it
+    /// buffer to fill; `offset` and `size` must lie within it
     ur_mem_handle_t hBuffer,
-    /// [in] `patternSize` bytes to repeat; copied by the call, so free to change when it returns
+    /// `patternSize` bytes to repeat; copied by the call, so free to change when it returns
     const void *pPattern,
-    /// [in] bytes of the pattern; a power of two
+    /// bytes of the pattern; a power of two
     size_t patternSize,
-    /// [in] first byte to fill, in bytes from the start of the buffer; a multiple of `patternSize`
+    /// first byte to fill, in bytes from the start of the buffer; a multiple of `patternSize`
     size_t offset,
-    /// [in] bytes to fill; a multiple of `patternSize`
+    /// bytes to fill; a multiple of `patternSize`
     size_t size,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of a box of an image to host memory. Pixels travel in the image's own format,
@@ -5048,31 +4283,24 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferFill(
 ///
 /// Errors:
 /// - `INVALID_SIZE`: an extent of `region` is 0
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemImageRead(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] image to read; the box must lie within it
+    /// image to read; the box must lie within it
     ur_mem_handle_t hImage,
-    /// [in] true: return only when the data is at `pDst`; false: return at once
+    /// true: return only when the data is at `pDst`; false: return at once
     bool blockingRead,
-    /// [in] corner of the box in pixels; array layers count as `y` (1D arrays) or `z` (2D arrays)
+    /// corner of the box in pixels; array layers count as `y` (1D arrays) or `z` (2D arrays)
     ur_rect_offset_t origin,
-    /// [in] extent of the box in pixels; an extent that the image lacks is 1
+    /// extent of the box in pixels; an extent that the image lacks is 1
     ur_rect_region_t region,
-    /// [in] bytes from row to row in host memory; 0 for packed rows
+    /// bytes from row to row in host memory; 0 for packed rows
     size_t rowPitch,
-    /// [in] bytes from slice to slice (or layer to layer) in host memory; 0 for packed slices
+    /// bytes from slice to slice (or layer to layer) in host memory; 0 for packed slices
     size_t slicePitch,
-    /// [in] host memory for the pixels; must stay valid and untouched until the command completes
+    /// host memory for the pixels; must stay valid and untouched until the command completes
     void *pDst,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of host memory to a box of an image. Pixels travel in the image's own format,
@@ -5083,59 +4311,44 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemImageRead(
 ///
 /// Errors:
 /// - `INVALID_SIZE`: an extent of `region` is 0
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemImageWrite(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] image to write; the box must lie within it
+    /// image to write; the box must lie within it
     ur_mem_handle_t hImage,
-    /// [in] true: return only when the image is written; false: return at once
+    /// true: return only when the image is written; false: return at once
     bool blockingWrite,
-    /// [in] corner of the box in pixels; array layers count as `y` (1D arrays) or `z` (2D arrays)
+    /// corner of the box in pixels; array layers count as `y` (1D arrays) or `z` (2D arrays)
     ur_rect_offset_t origin,
-    /// [in] extent of the box in pixels; an extent that the image lacks is 1
+    /// extent of the box in pixels; an extent that the image lacks is 1
     ur_rect_region_t region,
-    /// [in] bytes from row to row in host memory; 0 for packed rows
+    /// bytes from row to row in host memory; 0 for packed rows
     size_t rowPitch,
-    /// [in] bytes from slice to slice (or layer to layer) in host memory; 0 for packed slices
+    /// bytes from slice to slice (or layer to layer) in host memory; 0 for packed slices
     size_t slicePitch,
-    /// [in] host memory with the pixels; must stay valid and unchanged until the command completes
+    /// host memory with the pixels; must stay valid and unchanged until the command completes
     void *pSrc,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of a box from one image to another of the same format.
 ///
 /// Errors:
 /// - `INVALID_SIZE`: an extent of `region` is 0
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemImageCopy(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] image to copy from; the source box must lie within it
+    /// image to copy from; the source box must lie within it
     ur_mem_handle_t hImageSrc,
-    /// [in] image to copy to, of the same context and format; the destination box must lie within
-    /// it
+    /// image to copy to, of the same context and format; the destination box must lie within it
     ur_mem_handle_t hImageDst,
-    /// [in] corner of the source box, in pixels
+    /// corner of the source box, in pixels
     ur_rect_offset_t srcOrigin,
-    /// [in] corner of the destination box, in pixels
+    /// corner of the destination box, in pixels
     ur_rect_offset_t dstOrigin,
-    /// [in] extent of both boxes in pixels; an extent that the image lacks is 1
+    /// extent of both boxes in pixels; an extent that the image lacks is 1
     ur_rect_region_t region,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// What the host intends to do with a mapped range.
@@ -5152,7 +4365,6 @@ typedef enum ur_map_flag_t {
   UR_MAP_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_map_flag_t;
 
-/// Bits that `ur_map_flags_t` must not have.
 #define UR_MAP_FLAGS_MASK 0xfffffff8
 
 /// Direction in which a prefetch moves shared memory.
@@ -5167,7 +4379,6 @@ typedef enum ur_usm_migration_flag_t {
   UR_USM_MIGRATION_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_usm_migration_flag_t;
 
-/// Bits that `ur_usm_migration_flags_t` must not have.
 #define UR_USM_MIGRATION_FLAGS_MASK 0xfffffffc
 
 /// Enqueues the mapping of a range of a buffer to a host pointer. The pointer is returned at once
@@ -5178,27 +4389,20 @@ typedef enum ur_usm_migration_flag_t {
 ///
 /// Errors:
 /// - `INVALID_SIZE`: `offset + size` goes beyond the end of the buffer
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferMap(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] buffer to map; `offset` and `size` must lie within it
+    /// buffer to map; `offset` and `size` must lie within it
     ur_mem_handle_t hBuffer,
-    /// [in] true: return only when the mapped range may be used; false: return at once
+    /// true: return only when the mapped range may be used; false: return at once
     bool blockingMap,
-    /// [in] intended host access
+    /// intended host access
     ur_map_flags_t mapFlags,
-    /// [in] first byte to map, in bytes from the start of the buffer
+    /// first byte to map, in bytes from the start of the buffer
     size_t offset,
-    /// [in] bytes to map
+    /// bytes to map
     size_t size,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent,
     /// [out] receives the host address of the byte at `offset`
     void **ppRetMap);
@@ -5210,49 +4414,33 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferMap(
 /// one.
 ///
 /// Errors:
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemUnmap(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] memory object that was mapped
+    /// memory object that was mapped
     ur_mem_handle_t hMem,
-    /// [in] address that the map returned; the host must not use it after this call
+    /// address that the map returned; the host must not use it after this call
     void *pMappedPtr,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a fill of USM with a repeated pattern.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `patternSize` or `size` is 0
-/// - `INVALID_SIZE`: the pattern is larger than the range
-/// - `INVALID_SIZE`: `size` is no multiple of `patternSize`
-/// - `INVALID_SIZE`: `size` bytes from `pMem` go beyond the end of its allocation
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_SIZE`: `patternSize` or `size` is 0; the pattern is larger than the range; `size` is
+///   no multiple of `patternSize`; `size` bytes from `pMem` go beyond the end of its allocation
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFill(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] start of the memory to fill; `size` bytes must be accessible to the device
+    /// start of the memory to fill; `size` bytes must be accessible to the device
     void *pMem,
-    /// [in] bytes of the pattern; need not be a power of two
+    /// bytes of the pattern; need not be a power of two
     size_t patternSize,
-    /// [in] `patternSize` bytes to repeat; copied by the call, so free to change when it returns
+    /// `patternSize` bytes to repeat; copied by the call, so free to change when it returns
     const void *pPattern,
-    /// [in] bytes to fill; a multiple of `patternSize`
+    /// bytes to fill; a multiple of `patternSize`
     size_t size,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of memory, USM or plain host memory on either side; the ranges must not overlap.
@@ -5261,52 +4449,37 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFill(
 /// that it waits for have completed.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `size` is 0
-/// - `INVALID_SIZE`: `size` bytes from `pSrc` or `pDst` go beyond the end of its allocation
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_SIZE`: `size` is 0; `size` bytes from `pSrc` or `pDst` go beyond the end of its
+///   allocation
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMMemcpy(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] true: return only when the copy is done; false: return at once
+    /// true: return only when the copy is done; false: return at once
     bool blocking,
-    /// [in] start of the destination; must stay valid until the command completes
+    /// start of the destination; must stay valid until the command completes
     void *pDst,
-    /// [in] start of the source; must stay valid and unchanged until the command completes
+    /// start of the source; must stay valid and unchanged until the command completes
     const void *pSrc,
-    /// [in] bytes to copy
+    /// bytes to copy
     size_t size,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues the migration of shared USM ahead of its use. A hint: an adapter that cannot migrate
 /// still completes the command and its event.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `size` is 0
-/// - `INVALID_SIZE`: `size` bytes from `pMem` go beyond the end of its allocation
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_SIZE`: `size` is 0; `size` bytes from `pMem` go beyond the end of its allocation
+/// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMPrefetch(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] start of the memory to migrate
+    /// start of the memory to migrate
     const void *pMem,
-    /// [in] bytes to migrate
+    /// bytes to migrate
     size_t size,
-    /// [in] direction
+    /// direction
     ur_usm_migration_flags_t flags,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Tells the driver how USM will be used on the device of the queue. A hint: advice that an adapter
@@ -5316,58 +4489,41 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMPrefetch(
 /// may take effect sooner than the event completes.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `size` is 0
-/// - `INVALID_SIZE`: `size` bytes from `pMem` go beyond the end of its allocation
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `INVALID_MEM_OBJECT`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`
+/// - `INVALID_SIZE`: `size` is 0; `size` bytes from `pMem` go beyond the end of its allocation
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMAdvise(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] start of the memory that the advice is about
+    /// start of the memory that the advice is about
     const void *pMem,
-    /// [in] bytes that the advice is about
+    /// bytes that the advice is about
     size_t size,
-    /// [in] advice flags
+    /// advice flags
     ur_usm_advice_flags_t advice,
-    /// [out,optional] receives a new event for this command; the caller releases it
     ur_event_handle_t *phEvent);
 
 /// Enqueues a fill of a 2D region of USM with a repeated pattern; bytes between the rows stay as
 /// they are.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `pitch` is 0
-/// - `INVALID_SIZE`: `pitch` is smaller than `width`
-/// - `INVALID_SIZE`: `patternSize` is 0
-/// - `INVALID_SIZE`: the pattern is larger than the bytes to fill, `width * height`
-/// - `INVALID_SIZE`: `patternSize` is no power of two
-/// - `INVALID_SIZE`: `width` is 0
-/// - `INVALID_SIZE`: `height` is 0
-/// - `INVALID_SIZE`: the bytes to fill, `width * height`, are no multiple of `patternSize`
-/// - `INVALID_SIZE`: `pitch * height` bytes from `pMem` go beyond the end of its allocation
-/// - also `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`, `UNSUPPORTED_FEATURE`
+/// - `INVALID_SIZE`: `pitch` is 0; `pitch` is smaller than `width`; `patternSize` is 0; the pattern
+///   is larger than the bytes to fill, `width * height`; `patternSize` is no power of two; `width` is
+///   0; `height` is 0; the bytes to fill, `width * height`, are no multiple of `patternSize`; `pitch
+///   * height` bytes from `pMem` go beyond the end of its allocation
+/// - also `IN_EVENT_LIST_EXEC_STATUS`, `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFill2D(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] start of the first row
+    /// start of the first row
     void *pMem,
-    /// [in] bytes from row to row, padding included; at least `width`
+    /// bytes from row to row, padding included; at least `width`
     size_t pitch,
-    /// [in] bytes of the pattern; a power of two
+    /// bytes of the pattern; a power of two
     size_t patternSize,
-    /// [in] `patternSize` bytes to repeat; copied by the call, so free to change when it returns
+    /// `patternSize` bytes to repeat; copied by the call, so free to change when it returns
     const void *pPattern,
-    /// [in] bytes to fill in each row
+    /// bytes to fill in each row
     size_t width,
-    /// [in] rows to fill
+    /// rows to fill
     size_t height,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of a 2D region of memory, USM or plain host memory on either side; the regions
@@ -5377,39 +4533,28 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFill2D(
 /// that it waits for have completed.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `srcPitch` is 0
-/// - `INVALID_SIZE`: `dstPitch` is 0
-/// - `INVALID_SIZE`: `srcPitch` is smaller than `width`
-/// - `INVALID_SIZE`: `dstPitch` is smaller than `width`
-/// - `INVALID_SIZE`: `height` is 0
-/// - `INVALID_SIZE`: `srcPitch * height` bytes from `pSrc` go beyond the end of its allocation
-/// - `INVALID_SIZE`: `dstPitch * height` bytes from `pDst` go beyond the end of its allocation
-/// - also `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_MEM_OBJECT`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`, `UNSUPPORTED_FEATURE`
+/// - `INVALID_SIZE`: `srcPitch` is 0; `dstPitch` is 0; `srcPitch` is smaller than `width`;
+///   `dstPitch` is smaller than `width`; `height` is 0; `srcPitch * height` bytes from `pSrc` go
+///   beyond the end of its allocation; `dstPitch * height` bytes from `pDst` go beyond the end of its
+///   allocation
+/// - also `IN_EVENT_LIST_EXEC_STATUS`, `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMMemcpy2D(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] true: return only when the copy is done; false: return at once
+    /// true: return only when the copy is done; false: return at once
     bool blocking,
-    /// [in] start of the first destination row; must stay valid until the command completes
+    /// start of the first destination row; must stay valid until the command completes
     void *pDst,
-    /// [in] bytes from row to row in the destination; at least `width`
+    /// bytes from row to row in the destination; at least `width`
     size_t dstPitch,
-    /// [in] start of the first source row; must stay valid and unchanged until the command
-    /// completes
+    /// start of the first source row; must stay valid and unchanged until the command completes
     const void *pSrc,
-    /// [in] bytes from row to row in the source; at least `width`
+    /// bytes from row to row in the source; at least `width`
     size_t srcPitch,
-    /// [in] bytes to copy of each row
+    /// bytes to copy of each row
     size_t width,
-    /// [in] rows to copy
+    /// rows to copy
     size_t height,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of memory to a global variable of a program on the queue's device.
@@ -5420,26 +4565,18 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMMemcpy2D(
 /// Errors:
 /// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueDeviceGlobalVariableWrite(
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] program concerned
-    ur_program_handle_t hProgram,
-    /// [in] null-terminated unique name of the variable within the program
+    ur_queue_handle_t hQueue, ur_program_handle_t hProgram,
+    /// null-terminated unique name of the variable within the program
     const char *name,
-    /// [in] true: return only when the variable is written; false: return at once
+    /// true: return only when the variable is written; false: return at once
     bool blockingWrite,
-    /// [in] bytes to write
+    /// bytes to write
     size_t count,
-    /// [in] first byte to write, in bytes from the start of the variable
+    /// first byte to write, in bytes from the start of the variable
     size_t offset,
-    /// [in] `count` bytes to write; must stay valid and unchanged until the command completes
+    /// `count` bytes to write; must stay valid and unchanged until the command completes
     const void *pSrc,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a copy of a global variable of a program on the queue's device to memory.
@@ -5450,26 +4587,18 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueDeviceGlobalVariableWrite(
 /// Errors:
 /// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueDeviceGlobalVariableRead(
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] program concerned
-    ur_program_handle_t hProgram,
-    /// [in] null-terminated unique name of the variable within the program
+    ur_queue_handle_t hQueue, ur_program_handle_t hProgram,
+    /// null-terminated unique name of the variable within the program
     const char *name,
-    /// [in] true: return only when the data is at `pDst`; false: return at once
+    /// true: return only when the data is at `pDst`; false: return at once
     bool blockingRead,
-    /// [in] bytes to read
+    /// bytes to read
     size_t count,
-    /// [in] first byte to read, in bytes from the start of the variable
+    /// first byte to read, in bytes from the start of the variable
     size_t offset,
-    /// [in] memory for `count` bytes; must stay valid and untouched until the command completes
+    /// memory for `count` bytes; must stay valid and untouched until the command completes
     void *pDst,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a read from a pipe between the device and the host; what is read is consumed.
@@ -5480,24 +4609,16 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueDeviceGlobalVariableRead(
 /// Errors:
 /// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueReadHostPipe(
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] program concerned
-    ur_program_handle_t hProgram,
-    /// [in] null-terminated name of the pipe within the program
+    ur_queue_handle_t hQueue, ur_program_handle_t hProgram,
+    /// null-terminated name of the pipe within the program
     const char *pipe_symbol,
-    /// [in] true: wait for data to arrive and return when it is at `pDst`; false: return at once
+    /// true: wait for data to arrive and return when it is at `pDst`; false: return at once
     bool blocking,
-    /// [in] memory for `size` bytes; must stay valid and untouched until the command completes
+    /// memory for `size` bytes; must stay valid and untouched until the command completes
     void *pDst,
-    /// [in] bytes to read, normally one packet of the pipe
+    /// bytes to read, normally one packet of the pipe
     size_t size,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues a write into a pipe between the host and the device.
@@ -5508,29 +4629,21 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueReadHostPipe(
 /// Errors:
 /// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueWriteHostPipe(
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] program concerned
-    ur_program_handle_t hProgram,
-    /// [in] null-terminated name of the pipe within the program
+    ur_queue_handle_t hQueue, ur_program_handle_t hProgram,
+    /// null-terminated name of the pipe within the program
     const char *pipe_symbol,
-    /// [in] true: wait for room and return when the data is in the pipe; false: return at once
+    /// true: wait for room and return when the data is in the pipe; false: return at once
     bool blocking,
-    /// [in] `size` bytes to write; must stay valid and unchanged until the command completes
+    /// `size` bytes to write; must stay valid and unchanged until the command completes
     void *pSrc,
-    /// [in] bytes to write, normally one packet of the pipe
+    /// bytes to write, normally one packet of the pipe
     size_t size,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Launch with arguments
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Launches a kernel and gives all of its arguments in one call. It is the only way to launch a
 /// kernel on a queue; arguments are no longer set on the kernel one by one.
 ///
@@ -5579,9 +4692,7 @@ typedef union ur_exp_kernel_arg_value_t {
 
 /// One argument of a kernel launch.
 typedef struct ur_exp_kernel_arg_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// kind of the argument; selects the member of `value`
   ur_exp_kernel_arg_type_t type;
@@ -5606,44 +4717,33 @@ typedef struct ur_exp_kernel_arg_properties_t {
 /// - `INVALID_WORK_GROUP_SIZE`: `pLocalWorkSize` is given and a value within its first `workDim` is
 ///   0
 /// - `INVALID_OPERATION`: `launchPropList` holds a property that the device does not support
-/// - also `INVALID_QUEUE`, `INVALID_KERNEL`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`,
-///   `INVALID_VALUE`, `INVALID_KERNEL_ARGS`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_VALUE`, `INVALID_KERNEL_ARGS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueKernelLaunchWithArgsExp(
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] kernel concerned
-    ur_kernel_handle_t hKernel,
-    /// [in] number of dimensions, 1 to 3
+    ur_queue_handle_t hQueue, ur_kernel_handle_t hKernel,
+    /// number of dimensions, 1 to 3
     uint32_t workDim,
-    /// [in,optional] `workDim` values: first global id in each dimension; null for 0
+    /// [optional] `workDim` values: first global id in each dimension; null for 0
     const size_t *pGlobalWorkOffset,
-    /// [in] `workDim` values: work-items in each dimension
+    /// `workDim` values: work-items in each dimension
     const size_t *pGlobalWorkSize,
-    /// [in,optional] `workDim` values: work-items of a work-group in each dimension; null lets the
+    /// [optional] `workDim` values: work-items of a work-group in each dimension; null lets the
     /// adapter choose
     const size_t *pLocalWorkSize,
-    /// [in] number of elements of `pArgs`
+    /// number of elements of `pArgs`
     uint32_t numArgs,
-    /// [in,optional] arguments in any order, one for each that the kernel takes; null when
-    /// `numArgs` is 0
+    /// [optional] arguments in any order, one for each that the kernel takes; null when `numArgs`
+    /// is 0
     const ur_exp_kernel_arg_properties_t *pArgs,
-    /// [in,optional] head of a `pNext` chain of launch properties; null for an ordinary launch
+    /// [optional] head of a `pNext` chain of launch properties; null for an ordinary launch
     const ur_kernel_launch_ext_properties_t *launchPropList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Kernel
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// A kernel is one entry point of a built program. It is queried for its needs on a device, given
 /// execution settings and launched with its arguments.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
 ///
 /// Threads: Every function may be called from several threads at once, on the same kernel too,
 /// except those that change its state: they need external synchronisation with each other and with
@@ -5654,32 +4754,27 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueKernelLaunchWithArgsExp(
 /// Errors:
 /// - `INVALID_KERNEL_NAME`: `hProgram` has no kernel of the name `pKernelName`
 UR_APIEXPORT ur_result_t UR_APICALL urKernelCreate(
-    /// [in] program concerned
     ur_program_handle_t hProgram,
-    /// [in] null-terminated name of the kernel function in the program
+    /// null-terminated name of the kernel function in the program
     const char *pKernelName,
     /// [out] receives the new kernel, with a reference count of 1; the caller releases it
     ur_kernel_handle_t *phKernel);
 
 /// Properties of an argument passed by value; nothing but a `pNext` chain so far.
 typedef struct ur_kernel_arg_value_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
 } ur_kernel_arg_value_properties_t;
 
 /// Properties of a local memory argument; nothing but a `pNext` chain so far.
 typedef struct ur_kernel_arg_local_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
 } ur_kernel_arg_local_properties_t;
 
 /// Properties of a kernel that do not depend on a device.
 typedef enum ur_kernel_info_t {
-  /// [char[] name of the kernel function, null-terminated
+  /// [char[]] name of the kernel function, null-terminated
   UR_KERNEL_INFO_FUNCTION_NAME = 0,
   /// [uint32_t] number of arguments that the kernel takes
   UR_KERNEL_INFO_NUM_ARGS = 1,
@@ -5689,11 +4784,11 @@ typedef enum ur_kernel_info_t {
   UR_KERNEL_INFO_CONTEXT = 3,
   /// [ur_program_handle_t] program that the kernel comes from; no reference is added
   UR_KERNEL_INFO_PROGRAM = 4,
-  /// [char[] attributes in the kernel's source, separated by spaces, null-terminated; may be empty
+  /// [char[]] attributes in the kernel's source, separated by spaces, null-terminated; may be empty
   UR_KERNEL_INFO_ATTRIBUTES = 5,
-  /// [uint32_t] registers that each work-item uses; not every adapter has it
+  /// [uint32_t,optional] registers that each work-item uses
   UR_KERNEL_INFO_NUM_REGS = 6,
-  /// [uint32_t[] bytes of memory that spilled registers take, a value for each device of the
+  /// [uint32_t[]] bytes of memory that spilled registers take, a value for each device of the
   /// program
   UR_KERNEL_INFO_SPILL_MEM_SIZE = 7,
   UR_KERNEL_INFO_FORCE_UINT32 = 0x7fffffff,
@@ -5716,8 +4811,7 @@ typedef enum ur_kernel_group_info_t {
   /// [size_t[3] largest work-group size that the source allows, for each dimension; all 0 if it
   /// sets none
   UR_KERNEL_GROUP_INFO_COMPILE_MAX_WORK_GROUP_SIZE = 6,
-  /// [size_t] most work-items that the source allows in a work-group; 0 if it sets none; not every
-  /// adapter has it
+  /// [size_t,optional] most work-items that the source allows in a work-group; 0 if it sets none
   UR_KERNEL_GROUP_INFO_COMPILE_MAX_LINEAR_WORK_GROUP_SIZE = 7,
   UR_KERNEL_GROUP_INFO_FORCE_UINT32 = 0x7fffffff,
 } ur_kernel_group_info_t;
@@ -5750,7 +4844,7 @@ typedef enum ur_kernel_cache_config_t {
 typedef enum ur_kernel_exec_info_t {
   /// [ur_bool_t] whether the kernel may reach USM through pointers that are not among its arguments
   UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS = 0,
-  /// [void *[] USM pointers that the kernel reaches without having them as arguments
+  /// [void *[]] USM pointers that the kernel reaches without having them as arguments
   UR_KERNEL_EXEC_INFO_USM_PTRS = 1,
   /// [ur_kernel_cache_config_t] preferred split of on-chip memory
   UR_KERNEL_EXEC_INFO_CACHE_CONFIG = 2,
@@ -5761,59 +4855,33 @@ typedef enum ur_kernel_exec_info_t {
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not support `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 while `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is smaller than the value of `propName`
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: both `pPropValue` and `pPropSizeRet` are null, so nothing could be
-///   returned
-/// - also `INVALID_KERNEL`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urKernelGetInfo(
-    /// [in] kernel concerned
-    ur_kernel_handle_t hKernel,
-    /// [in] property to query
-    ur_kernel_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
+    ur_kernel_handle_t hKernel, ur_kernel_info_t propName, size_t propSize,
     /// [in,out,optional] receives the value of the property
     void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
     size_t *pPropSizeRet);
 
 /// Queries a work-group property of a kernel on a device of its program: its value, the size of the
 /// value, or both.
 UR_APIEXPORT ur_result_t UR_APICALL urKernelGetGroupInfo(
-    /// [in] kernel concerned
-    ur_kernel_handle_t hKernel,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] property to query
-    ur_kernel_group_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
+    ur_kernel_handle_t hKernel, ur_device_handle_t hDevice, ur_kernel_group_info_t propName,
     size_t propSize,
     /// [in,out,optional] receives the value of the property
     void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
     size_t *pPropSizeRet);
 
 /// Queries a sub-group property of a kernel on a device of its program: its value, the size of the
 /// value, or both.
 UR_APIEXPORT ur_result_t UR_APICALL urKernelGetSubGroupInfo(
-    /// [in] kernel concerned
-    ur_kernel_handle_t hKernel,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] property to query
-    ur_kernel_sub_group_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
+    ur_kernel_handle_t hKernel, ur_device_handle_t hDevice, ur_kernel_sub_group_info_t propName,
     size_t propSize,
     /// [in,out,optional] receives the value of the property
     void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
     size_t *pPropSizeRet);
 
 /// Adds a reference to a kernel.
 UR_APIEXPORT ur_result_t UR_APICALL urKernelRetain(
-    /// [in] kernel concerned
     ur_kernel_handle_t hKernel);
 
 /// Drops a reference to a kernel, which ends with the last one. Launches already enqueued are not
@@ -5821,22 +4889,17 @@ UR_APIEXPORT ur_result_t UR_APICALL urKernelRetain(
 ///
 /// Threads: The release of the last reference must not race with any other use of the kernel.
 UR_APIEXPORT ur_result_t UR_APICALL urKernelRelease(
-    /// [in] kernel concerned
     ur_kernel_handle_t hKernel);
 
 /// Properties of a USM pointer argument; nothing but a `pNext` chain so far.
 typedef struct ur_kernel_arg_pointer_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
 } ur_kernel_arg_pointer_properties_t;
 
 /// Properties of an execution setting; nothing but a `pNext` chain so far.
 typedef struct ur_kernel_exec_info_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
 } ur_kernel_exec_info_properties_t;
 
@@ -5846,30 +4909,22 @@ typedef struct ur_kernel_exec_info_properties_t {
 /// Threads: Changes the kernel: needs external synchronisation with launches of the same kernel and
 /// other calls that change it.
 UR_APIEXPORT ur_result_t UR_APICALL urKernelSetExecInfo(
-    /// [in] kernel concerned
     ur_kernel_handle_t hKernel,
-    /// [in] setting to change
+    /// setting to change
     ur_kernel_exec_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [in,optional] further properties; null for the defaults
-    const ur_kernel_exec_info_properties_t *pProperties,
-    /// [in] new value of the setting, `propSize` bytes
+    size_t propSize, const ur_kernel_exec_info_properties_t *pProperties,
+    /// new value of the setting, `propSize` bytes
     const void *pPropValue);
 
 /// Properties of a sampler argument; nothing but a `pNext` chain so far.
 typedef struct ur_kernel_arg_sampler_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
 } ur_kernel_arg_sampler_properties_t;
 
 /// Properties of a buffer or image argument.
 typedef struct ur_kernel_arg_mem_obj_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// how the kernel accesses the object: one of the read-write, read-only and write-only flags
   ur_mem_flags_t memoryAccess;
@@ -5884,16 +4939,15 @@ typedef struct ur_kernel_arg_mem_obj_properties_t {
 /// - `INVALID_SIZE`: `count` is 0
 /// - `UNSUPPORTED_FEATURE`: the device reports `UR_DEVICE_INFO_KERNEL_SET_SPECIALIZATION_CONSTANTS`
 ///   as false
-/// - `INVALID_VALUE`: the size given for a constant does not match the size of its type
-/// - `INVALID_VALUE`: the value given for a constant is missing or not one that it can take
+/// - `INVALID_VALUE`: the size given for a constant does not match the size of its type; the value
+///   given for a constant is missing or not one that it can take
 /// - `INVALID_SPEC_ID`: an id is not that of a specialization constant of the kernel
 UR_APIEXPORT ur_result_t UR_APICALL urKernelSetSpecializationConstants(
-    /// [in] kernel concerned
     ur_kernel_handle_t hKernel,
-    /// [in] number of elements of `pSpecConstants`; at least 1
+    /// number of elements of `pSpecConstants`; at least 1
     uint32_t count,
-    /// [in] `count` constants, each an id, a size in bytes and a pointer to its value; read during
-    /// the call
+    /// `count` constants, each an id, a size in bytes and a pointer to its value; read during the
+    /// call
     const ur_specialization_constant_info_t *pSpecConstants);
 
 /// Returns the backend's handle of a kernel. It stays owned by the kernel and valid while the
@@ -5902,16 +4956,13 @@ UR_APIEXPORT ur_result_t UR_APICALL urKernelSetSpecializationConstants(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter has no native kernel handle to give
 UR_APIEXPORT ur_result_t UR_APICALL urKernelGetNativeHandle(
-    /// [in] kernel concerned
     ur_kernel_handle_t hKernel,
     /// [out] receives the native handle; the caller must not release it
     ur_native_handle_t *phNativeKernel);
 
 /// Properties for creating a kernel from a native handle.
 typedef struct ur_kernel_native_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// true: the new object owns the native handle and destroys it with its last reference; false:
   /// the caller keeps it
@@ -5924,13 +4975,11 @@ typedef struct ur_kernel_native_properties_t {
 /// - `INVALID_NULL_HANDLE`: `hProgram` is null and the backend needs a valid program
 /// - `UNSUPPORTED_FEATURE`: the adapter cannot adopt native kernel handles
 UR_APIEXPORT ur_result_t UR_APICALL urKernelCreateWithNativeHandle(
-    /// [in] native handle; which values are valid is the backend's matter, 0 may be among them
+    /// native handle; which values are valid is the backend's matter, 0 may be among them
     ur_native_handle_t hNativeKernel,
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in,optional] program concerned
+    /// [optional] program concerned
     ur_program_handle_t hProgram,
-    /// [in,optional] further properties; null for the defaults
     const ur_kernel_native_properties_t *pProperties,
     /// [out] receives the new kernel, with a reference count of 1; the caller releases it
     ur_kernel_handle_t *phKernel);
@@ -5941,15 +4990,12 @@ UR_APIEXPORT ur_result_t UR_APICALL urKernelCreateWithNativeHandle(
 /// Errors:
 /// - also `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urKernelGetSuggestedLocalWorkSize(
-    /// [in] kernel concerned
-    ur_kernel_handle_t hKernel,
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] number of dimensions, 1 to 3
+    ur_kernel_handle_t hKernel, ur_queue_handle_t hQueue,
+    /// number of dimensions, 1 to 3
     uint32_t numWorkDim,
-    /// [in] `numWorkDim` values: first global id in each dimension
+    /// `numWorkDim` values: first global id in each dimension
     const size_t *pGlobalWorkOffset,
-    /// [in] `numWorkDim` values: work-items in each dimension
+    /// `numWorkDim` values: work-items in each dimension
     const size_t *pGlobalWorkSize,
     /// [out] receives `numWorkDim` values: work-items of a work-group in each dimension
     size_t *pSuggestedLocalWorkSize);
@@ -5963,19 +5009,16 @@ UR_APIEXPORT ur_result_t UR_APICALL urKernelGetSuggestedLocalWorkSize(
 /// - `INVALID_NULL_POINTER`: `pArgs` is null while `numArgs` is not 0
 /// - also `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urKernelGetSuggestedLocalWorkSizeWithArgs(
-    /// [in] kernel concerned
-    ur_kernel_handle_t hKernel,
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] number of dimensions, 1 to 3
+    ur_kernel_handle_t hKernel, ur_queue_handle_t hQueue,
+    /// number of dimensions, 1 to 3
     uint32_t numWorkDim,
-    /// [in] `numWorkDim` values: first global id in each dimension
+    /// `numWorkDim` values: first global id in each dimension
     const size_t *pGlobalWorkOffset,
-    /// [in] `numWorkDim` values: work-items in each dimension
+    /// `numWorkDim` values: work-items in each dimension
     const size_t *pGlobalWorkSize,
-    /// [in] number of elements of `pArgs`
+    /// number of elements of `pArgs`
     uint32_t numArgs,
-    /// [in,optional] arguments of the launch, as for `urEnqueueKernelLaunchWithArgsExp`; null when
+    /// [optional] arguments of the launch, as for `urEnqueueKernelLaunchWithArgsExp`; null when
     /// `numArgs` is 0
     const ur_exp_kernel_arg_properties_t *pArgs,
     /// [out] receives `numWorkDim` values: work-items of a work-group in each dimension
@@ -5988,24 +5031,20 @@ UR_APIEXPORT ur_result_t UR_APICALL urKernelGetSuggestedLocalWorkSizeWithArgs(
 /// - `UNSUPPORTED_FEATURE`: the device's `UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES` lack
 ///   `UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE`
 /// - `INVALID_WORK_DIMENSION`: `workDim` is not 1, 2 or 3
-/// - also `INVALID_KERNEL`
 UR_APIEXPORT ur_result_t UR_APICALL urKernelSuggestMaxCooperativeGroupCount(
-    /// [in] kernel concerned
-    ur_kernel_handle_t hKernel,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] number of dimensions, 1 to 3
+    ur_kernel_handle_t hKernel, ur_device_handle_t hDevice,
+    /// number of dimensions, 1 to 3
     uint32_t workDim,
-    /// [in] `workDim` values: work-items of a work-group in each dimension
+    /// `workDim` values: work-items of a work-group in each dimension
     const size_t *pLocalWorkSize,
-    /// [in] bytes of local memory that the launch adds to each work-group
+    /// bytes of local memory that the launch adds to each work-group
     size_t dynamicSharedMemorySize,
     /// [out] receives the number of work-groups over all dimensions
     uint32_t *pGroupCountRet);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // 2D block access
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Tells which two-dimensional block operations on arrays in memory the kernels of a device may
 /// use.
 
@@ -6022,12 +5061,11 @@ typedef enum ur_exp_device_2d_block_array_capability_flag_t {
   UR_EXP_DEVICE_2D_BLOCK_ARRAY_CAPABILITY_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_exp_device_2d_block_array_capability_flag_t;
 
-/// Bits that `ur_exp_device_2d_block_array_capability_flags_t` must not have.
 #define UR_EXP_DEVICE_2D_BLOCK_ARRAY_CAPABILITY_FLAGS_MASK 0xfffffffc
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Asynchronous allocation
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// USM allocated and freed in the order of a queue's commands, from pools that reuse a freed block
 /// as soon as the program's own dependencies allow it, across queues too. Allocation and free are
 /// bookkeeping rather than device work: the pointer is known when the call returns, and the host
@@ -6052,14 +5090,11 @@ typedef enum ur_exp_async_usm_alloc_flag_t {
   UR_EXP_ASYNC_USM_ALLOC_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_exp_async_usm_alloc_flag_t;
 
-/// Bits that `ur_exp_async_usm_alloc_flags_t` must not have.
 #define UR_EXP_ASYNC_USM_ALLOC_FLAGS_MASK 0xfffffffe
 
 /// Properties of an asynchronous allocation, reserved for extensions.
 typedef struct ur_exp_async_usm_alloc_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// reserved; 0 is the normal value
   ur_exp_async_usm_alloc_flags_t flags;
@@ -6070,9 +5105,7 @@ typedef struct ur_exp_async_usm_alloc_properties_t {
 /// lives, and frees it only after all allocations from the pool are freed, their frees complete,
 /// and the pool is destroyed.
 typedef struct ur_usm_pool_buffer_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// start of the USM block that the pool hands out
   void *pMem;
@@ -6080,7 +5113,7 @@ typedef struct ur_usm_pool_buffer_desc_t {
   size_t size;
   /// kind of USM that `pMem` is; the pool serves that kind only
   ur_usm_type_t memType;
-  /// (optional) device that owns the block; null for host memory
+  /// [optional] device that owns the block; null for host memory
   ur_device_handle_t device;
 } ur_usm_pool_buffer_desc_t;
 
@@ -6096,26 +5129,18 @@ typedef struct ur_usm_pool_buffer_desc_t {
 ///
 /// Errors:
 /// - `INVALID_USM_SIZE`: `size` is 0
-/// - also `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMDeviceAllocExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in,optional] pool to take the block from; null: the current pool of the queue's device
+    /// [optional] pool to take the block from; null: the current pool of the queue's device
     ur_usm_pool_handle_t pPool,
-    /// [in] bytes wanted; 0 is `INVALID_USM_SIZE`; more than the pool's maximum size is an
-    /// out-of-memory error
+    /// bytes wanted; 0 is `INVALID_USM_SIZE`; more than the pool's maximum size is an out-of-memory
+    /// error
     size_t size,
-    /// [in,optional] further properties; null for the defaults
-    const ur_exp_async_usm_alloc_properties_t *pProperties,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
+    const ur_exp_async_usm_alloc_properties_t *pProperties, uint32_t numEventsInWaitList,
     const ur_event_handle_t *phEventWaitList,
     /// [out] receives the address, valid for use in queue order; free it with `urEnqueueUSMFreeExp`
     /// or `urUSMFree`
     void **ppMem,
-    /// [out,optional] receives a new event for this command; the caller releases it
     ur_event_handle_t *phEvent);
 
 /// Allocates shared USM in queue order, usable by the queue's device and the host. The pointer is
@@ -6130,26 +5155,18 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMDeviceAllocExp(
 ///
 /// Errors:
 /// - `INVALID_USM_SIZE`: `size` is 0
-/// - also `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMSharedAllocExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in,optional] pool to take the block from; null: the current pool of the queue's device
+    /// [optional] pool to take the block from; null: the current pool of the queue's device
     ur_usm_pool_handle_t pPool,
-    /// [in] bytes wanted; 0 is `INVALID_USM_SIZE`; more than the pool's maximum size is an
-    /// out-of-memory error
+    /// bytes wanted; 0 is `INVALID_USM_SIZE`; more than the pool's maximum size is an out-of-memory
+    /// error
     size_t size,
-    /// [in,optional] further properties; null for the defaults
-    const ur_exp_async_usm_alloc_properties_t *pProperties,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
+    const ur_exp_async_usm_alloc_properties_t *pProperties, uint32_t numEventsInWaitList,
     const ur_event_handle_t *phEventWaitList,
     /// [out] receives the address, valid for use in queue order; free it with `urEnqueueUSMFreeExp`
     /// or `urUSMFree`
     void **ppMem,
-    /// [out,optional] receives a new event for this command; the caller releases it
     ur_event_handle_t *phEvent);
 
 /// Allocates host USM in queue order, usable by the host and every device of the context. The
@@ -6164,26 +5181,18 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMSharedAllocExp(
 ///
 /// Errors:
 /// - `INVALID_USM_SIZE`: `size` is 0
-/// - also `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMHostAllocExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in,optional] pool to take the block from; null: the current pool of the queue's device
+    /// [optional] pool to take the block from; null: the current pool of the queue's device
     ur_usm_pool_handle_t pPool,
-    /// [in] bytes wanted; 0 is `INVALID_USM_SIZE`; more than the pool's maximum size is an
-    /// out-of-memory error
+    /// bytes wanted; 0 is `INVALID_USM_SIZE`; more than the pool's maximum size is an out-of-memory
+    /// error
     size_t size,
-    /// [in,optional] further properties; null for the defaults
-    const ur_exp_async_usm_alloc_properties_t *pProperties,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
+    const ur_exp_async_usm_alloc_properties_t *pProperties, uint32_t numEventsInWaitList,
     const ur_event_handle_t *phEventWaitList,
     /// [out] receives the address, valid for use in queue order; free it with `urEnqueueUSMFreeExp`
     /// or `urUSMFree`
     void **ppMem,
-    /// [out,optional] receives a new event for this command; the caller releases it
     ur_event_handle_t *phEvent);
 
 /// Frees USM in queue order: commands that the free is ordered after may still use the block, later
@@ -6197,20 +5206,13 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMHostAllocExp(
 ///
 /// Errors:
 /// - `INVALID_MEM_OBJECT`: `pMem` is no live allocation of the context
-/// - also `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFreeExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in,optional] ignored: the pointer tells its pool; may be null
+    /// [optional] ignored: the pointer tells its pool; may be null
     ur_usm_pool_handle_t pPool,
-    /// [in] start of a live allocation, as returned by the allocation; no interior pointer
+    /// start of a live allocation, as returned by the allocation; no interior pointer
     void *pMem,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Creates a memory pool for one device and all three kinds of USM; the caller owns the handle. A
@@ -6226,13 +5228,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFreeExp(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of
 ///   `hContext`
-/// - also `INVALID_VALUE`, `OUT_OF_HOST_MEMORY`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolCreateExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] flags and chained limits or buffer descriptors;
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// flags and chained limits or buffer descriptors;
     /// `UR_USM_POOL_FLAG_USE_NATIVE_MEMORY_POOL_EXP` is only a hint
     ur_usm_pool_desc_t *pPoolDesc,
     /// [out] receives the pool, to be given up with `urUSMPoolDestroyExp` or `urUSMPoolRelease`
@@ -6253,11 +5252,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolCreateExp(
 ///   `hContext`
 /// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolDestroyExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] pool to give up; not a device's default pool, which belongs to its context
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// pool to give up; not a device's default pool, which belongs to its context
     ur_usm_pool_handle_t hPool);
 
 /// Returns the pool that a device has from the start, the same handle on every call. It belongs to
@@ -6271,10 +5267,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolDestroyExp(
 ///   `hContext`
 /// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolGetDefaultDevicePoolExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
     /// [out] receives the default pool of `hDevice` in `hContext`, a borrowed handle
     ur_usm_pool_handle_t *pPool);
 
@@ -6289,17 +5282,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolGetDefaultDevicePoolExp(
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: `propName` is not supported by the adapter
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolGetInfoExp(
-    /// [in] pool to ask
+    /// pool to ask
     ur_usm_pool_handle_t hPool,
-    /// [in] property to query
-    ur_usm_pool_info_t propName,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_usm_pool_info_t propName, void *pPropValue, size_t *pPropSizeRet);
 
 /// Changes a property of a pool: the release threshold to any number of bytes, 0 included, or a
 /// high-water mark, which takes only 0 and then restarts from the current value.
@@ -6312,15 +5298,12 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolGetInfoExp(
 /// - `UNSUPPORTED_ENUMERATION`: `propName` is a property that cannot be set
 /// - `UNSUPPORTED_FEATURE`: `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of the
 ///   pool's context
-/// - also `INVALID_DEVICE`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolSetInfoExp(
-    /// [in] pool to change
+    /// pool to change
     ur_usm_pool_handle_t hPool,
-    /// [in] property to query
     ur_usm_pool_info_t propName,
-    /// [in] receives the value of the property
+    /// receives the value of the property
     void *pPropValue,
-    /// [in] size in bytes of the buffer at `pPropValue`
     size_t propSize);
 
 /// Makes a pool the current one of a device: allocations with a null pool use it from then on, in
@@ -6335,11 +5318,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolSetInfoExp(
 ///   `hContext`
 /// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolSetDevicePoolExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] pool of the same context and device, or the default pool to restore it
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// pool of the same context and device, or the default pool to restore it
     ur_usm_pool_handle_t hPool);
 
 /// Returns the current pool of a device: the one last set, or its default pool. The caller gets no
@@ -6353,10 +5333,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolSetDevicePoolExp(
 ///   `hContext`
 /// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolGetDevicePoolExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
     /// [out] receives the pool that a null pool argument stands for, a borrowed handle
     ur_usm_pool_handle_t *pPool);
 
@@ -6372,27 +5349,21 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolGetDevicePoolExp(
 ///   `hContext`
 /// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPoolTrimToExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] pool to trim
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// pool to trim
     ur_usm_pool_handle_t hPool,
-    /// [in] bytes that may stay reserved, those in use included; 0 gives back all that is free
+    /// bytes that may stay reserved, those in use included; 0 gives back all that is free
     size_t minBytesToKeep);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Bindless images
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Images that kernels receive as plain handles instead of kernel arguments of an image type, so
 /// that their number need not be known beforehand. Includes mipmaps, cubemaps, and memory and
 /// semaphores imported from other APIs.
 ///
 /// Order: Takes effect on the host before it returns; no queue is involved. Copies and semaphore
 /// commands are enqueued and say so.
-///
-/// Threads: Every function may be called from several threads at once, on the same objects too;
-/// releasing a handle must not race with its use.
 
 /// Image handle that a kernel uses, with or without a sampler; an opaque integer of the backend.
 typedef uintptr_t ur_exp_image_native_handle_t;
@@ -6423,7 +5394,6 @@ typedef enum ur_exp_image_copy_flag_t {
   UR_EXP_IMAGE_COPY_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_exp_image_copy_flag_t;
 
-/// Bits that `ur_exp_image_copy_flags_t` must not have.
 #define UR_EXP_IMAGE_COPY_FLAGS_MASK 0xfffffff0
 
 /// What source and destination of an image copy are: pitched linear memory, or image memory.
@@ -6491,9 +5461,7 @@ typedef enum ur_exp_image_mem_type_t {
 
 /// File descriptor of an import, chained to the external memory or semaphore descriptor.
 typedef struct ur_exp_file_descriptor_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// POSIX file descriptor; the backend may take it over on success
   int fd;
@@ -6501,9 +5469,7 @@ typedef struct ur_exp_file_descriptor_t {
 
 /// Windows handle of an import, chained to the external memory or semaphore descriptor.
 typedef struct ur_exp_win32_handle_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// Windows NT `HANDLE`; it stays the caller's
   void *handle;
@@ -6511,9 +5477,7 @@ typedef struct ur_exp_win32_handle_t {
 
 /// Name of a Windows object to import, chained to the external memory or semaphore descriptor.
 typedef struct ur_exp_win32_name_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// zero-terminated wide-character name of the object
   const void *name;
@@ -6521,9 +5485,7 @@ typedef struct ur_exp_win32_name_t {
 
 /// Mipmap options of a sampler, chained to `ur_sampler_desc_t`.
 typedef struct ur_exp_sampler_mip_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// lowest mipmap level to sample; 0.0 is the largest image
   float minMipmapLevelClamp;
@@ -6537,9 +5499,7 @@ typedef struct ur_exp_sampler_mip_properties_t {
 
 /// Addressing modes of a sampler for each dimension, chained to `ur_sampler_desc_t`.
 typedef struct ur_exp_sampler_addr_modes_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// modes for x, y and z, in place of the common one
   ur_sampler_addressing_mode_t addrModes[3];
@@ -6547,9 +5507,7 @@ typedef struct ur_exp_sampler_addr_modes_t {
 
 /// Cubemap options of a sampler, chained to `ur_sampler_desc_t`.
 typedef struct ur_exp_sampler_cubemap_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// filtering at the edges of faces
   ur_exp_sampler_cubemap_filter_mode_t cubemapFilterMode;
@@ -6557,25 +5515,19 @@ typedef struct ur_exp_sampler_cubemap_properties_t {
 
 /// Describes memory to import; the handle itself is chained.
 typedef struct ur_exp_external_mem_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
 } ur_exp_external_mem_desc_t;
 
 /// Describes a semaphore to import; the handle itself is chained.
 typedef struct ur_exp_external_semaphore_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
 } ur_exp_external_semaphore_desc_t;
 
 /// Part of an image to copy; several may be chained.
 typedef struct ur_exp_image_copy_region_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// first pixel in the source: x, y and z or layer
   ur_rect_offset_t srcOffset;
@@ -6589,28 +5541,23 @@ typedef struct ur_exp_image_copy_region_t {
 /// wants. The caller frees it with `urUSMFree`.
 ///
 /// Errors:
-/// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two
-/// - `INVALID_VALUE`: `pUSMDesc->align` is greater than `hDevice` supports
-/// - `INVALID_USM_SIZE`: `widthInBytes` is 0
-/// - `INVALID_USM_SIZE`: the padded size is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of
-///   `hDevice`
+/// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two; `pUSMDesc->align` is
+///   greater than `hDevice` supports
+/// - `INVALID_USM_SIZE`: `widthInBytes` is 0; the padded size is greater than
+///   `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of `hDevice`
 /// - `INVALID_OPERATION`: `UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT` and
 ///   `UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT` both report no access
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMPitchedAllocExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in,optional] alignment, hints and chained descriptors; null: defaults
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// [optional] alignment, hints and chained descriptors; null: defaults
     const ur_usm_desc_t *pUSMDesc,
-    /// [in,optional] pool to allocate from; null: the adapter's default
+    /// [optional] pool to allocate from; null: the adapter's default
     ur_usm_pool_handle_t pool,
-    /// [in] bytes used of each row, greater than 0
+    /// bytes used of each row, greater than 0
     size_t widthInBytes,
-    /// [in] number of rows
+    /// number of rows
     size_t height,
-    /// [in] size in bytes of the largest element that kernels will read or write
+    /// size in bytes of the largest element that kernels will read or write
     size_t elementSizeBytes,
     /// [out] receives the address of the first row
     void **ppMem,
@@ -6623,13 +5570,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMPitchedAllocExp(
 /// command still uses it.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesUnsampledImageHandleDestroyExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] handle from `urBindlessImagesUnsampledImageCreateExp`
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// handle from `urBindlessImagesUnsampledImageCreateExp`
     ur_exp_image_native_handle_t hImage);
 
 /// Destroys a handle of a sampled image; the image memory behind it stays.
@@ -6638,13 +5582,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesUnsampledImageHandleDestroyE
 /// command still uses it.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesSampledImageHandleDestroyExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] handle from `urBindlessImagesSampledImageCreateExp`
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// handle from `urBindlessImagesSampledImageCreateExp`
     ur_exp_image_native_handle_t hImage);
 
 /// Allocates image memory in the device's own layout. The caller frees it with
@@ -6653,15 +5594,12 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesSampledImageHandleDestroyExp
 /// Errors:
 /// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: `pImageDesc->type` is beyond the last type,
 ///   `UR_MEM_TYPE_IMAGE_CUBEMAP_EXP`
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`
+/// - also `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImageAllocateExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] channel order and type of a pixel
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// channel order and type of a pixel
     const ur_image_format_t *pImageFormat,
-    /// [in] kind, extents in pixels, layers and number of mipmap levels
+    /// kind, extents in pixels, layers and number of mipmap levels
     const ur_image_desc_t *pImageDesc,
     /// [out] receives the image memory
     ur_exp_image_mem_native_handle_t *phImageMem);
@@ -6672,13 +5610,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImageAllocateExp(
 /// command still uses it.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImageFreeExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] image memory from `urBindlessImagesImageAllocateExp` or a mapped external array
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// image memory from `urBindlessImagesImageAllocateExp` or a mapped external array
     ur_exp_image_mem_native_handle_t hImageMem);
 
 /// Creates a handle through which kernels read and write image memory. The caller destroys it with
@@ -6687,17 +5622,14 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImageFreeExp(
 /// Errors:
 /// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: `pImageDesc->type` is beyond the last type,
 ///   `UR_MEM_TYPE_IMAGE_CUBEMAP_EXP`
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`
+/// - also `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesUnsampledImageCreateExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] image memory, or address of pitched USM
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// image memory, or address of pitched USM
     ur_exp_image_mem_native_handle_t hImageMem,
-    /// [in] channel order and type of a pixel
+    /// channel order and type of a pixel
     const ur_image_format_t *pImageFormat,
-    /// [in] kind, extents and pitches, as the memory was allocated
+    /// kind, extents and pitches, as the memory was allocated
     const ur_image_desc_t *pImageDesc,
     /// [out] receives the handle to pass to kernels by value
     ur_exp_image_native_handle_t *phImage);
@@ -6708,20 +5640,16 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesUnsampledImageCreateExp(
 /// Errors:
 /// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: `pImageDesc->type` is beyond the last type,
 ///   `UR_MEM_TYPE_IMAGE_CUBEMAP_EXP`
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_SAMPLER`,
-///   `INVALID_OPERATION`
+/// - also `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesSampledImageCreateExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] image memory, or address of pitched USM
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// image memory, or address of pitched USM
     ur_exp_image_mem_native_handle_t hImageMem,
-    /// [in] channel order and type of a pixel
+    /// channel order and type of a pixel
     const ur_image_format_t *pImageFormat,
-    /// [in] kind, extents and pitches, as the memory was allocated
+    /// kind, extents and pitches, as the memory was allocated
     const ur_image_desc_t *pImageDesc,
-    /// [in] addressing, filtering and chained sampler options
+    /// addressing, filtering and chained sampler options
     const ur_sampler_desc_t *pSamplerDesc,
     /// [out] receives the handle to pass to kernels by value
     ur_exp_image_native_handle_t *phImage);
@@ -6735,37 +5663,30 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesSampledImageCreateExp(
 ///
 /// Errors:
 /// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: `pSrcImageDesc->type` is beyond the last type,
+///   `UR_MEM_TYPE_IMAGE_CUBEMAP_EXP`; `pDstImageDesc->type` is beyond the last type,
 ///   `UR_MEM_TYPE_IMAGE_CUBEMAP_EXP`
-/// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: `pDstImageDesc->type` is beyond the last type,
-///   `UR_MEM_TYPE_IMAGE_CUBEMAP_EXP`
-/// - also `INVALID_QUEUE`, `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`
+/// - also `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImageCopyExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] source: address of linear memory, or image memory cast to a pointer
+    /// source: address of linear memory, or image memory cast to a pointer
     const void *pSrc,
-    /// [in] destination: address of linear memory, or image memory cast to a pointer
+    /// destination: address of linear memory, or image memory cast to a pointer
     void *pDst,
-    /// [in] kind, extents in pixels and pitches in bytes of the source
+    /// kind, extents in pixels and pitches in bytes of the source
     const ur_image_desc_t *pSrcImageDesc,
-    /// [in] kind, extents in pixels and pitches in bytes of the destination
+    /// kind, extents in pixels and pitches in bytes of the destination
     const ur_image_desc_t *pDstImageDesc,
-    /// [in] pixel format of the source
+    /// pixel format of the source
     const ur_image_format_t *pSrcImageFormat,
-    /// [in] pixel format of the destination
+    /// pixel format of the destination
     const ur_image_format_t *pDstImageFormat,
-    /// [in] offsets and extent of the part to copy, in pixels
+    /// offsets and extent of the part to copy, in pixels
     ur_exp_image_copy_region_t *pCopyRegion,
-    /// [in] direction of the copy
+    /// direction of the copy
     ur_exp_image_copy_flags_t imageCopyFlags,
-    /// [in] which of `pSrc` and `pDst` are image memory
+    /// which of `pSrc` and `pDst` are image memory
     ur_exp_image_copy_input_types_t imageCopyInputTypes,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Reads one property of image memory. There is no size argument: the buffer must hold the
@@ -6774,71 +5695,45 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImageCopyExp(
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: `propName` is not supported by the adapter
 /// - `INVALID_SIZE`: the buffer is smaller than the property's value, where its size is known
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `INVALID_DEVICE`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImageGetInfoExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] image memory to ask
+    /// image memory to ask
     ur_exp_image_mem_native_handle_t hImageMem,
-    /// [in] property to query
-    ur_image_info_t propName,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_image_info_t propName, void *pPropValue, size_t *pPropSizeRet);
 
 /// Tells whether image memory of a certain kind can be had for an image.
-///
-/// Errors:
-/// - also `INVALID_DEVICE`, `INVALID_CONTEXT`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesGetImageMemoryHandleTypeSupportExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] kind and extents of the image
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// kind and extents of the image
     const ur_image_desc_t *pImageDesc,
-    /// [in] channel order and type of a pixel
+    /// channel order and type of a pixel
     const ur_image_format_t *pImageFormat,
-    /// [in] kind of image memory
+    /// kind of image memory
     ur_exp_image_mem_type_t imageMemHandleType,
     /// [out] receives true if such memory can be allocated
     ur_bool_t *pSupportedRet);
 
 /// Tells whether an unsampled image handle can be created for an image over memory of a certain
 /// kind.
-///
-/// Errors:
-/// - also `INVALID_DEVICE`, `INVALID_CONTEXT`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesGetImageUnsampledHandleSupportExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] kind and extents of the image
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// kind and extents of the image
     const ur_image_desc_t *pImageDesc,
-    /// [in] channel order and type of a pixel
+    /// channel order and type of a pixel
     const ur_image_format_t *pImageFormat,
-    /// [in] kind of image memory
+    /// kind of image memory
     ur_exp_image_mem_type_t imageMemHandleType,
     /// [out] receives true if such a handle can be created
     ur_bool_t *pSupportedRet);
 
 /// Tells whether a sampled image handle can be created for an image over memory of a certain kind.
-///
-/// Errors:
-/// - also `INVALID_DEVICE`, `INVALID_CONTEXT`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesGetImageSampledHandleSupportExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] kind and extents of the image
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// kind and extents of the image
     const ur_image_desc_t *pImageDesc,
-    /// [in] channel order and type of a pixel
+    /// channel order and type of a pixel
     const ur_image_format_t *pImageFormat,
-    /// [in] kind of image memory
+    /// kind of image memory
     ur_exp_image_mem_type_t imageMemHandleType,
     /// [out] receives true if such a handle can be created
     ur_bool_t *pSupportedRet);
@@ -6847,15 +5742,12 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesGetImageSampledHandleSupport
 /// itself.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesMipmapGetLevelExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] mipmap memory
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// mipmap memory
     ur_exp_image_mem_native_handle_t hImageMem,
-    /// [in] level wanted; 0 is the largest image
+    /// level wanted; 0 is the largest image
     uint32_t mipmapLevel,
     /// [out] receives the image memory of the level, valid as long as the mipmap
     ur_exp_image_mem_native_handle_t *phImageMem);
@@ -6866,30 +5758,24 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesMipmapGetLevelExp(
 /// command still uses it.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesMipmapFreeExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] mipmap memory from `urBindlessImagesImageAllocateExp` or a mapped external array
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// mipmap memory from `urBindlessImagesImageAllocateExp` or a mapped external array
     ur_exp_image_mem_native_handle_t hMem);
 
 /// Imports memory of another API. The caller releases it with
 /// `urBindlessImagesReleaseExternalMemoryExp` after all mappings of it are gone.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`, `INVALID_MEM_OBJECT`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImportExternalMemoryExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] size of the memory in bytes
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// size of the memory in bytes
     size_t size,
-    /// [in] kind of handle chained to `pExternalMemDesc`
+    /// kind of handle chained to `pExternalMemDesc`
     ur_exp_external_mem_type_t memHandleType,
-    /// [in] descriptor with the operating system's handle chained
+    /// descriptor with the operating system's handle chained
     ur_exp_external_mem_desc_t *pExternalMemDesc,
     /// [out] receives the imported memory
     ur_exp_external_mem_handle_t *phExternalMem);
@@ -6900,18 +5786,14 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImportExternalMemoryExp(
 /// Errors:
 /// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: `pImageDesc->type` is beyond the last type,
 ///   `UR_MEM_TYPE_IMAGE_CUBEMAP_EXP`
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`,
-///   `OUT_OF_RESOURCES`
+/// - also `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesMapExternalArrayExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] channel order and type of a pixel, as in the exporting API
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// channel order and type of a pixel, as in the exporting API
     const ur_image_format_t *pImageFormat,
-    /// [in] kind, extents and mipmap levels, as in the exporting API
+    /// kind, extents and mipmap levels, as in the exporting API
     const ur_image_desc_t *pImageDesc,
-    /// [in] imported memory
+    /// imported memory
     ur_exp_external_mem_handle_t hExternalMem,
     /// [out] receives the image memory
     ur_exp_image_mem_native_handle_t *phImageMem);
@@ -6920,18 +5802,14 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesMapExternalArrayExp(
 /// `urBindlessImagesFreeMappedLinearMemoryExp`.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`,
-///   `OUT_OF_RESOURCES`
+/// - also `INVALID_VALUE`, `INVALID_IMAGE_SIZE`, `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesMapExternalLinearMemoryExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] first byte of the part
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// first byte of the part
     uint64_t offset,
-    /// [in] size of the part in bytes
+    /// size of the part in bytes
     uint64_t size,
-    /// [in] imported memory
+    /// imported memory
     ur_exp_external_mem_handle_t hExternalMem,
     /// [out] receives the device address
     void **ppRetMem);
@@ -6942,38 +5820,25 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesMapExternalLinearMemoryExp(
 /// command still uses it.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesReleaseExternalMemoryExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] imported memory to release
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// imported memory to release
     ur_exp_external_mem_handle_t hExternalMem);
 
 /// Frees a linear mapping of imported memory; the import itself stays.
 ///
 /// Order: Takes effect on the host before it returns; the caller makes sure that no enqueued
 /// command still uses it.
-///
-/// Errors:
-/// - also `INVALID_CONTEXT`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesFreeMappedLinearMemoryExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] address from `urBindlessImagesMapExternalLinearMemoryExp`
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// address from `urBindlessImagesMapExternalLinearMemoryExp`
     void *pMem);
 
 /// Tells whether a device can import memory from a kind of handle.
-///
-/// Errors:
-/// - also `INVALID_DEVICE`, `INVALID_CONTEXT`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesSupportsImportingHandleTypeExp(
-    /// [in] device concerned
     ur_device_handle_t hDevice,
-    /// [in] kind of handle
+    /// kind of handle
     ur_exp_external_mem_type_t memHandleType,
     /// [out] receives true if such handles can be imported
     ur_bool_t *pSupportedRet);
@@ -6982,15 +5847,12 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesSupportsImportingHandleTypeE
 /// `urBindlessImagesReleaseExternalSemaphoreExp`.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImportExternalSemaphoreExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] kind of handle chained to `pExternalSemaphoreDesc`
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// kind of handle chained to `pExternalSemaphoreDesc`
     ur_exp_external_semaphore_type_t semHandleType,
-    /// [in] descriptor with the operating system's handle chained
+    /// descriptor with the operating system's handle chained
     ur_exp_external_semaphore_desc_t *pExternalSemaphoreDesc,
     /// [out] receives the imported semaphore
     ur_exp_external_semaphore_handle_t *phExternalSemaphore);
@@ -7001,13 +5863,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImportExternalSemaphoreExp(
 /// command still uses it.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_VALUE`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesReleaseExternalSemaphoreExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] imported semaphore to release
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// imported semaphore to release
     ur_exp_external_semaphore_handle_t hExternalSemaphore);
 
 /// Enqueues a wait for an imported semaphore.
@@ -7017,22 +5876,16 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesReleaseExternalSemaphoreExp(
 /// an out-of-order queue only what depends on its event. The host does not block.
 ///
 /// Errors:
-/// - also `INVALID_QUEUE`, `INVALID_VALUE`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesWaitExternalSemaphoreExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] imported semaphore
+    /// imported semaphore
     ur_exp_external_semaphore_handle_t hSemaphore,
-    /// [in] whether `waitValue` counts; false for binary semaphores
+    /// whether `waitValue` counts; false for binary semaphores
     bool hasWaitValue,
-    /// [in] value that a timeline semaphore or fence must reach; ignored unless `hasWaitValue`
+    /// value that a timeline semaphore or fence must reach; ignored unless `hasWaitValue`
     uint64_t waitValue,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Enqueues the signalling of an imported semaphore.
@@ -7041,27 +5894,21 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesWaitExternalSemaphoreExp(
 /// completes when it has. The host does not block.
 ///
 /// Errors:
-/// - also `INVALID_QUEUE`, `INVALID_VALUE`
+/// - also `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesSignalExternalSemaphoreExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] imported semaphore
+    /// imported semaphore
     ur_exp_external_semaphore_handle_t hSemaphore,
-    /// [in] whether `signalValue` counts; false for binary semaphores
+    /// whether `signalValue` counts; false for binary semaphores
     bool hasSignalValue,
-    /// [in] value to set a timeline semaphore or fence to; ignored unless `hasSignalValue`
+    /// value to set a timeline semaphore or fence to; ignored unless `hasSignalValue`
     uint64_t signalValue,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Device wait
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Waits for all the work of a device, whichever queues it was enqueued on.
 ///
 /// Order: Blocks the host until everything enqueued on the device before the call has completed.
@@ -7072,16 +5919,12 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesSignalExternalSemaphoreExp(
 /// Blocks until all work enqueued on the device before the call, in every context and queue, has
 /// completed. Memory that pools hold above their release thresholds is given back before it
 /// returns.
-///
-/// Errors:
-/// - also `INVALID_DEVICE`
 UR_APIEXPORT ur_result_t UR_APICALL urDeviceWaitExp(
-    /// [in] device concerned
     ur_device_handle_t hDevice);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Dynamic linking
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Resolves the symbols that built programs left open against one another, without building
 /// anything again.
 ///
@@ -7100,16 +5943,15 @@ UR_APIEXPORT ur_result_t UR_APICALL urDeviceWaitExp(
 ///   undefined
 /// - `UNSUPPORTED_FEATURE`: the backend does not support dynamic linking
 UR_APIEXPORT ur_result_t UR_APICALL urProgramDynamicLinkExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] number of programs in `phPrograms`
+    /// number of programs in `phPrograms`
     uint32_t count,
-    /// [in] built programs of `hContext` to link; no new program is made
+    /// built programs of `hContext` to link; no new program is made
     const ur_program_handle_t *phPrograms);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Timestamp recording
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Records the device's time at a place in a queue, on queues created without profiling too.
 ///
 /// Order: The time is taken when the wait list has completed and, on an in-order queue, everything
@@ -7125,21 +5967,16 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramDynamicLinkExp(
 /// enqueued before as well. If `blocking` is true the host waits for that, otherwise the call
 /// returns at once.
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueTimestampRecordingExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] true to return only when the timestamp has been taken
+    /// true to return only when the timestamp has been taken
     bool blocking,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     /// [in,out] receives an event that carries the time, or holds a reusable event to signal
     ur_event_handle_t *phEvent);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Inter-process sharing
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Shares USM allocations, physical memory and events between processes. One process gets a blob of
 /// bytes for an object and sends it over by its own means; the other opens the blob.
 ///
@@ -7152,13 +5989,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueTimestampRecordingExp(
 
 /// Makes a blob that lets another process open a USM allocation. The adapter owns the blob until
 /// `urIPCPutMemHandleExp`.
-///
-/// Errors:
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCGetMemHandleExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of a device USM allocation of `hContext`
+    /// start of a device USM allocation of `hContext`
     void *pMem,
     /// [out,optional] receives the address of the blob, owned by the adapter; null: not wanted
     void **ppIPCMemHandleData,
@@ -7169,13 +6002,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCGetMemHandleExp(
 ///
 /// Order: Takes effect on the host before it returns. Give a blob back only when no other process
 /// will open it any more.
-///
-/// Errors:
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCPutMemHandleExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] blob to give back, at the address that it was returned at
+    /// blob to give back, at the address that it was returned at
     void *pIPCMemHandleData);
 
 /// Maps an allocation of another process into this one. The caller closes it with
@@ -7183,15 +6012,11 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCPutMemHandleExp(
 ///
 /// Errors:
 /// - `INVALID_VALUE`: `ipcMemHandleDataSize` is not the size of such a blob
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCOpenMemHandleExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] bytes of the blob, received from the other process
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// bytes of the blob, received from the other process
     void *pIPCMemHandleData,
-    /// [in] size of the blob in bytes
+    /// size of the blob in bytes
     size_t ipcMemHandleDataSize,
     /// [out] receives the address in this process, which may differ from that in the other
     void **ppMem);
@@ -7200,13 +6025,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCOpenMemHandleExp(
 ///
 /// Order: Takes effect on the host before it returns; the caller makes sure that no enqueued
 /// command still uses the memory.
-///
-/// Errors:
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCCloseMemHandleExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] address returned by `urIPCOpenMemHandleExp`
+    /// address returned by `urIPCOpenMemHandleExp`
     void *pMem);
 
 /// Makes a blob that lets another process open a physical memory object. The adapter owns the blob
@@ -7214,11 +6035,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCCloseMemHandleExp(
 ///
 /// Errors:
 /// - `INVALID_ARGUMENT`: `hPhysMem` was created without `UR_PHYSICAL_MEM_FLAG_ENABLE_IPC`
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCGetPhysMemHandleExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] physical memory created with `UR_PHYSICAL_MEM_FLAG_ENABLE_IPC`
+    /// physical memory created with `UR_PHYSICAL_MEM_FLAG_ENABLE_IPC`
     ur_physical_mem_handle_t hPhysMem,
     /// [out] receives the address of the blob, owned by the adapter
     void **ppIPCPhysMemHandleData,
@@ -7229,13 +6048,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCGetPhysMemHandleExp(
 ///
 /// Order: Takes effect on the host before it returns. Give a blob back only when no other process
 /// will open it any more.
-///
-/// Errors:
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCPutPhysMemHandleExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] blob to give back, at the address that it was returned at
+    /// blob to give back, at the address that it was returned at
     const void *pIPCPhysMemHandleData);
 
 /// Opens physical memory of another process, ready for `urVirtualMemMap`. The caller closes it with
@@ -7243,15 +6058,11 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCPutPhysMemHandleExp(
 ///
 /// Errors:
 /// - `INVALID_VALUE`: `ipcPhysMemHandleDataSize` is not the size of such a blob
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCOpenPhysMemHandleExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] bytes of the blob, received from the other process
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// bytes of the blob, received from the other process
     const void *pIPCPhysMemHandleData,
-    /// [in] size of the blob in bytes
+    /// size of the blob in bytes
     size_t ipcPhysMemHandleDataSize,
     /// [out] receives the physical memory object
     ur_physical_mem_handle_t *phPhysMem);
@@ -7260,27 +6071,21 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCOpenPhysMemHandleExp(
 ///
 /// Order: Takes effect on the host before it returns; the caller unmaps the memory first, when no
 /// command uses it any more.
-///
-/// Errors:
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCClosePhysMemHandleExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] object returned by `urIPCOpenPhysMemHandleExp`
+    /// object returned by `urIPCOpenPhysMemHandleExp`
     ur_physical_mem_handle_t hPhysMem);
 
 /// Makes a blob that lets another process wait for an event. The adapter owns the blob until
 /// `urIPCPutEventHandleExp`.
 ///
 /// Errors:
-/// - `INVALID_EVENT`: `hEvent` was created without `UR_EXP_EVENT_FLAG_IPC_EXP`
-/// - `INVALID_EVENT`: `hEvent` was itself opened from another process
-/// - `UNSUPPORTED_FEATURE`: the adapter cannot share events of the kind of `hEvent`
-/// - `UNSUPPORTED_FEATURE`: a device of the context of `hEvent` does not support
-///   `UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP`
-/// - also `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - `INVALID_EVENT`: `hEvent` was created without `UR_EXP_EVENT_FLAG_IPC_EXP`; `hEvent` was itself
+///   opened from another process
+/// - `UNSUPPORTED_FEATURE`: the adapter cannot share events of the kind of `hEvent`; a device of
+///   the context of `hEvent` does not support `UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCGetEventHandleExp(
-    /// [in] event created with `UR_EXP_EVENT_FLAG_IPC_EXP`
+    /// event created with `UR_EXP_EVENT_FLAG_IPC_EXP`
     ur_event_handle_t hEvent,
     /// [out] receives the address of the blob, owned by the adapter
     void **ppIPCEventHandleData,
@@ -7291,13 +6096,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCGetEventHandleExp(
 ///
 /// Order: Takes effect on the host before it returns. Give a blob back only when no other process
 /// will open it any more.
-///
-/// Errors:
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCPutEventHandleExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] blob to give back, at the address that it was returned at
+    /// blob to give back, at the address that it was returned at
     void *pIPCEventHandleData);
 
 /// Opens an event of another process; the caller owns the one reference and releases it like any
@@ -7310,28 +6111,23 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCPutEventHandleExp(
 /// - `INVALID_VALUE`: `ipcEventHandleDataSize` is not the size of such a blob
 /// - `UNSUPPORTED_FEATURE`: a device of `hContext` does not support
 ///   `UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP`
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCOpenEventHandleExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] bytes of the blob, received from the other process
+    /// bytes of the blob, received from the other process
     const void *pIPCEventHandleData,
-    /// [in] size of the blob in bytes
+    /// size of the blob in bytes
     size_t ipcEventHandleDataSize,
     /// [out] receives a new event for this command; the caller releases it
     ur_event_handle_t *phEvent);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Memory export
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Device memory that other APIs, such as Vulkan or DirectX, or other processes can import through
 /// a handle of the operating system.
 ///
 /// Order: Takes effect on the host before it returns; no queue is involved. Access by the importing
 /// API must be ordered by the program.
-///
-/// Threads: Every function may be called from several threads at once, on the same objects too;
-/// releasing a handle must not race with its use.
 
 /// Allocates device memory that can be exported. The caller frees it with
 /// `urMemoryExportFreeExportableMemoryExp`.
@@ -7341,17 +6137,14 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCOpenEventHandleExp(
 /// - `INVALID_VALUE`: `alignment` is greater than `hDevice` supports
 /// - `INVALID_USM_SIZE`: `size` is 0
 /// - `UNSUPPORTED_SIZE`: `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE`
-/// - also `INVALID_CONTEXT`, `INVALID_DEVICE`, `OUT_OF_HOST_MEMORY`, `OUT_OF_DEVICE_MEMORY`
+/// - also `OUT_OF_DEVICE_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urMemoryExportAllocExportableMemoryExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] alignment in bytes, a power of two; 0: the device's default
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// alignment in bytes, a power of two; 0: the device's default
     size_t alignment,
-    /// [in] bytes to allocate, greater than 0
+    /// bytes to allocate, greater than 0
     size_t size,
-    /// [in] kind of handle that the memory will be exported as
+    /// kind of handle that the memory will be exported as
     ur_exp_external_mem_type_t handleTypeToExport,
     /// [out] receives the device address
     void **ppMem);
@@ -7363,14 +6156,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urMemoryExportAllocExportableMemoryExp(
 /// command still uses the memory.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_DEVICE`, `INVALID_VALUE`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_DEVICE_MEMORY`
+/// - also `INVALID_VALUE`, `OUT_OF_DEVICE_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urMemoryExportFreeExportableMemoryExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] address returned by `urMemoryExportAllocExportableMemoryExp`
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// address returned by `urMemoryExportAllocExportableMemoryExp`
     void *pMem);
 
 /// Exports exportable memory as a handle of the operating system, which the caller owns and closes
@@ -7378,22 +6167,19 @@ UR_APIEXPORT ur_result_t UR_APICALL urMemoryExportFreeExportableMemoryExp(
 ///
 /// Errors:
 /// - `INVALID_NULL_POINTER`: `pMemHandleRet` or `pMem` is null
-/// - also `INVALID_CONTEXT`, `INVALID_DEVICE`, `OUT_OF_HOST_MEMORY`, `OUT_OF_DEVICE_MEMORY`
+/// - also `OUT_OF_DEVICE_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urMemoryExportExportMemoryHandleExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] kind of handle, the same as at the allocation
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// kind of handle, the same as at the allocation
     ur_exp_external_mem_type_t handleTypeToExport,
-    /// [in] address returned by `urMemoryExportAllocExportableMemoryExp`
+    /// address returned by `urMemoryExportAllocExportableMemoryExp`
     void *pMem,
     /// [out] receives the handle: an `int` for file descriptors, a `HANDLE` for Windows kinds
     void *pMemHandleRet);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Multi-device compile
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Builds, compiles and links programs for chosen devices of a context rather than for all of them,
 /// with flags.
 ///
@@ -7412,7 +6198,6 @@ typedef enum ur_exp_program_flag_t {
   UR_EXP_PROGRAM_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_exp_program_flag_t;
 
-/// Bits that `ur_exp_program_flags_t` must not have.
 #define UR_EXP_PROGRAM_FLAGS_MASK 0xfffffffe
 
 /// Builds a program to an executable for the given devices. The log is kept, whether it succeeds or
@@ -7422,15 +6207,14 @@ typedef enum ur_exp_program_flag_t {
 /// - `INVALID_PROGRAM`: `hProgram` is not a valid program
 /// - `PROGRAM_BUILD_FAILURE`: `hProgram` failed to build; see its log
 UR_APIEXPORT ur_result_t UR_APICALL urProgramBuildExp(
-    /// [in] program concerned
     ur_program_handle_t hProgram,
-    /// [in] number of devices in `phDevices`
+    /// number of devices in `phDevices`
     uint32_t numDevices,
-    /// [in] devices to build for, all of the program's context
+    /// devices to build for, all of the program's context
     ur_device_handle_t *phDevices,
-    /// [in] options; 0 for none
+    /// options; 0 for none
     ur_exp_program_flags_t flags,
-    /// [in,optional] null-terminated build options of the backend; null for none
+    /// [optional] null-terminated build options of the backend; null for none
     const char *pOptions);
 
 /// Compiles a program to an object that can be linked, for the given devices. The log is kept,
@@ -7442,13 +6226,13 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramBuildExp(
 UR_APIEXPORT ur_result_t UR_APICALL urProgramCompileExp(
     /// [in,out] program concerned
     ur_program_handle_t hProgram,
-    /// [in] number of devices in `phDevices`
+    /// number of devices in `phDevices`
     uint32_t numDevices,
-    /// [in] devices to compile for, all of the program's context
+    /// devices to compile for, all of the program's context
     ur_device_handle_t *phDevices,
-    /// [in] options; 0 for none
+    /// options; 0 for none
     ur_exp_program_flags_t flags,
-    /// [in,optional] null-terminated compile options of the backend; null for none
+    /// [optional] null-terminated compile options of the backend; null for none
     const char *pOptions);
 
 /// Links compiled programs to a new executable one for the given devices.
@@ -7458,26 +6242,25 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramCompileExp(
 /// - `INVALID_SIZE`: `count` is 0
 /// - `PROGRAM_LINK_FAILURE`: `phPrograms` failed to link
 UR_APIEXPORT ur_result_t UR_APICALL urProgramLinkExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] number of devices in `phDevices`
+    /// number of devices in `phDevices`
     uint32_t numDevices,
-    /// [in] devices to link for, all of `hContext`
+    /// devices to link for, all of `hContext`
     ur_device_handle_t *phDevices,
-    /// [in] options; 0 for none
+    /// options; 0 for none
     ur_exp_program_flags_t flags,
-    /// [in] number of programs in `phPrograms`
+    /// number of programs in `phPrograms`
     uint32_t count,
-    /// [in] compiled programs to link; they stay as they are
+    /// compiled programs to link; they stay as they are
     const ur_program_handle_t *phPrograms,
-    /// [in,optional] null-terminated link options of the backend; null for none
+    /// [optional] null-terminated link options of the backend; null for none
     const char *pOptions,
     /// [out] set to null first, then receives the linked program; the caller releases it
     ur_program_handle_t *phProgram);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Context copy
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// A blocking copy between USM allocations that needs no queue.
 ///
 /// Order: Blocks the host until the copy is done. It is ordered with no queue: the caller waits for
@@ -7491,25 +6274,22 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramLinkExp(
 /// must not overlap.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `size` is 0
-/// - `INVALID_SIZE`: `size` reaches beyond the end of the allocation of `pSrc` or `pDst`
+/// - `INVALID_SIZE`: `size` is 0; `size` reaches beyond the end of the allocation of `pSrc` or
+///   `pDst`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMContextMemcpyExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] destination, in a USM allocation of `hContext`
+    /// destination, in a USM allocation of `hContext`
     void *pDst,
-    /// [in] source, in a USM allocation of `hContext`
+    /// source, in a USM allocation of `hContext`
     const void *pSrc,
-    /// [in] bytes to copy, greater than 0
+    /// bytes to copy, greater than 0
     size_t size);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Host registration
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Turns ordinary host memory, from `malloc` or `mmap` for example, into memory that all devices of
 /// a context can access like host USM.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
 ///
 /// Threads: Every function may be called from several threads at once, on the same objects too;
 /// releasing a handle must not race with its use. Registering and unregistering overlapping ranges
@@ -7525,14 +6305,11 @@ typedef enum ur_exp_usm_host_alloc_register_flag_t {
   UR_EXP_USM_HOST_ALLOC_REGISTER_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_exp_usm_host_alloc_register_flag_t;
 
-/// Bits that `ur_exp_usm_host_alloc_register_flags_t` must not have.
 #define UR_EXP_USM_HOST_ALLOC_REGISTER_FLAGS_MASK 0xfffffffe
 
 /// Options of a registration.
 typedef struct ur_exp_usm_host_alloc_register_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// properties of the registration; 0: none
   ur_exp_usm_host_alloc_register_flags_t flags;
@@ -7544,13 +6321,11 @@ typedef struct ur_exp_usm_host_alloc_register_properties_t {
 /// Errors:
 /// - `INVALID_VALUE`: `size` is 0
 UR_APIEXPORT ur_result_t UR_APICALL urUSMHostAllocRegisterExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of the range; a device may want it aligned to a page
+    /// start of the range; a device may want it aligned to a page
     void *pHostMem,
-    /// [in] size of the range in bytes, greater than 0; a device may want whole pages
+    /// size of the range in bytes, greater than 0; a device may want whole pages
     size_t size,
-    /// [in,optional] further properties; null for the defaults
     const ur_exp_usm_host_alloc_register_properties_t *pProperties);
 
 /// Ends a registration; the memory stays allocated and is the host's alone again.
@@ -7561,18 +6336,15 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMHostAllocRegisterExp(
 /// Errors:
 /// - `INVALID_VALUE`: `pHostMem` is not the start of a range registered in `hContext`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMHostAllocUnregisterExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of the range, as it was registered
+    /// start of the range, as it was registered
     void *pHostMem);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // USM import
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Prepares ordinary host memory for faster copies to and from devices. It is a hint: the memory
 /// stays ordinary host memory.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
 ///
 /// Threads: Every function may be called from several threads at once, on the same objects too;
 /// releasing a handle must not race with its use. Importing and releasing overlapping ranges needs
@@ -7582,38 +6354,28 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMHostAllocUnregisterExp(
 /// caller's and must outlive the import.
 ///
 /// Errors:
-/// - also `INVALID_CONTEXT`, `INVALID_SIZE`
+/// - also `INVALID_SIZE`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMImportExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of the host memory
+    /// start of the host memory
     void *pMem,
-    /// [in] size of the range in bytes
+    /// size of the range in bytes
     size_t size);
 
 /// Ends the import of a range; the memory stays allocated.
 ///
 /// Order: Takes effect on the host before it returns; the caller makes sure that no enqueued
 /// command still uses the memory.
-///
-/// Errors:
-/// - also `INVALID_CONTEXT`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMReleaseExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
-    /// [in] start of the range, as it was imported
+    /// start of the range, as it was imported
     void *pMem);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Peer access
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Lets one device access the USM of another directly. Access is one-way: each direction is enabled
 /// for itself.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
-///
-/// Threads: Every function may be called from several threads at once, on the same objects too;
-/// releasing a handle must not race with its use.
 
 /// What a device can do with the memory of a peer.
 typedef enum ur_exp_peer_info_t {
@@ -7628,9 +6390,9 @@ typedef enum ur_exp_peer_info_t {
 ///
 /// Order: Takes effect on the host before it returns, for commands enqueued afterwards.
 UR_APIEXPORT ur_result_t UR_APICALL urUsmP2PEnablePeerAccessExp(
-    /// [in] device whose commands get access
+    /// device whose commands get access
     ur_device_handle_t commandDevice,
-    /// [in] device whose memory is accessed
+    /// device whose memory is accessed
     ur_device_handle_t peerDevice);
 
 /// Takes back the access given with `urUsmP2PEnablePeerAccessExp`.
@@ -7638,36 +6400,26 @@ UR_APIEXPORT ur_result_t UR_APICALL urUsmP2PEnablePeerAccessExp(
 /// Order: Takes effect on the host before it returns; the caller makes sure that no enqueued
 /// command still needs the access.
 UR_APIEXPORT ur_result_t UR_APICALL urUsmP2PDisablePeerAccessExp(
-    /// [in] device whose commands lose access
+    /// device whose commands lose access
     ur_device_handle_t commandDevice,
-    /// [in] device whose memory was accessed
+    /// device whose memory was accessed
     ur_device_handle_t peerDevice);
 
 /// Reads what one device can do with the memory of another, whether or not access is enabled.
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: `propName` is not supported by the adapter
-/// - `INVALID_SIZE`: `propSize` is 0 but `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is less than the size of the property's value
-/// - `INVALID_NULL_POINTER`: `propSize` is not 0 but `pPropValue` is null
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
 UR_APIEXPORT ur_result_t UR_APICALL urUsmP2PPeerAccessGetInfoExp(
-    /// [in] device whose commands would access
+    /// device whose commands would access
     ur_device_handle_t commandDevice,
-    /// [in] device whose memory would be accessed
+    /// device whose memory would be accessed
     ur_device_handle_t peerDevice,
-    /// [in] property to query
-    ur_exp_peer_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_exp_peer_info_t propName, size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Command buffers
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Records commands once and submits them many times. A buffer is created for a context and device,
 /// filled by append functions, finalized once, then enqueued any number of times on queues of the
 /// context; kernel launches of an updatable buffer may be changed between submissions.
@@ -7701,7 +6453,6 @@ typedef enum ur_device_command_buffer_update_capability_flag_t {
   UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_device_command_buffer_update_capability_flag_t;
 
-/// Bits that `ur_device_command_buffer_update_capability_flags_t` must not have.
 #define UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAGS_MASK 0xffffffc0
 
 /// Properties of a command buffer.
@@ -7722,9 +6473,7 @@ typedef enum ur_exp_command_buffer_command_info_t {
 
 /// How a command buffer is to be created.
 typedef struct ur_exp_command_buffer_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// true if commands may be updated after finalization; only then do they have handles
   ur_bool_t isUpdatable;
@@ -7746,58 +6495,50 @@ typedef struct ur_exp_command_buffer_command_handle_t_ *ur_exp_command_buffer_co
 
 /// New memory object for one kernel argument.
 typedef struct ur_exp_command_buffer_update_memobj_arg_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// index of the argument, from 0
   uint32_t argIndex;
-  /// (optional) further properties; null for the defaults
+  /// [optional] further properties; null for the defaults
   const ur_kernel_arg_mem_obj_properties_t *pProperties;
-  /// (optional) new memory object; null sets a null argument
+  /// [optional] new memory object; null sets a null argument
   ur_mem_handle_t hNewMemObjArg;
 } ur_exp_command_buffer_update_memobj_arg_desc_t;
 
 /// New USM pointer for one kernel argument.
 typedef struct ur_exp_command_buffer_update_pointer_arg_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// index of the argument, from 0
   uint32_t argIndex;
-  /// (optional) further properties; null for the defaults
+  /// [optional] further properties; null for the defaults
   const ur_kernel_arg_pointer_properties_t *pProperties;
-  /// (optional) address that holds the new USM pointer; null sets a null argument
+  /// [optional] address that holds the new USM pointer; null sets a null argument
   const void *pNewPointerArg;
 } ur_exp_command_buffer_update_pointer_arg_desc_t;
 
 /// New value for one by-value kernel argument.
 typedef struct ur_exp_command_buffer_update_value_arg_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// index of the argument, from 0
   uint32_t argIndex;
   /// size of the value in bytes
   size_t argSize;
-  /// (optional) further properties; null for the defaults
+  /// [optional] further properties; null for the defaults
   const ur_kernel_arg_value_properties_t *pProperties;
-  /// (optional) value, copied before the update returns
+  /// [optional] value, copied before the update returns
   const void *pNewValueArg;
 } ur_exp_command_buffer_update_value_arg_desc_t;
 
 /// Changes to one recorded kernel launch; what is null or 0 stays as it is. A new kernel needs all
 /// its arguments given again.
 typedef struct ur_exp_command_buffer_update_kernel_launch_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// kernel launch to change
   ur_exp_command_buffer_command_handle_t hCommand;
-  /// (optional) new kernel: the original or one of its alternatives; null keeps the present one
+  /// [optional] new kernel: the original or one of its alternatives; null keeps the present one
   ur_kernel_handle_t hNewKernel;
   /// number of elements in `pNewMemObjArgList`
   uint32_t numNewMemObjArgs;
@@ -7807,17 +6548,17 @@ typedef struct ur_exp_command_buffer_update_kernel_launch_desc_t {
   uint32_t numNewValueArgs;
   /// number of dimensions (1 to 3) of the new ND-range members
   uint32_t newWorkDim;
-  /// (optional) new memory object arguments; null exactly when the count is 0
+  /// [optional] new memory object arguments; null exactly when the count is 0
   const ur_exp_command_buffer_update_memobj_arg_desc_t *pNewMemObjArgList;
-  /// (optional) new USM pointer arguments; null exactly when the count is 0
+  /// [optional] new USM pointer arguments; null exactly when the count is 0
   const ur_exp_command_buffer_update_pointer_arg_desc_t *pNewPointerArgList;
-  /// (optional) new by-value arguments; null exactly when the count is 0
+  /// [optional] new by-value arguments; null exactly when the count is 0
   const ur_exp_command_buffer_update_value_arg_desc_t *pNewValueArgList;
-  /// (optional) `newWorkDim` offsets in work-items; null keeps the present offset
+  /// [optional] `newWorkDim` offsets in work-items; null keeps the present offset
   size_t *pNewGlobalWorkOffset;
-  /// (optional) `newWorkDim` sizes in work-items; null keeps the present global size
+  /// [optional] `newWorkDim` sizes in work-items; null keeps the present global size
   size_t *pNewGlobalWorkSize;
-  /// (optional) `newWorkDim` work-group sizes in work-items; null keeps it, or lets the backend
+  /// [optional] `newWorkDim` work-group sizes in work-items; null keeps it, or lets the backend
   /// choose for a new global size
   size_t *pNewLocalWorkSize;
 } ur_exp_command_buffer_update_kernel_launch_desc_t;
@@ -7827,23 +6568,15 @@ typedef struct ur_exp_command_buffer_update_kernel_launch_desc_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: `isUpdatable` is set and `hDevice` reports no bit in
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP`
-/// - also `INVALID_CONTEXT`, `INVALID_DEVICE`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferCreateExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] how to create the buffer
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// how to create the buffer
     const ur_exp_command_buffer_desc_t *pCommandBufferDesc,
     /// [out] receives the buffer; the caller releases it
     ur_exp_command_buffer_handle_t *phCommandBuffer);
 
 /// Adds one reference to a command buffer.
-///
-/// Errors:
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferRetainExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer);
 
 /// Drops one reference; with the last the buffer, its commands and their handles end. Submissions
@@ -7854,21 +6587,15 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferRetainExp(
 ///
 /// Threads: The last release must not race with any other use of the buffer or of its command
 /// handles.
-///
-/// Errors:
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferReleaseExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer);
 
 /// Closes the buffer and makes it executable; nothing can be appended afterwards. A second call is
 /// an `INVALID_OPERATION`.
 ///
 /// Errors:
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_OPERATION`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`
+/// - also `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferFinalizeExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer);
 
 /// Appends a launch of a kernel over an ND-range, with the arguments that the kernel holds now.
@@ -7878,51 +6605,30 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferFinalizeExp(
 /// call, and the buffer needs external synchronisation as well.
 ///
 /// Errors:
-/// - `INVALID_VALUE`: `numKernelAlternatives` is positive but the list is null
-/// - `INVALID_VALUE`: a list of alternatives is given but `numKernelAlternatives` is 0
-/// - `INVALID_VALUE`: `phKernelAlternatives` contains `hKernel`
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
+/// - `INVALID_VALUE`: `numKernelAlternatives` is positive but the list is null; a list of
+///   alternatives is given but `numKernelAlternatives` is 0; `phKernelAlternatives` contains
+///   `hKernel`
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_KERNEL`, `INVALID_WORK_DIMENSION`,
-///   `INVALID_WORK_GROUP_SIZE`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`, `INVALID_EVENT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`, `INVALID_OPERATION`
+/// - also `INVALID_WORK_DIMENSION`, `INVALID_WORK_GROUP_SIZE`, `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendKernelLaunchExp(
-    /// [in] command buffer concerned
-    ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] kernel concerned
-    ur_kernel_handle_t hKernel,
-    /// [in] number of dimensions, 1 to 3
+    ur_exp_command_buffer_handle_t hCommandBuffer, ur_kernel_handle_t hKernel,
+    /// number of dimensions, 1 to 3
     uint32_t workDim,
-    /// [in,optional] `workDim` offsets in work-items; null means 0 in each dimension
+    /// [optional] `workDim` offsets in work-items; null means 0 in each dimension
     const size_t *pGlobalWorkOffset,
-    /// [in] `workDim` global sizes in work-items
+    /// `workDim` global sizes in work-items
     const size_t *pGlobalWorkSize,
-    /// [in,optional] `workDim` work-group sizes in work-items; null lets the backend choose
+    /// [optional] `workDim` work-group sizes in work-items; null lets the backend choose
     const size_t *pLocalWorkSize,
-    /// [in] number of kernels in `phKernelAlternatives`
+    /// number of kernels in `phKernelAlternatives`
     uint32_t numKernelAlternatives,
-    /// [in,optional] kernels that an update may switch to, without `hKernel`; null exactly when the
+    /// [optional] kernels that an update may switch to, without `hKernel`; null exactly when the
     /// count is 0
     ur_kernel_handle_t *phKernelAlternatives,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a launch of a kernel over an ND-range with all of its arguments given in the call,
@@ -7930,539 +6636,303 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendKernelLaunchExp(
 ///
 /// Errors:
 /// - `INVALID_NULL_POINTER`: `pArgs` is null but `numArgs` is positive
-/// - `INVALID_VALUE`: `numKernelAlternatives` is positive but the list is null
-/// - `INVALID_VALUE`: a list of alternatives is given but `numKernelAlternatives` is 0
-/// - `INVALID_VALUE`: `phKernelAlternatives` contains `hKernel`
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
+/// - `INVALID_VALUE`: `numKernelAlternatives` is positive but the list is null; a list of
+///   alternatives is given but `numKernelAlternatives` is 0; `phKernelAlternatives` contains
+///   `hKernel`
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_KERNEL`, `INVALID_WORK_DIMENSION`,
-///   `INVALID_WORK_GROUP_SIZE`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`, `INVALID_EVENT`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`, `INVALID_OPERATION`, `INVALID_KERNEL_ARGUMENT_INDEX`
+/// - also `INVALID_WORK_DIMENSION`, `INVALID_WORK_GROUP_SIZE`, `INVALID_OPERATION`,
+///   `INVALID_KERNEL_ARGUMENT_INDEX`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendKernelLaunchWithArgsExp(
-    /// [in] command buffer concerned
-    ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] kernel concerned
-    ur_kernel_handle_t hKernel,
-    /// [in] number of dimensions, 1 to 3
+    ur_exp_command_buffer_handle_t hCommandBuffer, ur_kernel_handle_t hKernel,
+    /// number of dimensions, 1 to 3
     uint32_t workDim,
-    /// [in,optional] `workDim` offsets in work-items; null means 0 in each dimension
+    /// [optional] `workDim` offsets in work-items; null means 0 in each dimension
     const size_t *pGlobalWorkOffset,
-    /// [in] `workDim` global sizes in work-items
+    /// `workDim` global sizes in work-items
     const size_t *pGlobalWorkSize,
-    /// [in,optional] `workDim` work-group sizes in work-items; null lets the backend choose
+    /// [optional] `workDim` work-group sizes in work-items; null lets the backend choose
     const size_t *pLocalWorkSize,
-    /// [in] number of elements in `pArgs`
+    /// number of elements in `pArgs`
     uint32_t numArgs,
-    /// [in,optional] arguments, one for each index, copied before the call returns
+    /// [optional] arguments, one for each index, copied before the call returns
     const ur_exp_kernel_arg_properties_t *pArgs,
-    /// [in] number of kernels in `phKernelAlternatives`
+    /// number of kernels in `phKernelAlternatives`
     uint32_t numKernelAlternatives,
-    /// [in,optional] kernels that an update may switch to, without `hKernel`; null exactly when the
+    /// [optional] kernels that an update may switch to, without `hKernel`; null exactly when the
     /// count is 0
     ur_kernel_handle_t *phKernelAlternatives,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a copy between two USM or host memory blocks. The memory is read at each execution and
 /// must live that long.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `size` is 0
-/// - `INVALID_SIZE`: `size` exceeds the allocation of `pSrc` or `pDst`
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
+/// - `INVALID_SIZE`: `size` is 0; `size` exceeds the allocation of `pSrc` or `pDst`
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_MEM_OBJECT`,
-///   `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendUSMMemcpyExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] where to copy to
+    /// where to copy to
     void *pDst,
-    /// [in] where to copy from
+    /// where to copy from
     const void *pSrc,
-    /// [in] bytes to copy
+    /// bytes to copy
     size_t size,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a fill of USM memory with a repeated pattern, which is copied before the call returns.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `patternSize` or `size` is 0
-/// - `INVALID_SIZE`: `patternSize` is greater than `size`
-/// - `INVALID_SIZE`: `size` is not a multiple of `patternSize`
-/// - `INVALID_SIZE`: `size` exceeds the allocation of `pMemory`
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
+/// - `INVALID_SIZE`: `patternSize` or `size` is 0; `patternSize` is greater than `size`; `size` is
+///   not a multiple of `patternSize`; `size` exceeds the allocation of `pMemory`
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_MEM_OBJECT`,
-///   `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendUSMFillExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] start of the memory to fill
+    /// start of the memory to fill
     void *pMemory,
-    /// [in] pattern, `patternSize` bytes
+    /// pattern, `patternSize` bytes
     const void *pPattern,
-    /// [in] bytes in the pattern
+    /// bytes in the pattern
     size_t patternSize,
-    /// [in] bytes to fill, a multiple of `patternSize`
+    /// bytes to fill, a multiple of `patternSize`
     size_t size,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a copy from one buffer to another.
 ///
 /// Errors:
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`,
-///   `INVALID_MEM_OBJECT`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendMemBufferCopyExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] buffer to copy from
+    /// buffer to copy from
     ur_mem_handle_t hSrcMem,
-    /// [in] buffer to copy to
+    /// buffer to copy to
     ur_mem_handle_t hDstMem,
-    /// [in] offset in the source in bytes
+    /// offset in the source in bytes
     size_t srcOffset,
-    /// [in] offset in the destination in bytes
+    /// offset in the destination in bytes
     size_t dstOffset,
-    /// [in] bytes to copy
+    /// bytes to copy
     size_t size,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a write of host memory to a buffer. `pSrc` is read at each execution and must live that
 /// long.
 ///
 /// Errors:
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`,
-///   `INVALID_MEM_OBJECT`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendMemBufferWriteExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] buffer to write
+    /// buffer to write
     ur_mem_handle_t hBuffer,
-    /// [in] offset in the buffer in bytes
+    /// offset in the buffer in bytes
     size_t offset,
-    /// [in] bytes to write
+    /// bytes to write
     size_t size,
-    /// [in] host memory to read, `size` bytes
+    /// host memory to read, `size` bytes
     const void *pSrc,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a read of a buffer to host memory. `pDst` is written at each execution and must live
 /// that long.
 ///
 /// Errors:
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`,
-///   `INVALID_MEM_OBJECT`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendMemBufferReadExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] buffer to read
+    /// buffer to read
     ur_mem_handle_t hBuffer,
-    /// [in] offset in the buffer in bytes
+    /// offset in the buffer in bytes
     size_t offset,
-    /// [in] bytes to read
+    /// bytes to read
     size_t size,
-    /// [in] host memory to write, `size` bytes
+    /// host memory to write, `size` bytes
     void *pDst,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a copy of a box of bytes (1 to 3 dimensions) from one buffer to another.
 ///
 /// Errors:
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`,
-///   `INVALID_MEM_OBJECT`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendMemBufferCopyRectExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] buffer to copy from
+    /// buffer to copy from
     ur_mem_handle_t hSrcMem,
-    /// [in] buffer to copy to
+    /// buffer to copy to
     ur_mem_handle_t hDstMem,
-    /// [in] corner of the box in the source: x in bytes, y in rows, z in slices
+    /// corner of the box in the source: x in bytes, y in rows, z in slices
     ur_rect_offset_t srcOrigin,
-    /// [in] corner of the box in the destination: x in bytes, y in rows, z in slices
+    /// corner of the box in the destination: x in bytes, y in rows, z in slices
     ur_rect_offset_t dstOrigin,
-    /// [in] size of the box: width in bytes, height in rows, depth in slices
+    /// size of the box: width in bytes, height in rows, depth in slices
     ur_rect_region_t region,
-    /// [in] bytes from one row to the next in the source; 0 means the width of `region`
+    /// bytes from one row to the next in the source; 0 means the width of `region`
     size_t srcRowPitch,
-    /// [in] bytes from one slice to the next in the source; 0 means row pitch times the height of
+    /// bytes from one slice to the next in the source; 0 means row pitch times the height of
     /// `region`
     size_t srcSlicePitch,
-    /// [in] bytes from one row to the next in the destination; 0 means the width of `region`
+    /// bytes from one row to the next in the destination; 0 means the width of `region`
     size_t dstRowPitch,
-    /// [in] bytes from one slice to the next in the destination; 0 means row pitch times the height
-    /// of `region`
+    /// bytes from one slice to the next in the destination; 0 means row pitch times the height of
+    /// `region`
     size_t dstSlicePitch,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a write of a box of bytes (1 to 3 dimensions) from host memory to a buffer. `pSrc` is
 /// read at each execution and must live that long.
 ///
 /// Errors:
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`,
-///   `INVALID_MEM_OBJECT`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendMemBufferWriteRectExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] buffer to write
+    /// buffer to write
     ur_mem_handle_t hBuffer,
-    /// [in] corner of the box in the buffer: x in bytes, y in rows, z in slices
+    /// corner of the box in the buffer: x in bytes, y in rows, z in slices
     ur_rect_offset_t bufferOffset,
-    /// [in] corner of the box in host memory: x in bytes, y in rows, z in slices
+    /// corner of the box in host memory: x in bytes, y in rows, z in slices
     ur_rect_offset_t hostOffset,
-    /// [in] size of the box: width in bytes, height in rows, depth in slices
+    /// size of the box: width in bytes, height in rows, depth in slices
     ur_rect_region_t region,
-    /// [in] bytes from one row to the next in the buffer; 0 means the width of `region`
+    /// bytes from one row to the next in the buffer; 0 means the width of `region`
     size_t bufferRowPitch,
-    /// [in] bytes from one slice to the next in the buffer; 0 means row pitch times the height of
+    /// bytes from one slice to the next in the buffer; 0 means row pitch times the height of
     /// `region`
     size_t bufferSlicePitch,
-    /// [in] bytes from one row to the next in the host memory; 0 means the width of `region`
+    /// bytes from one row to the next in the host memory; 0 means the width of `region`
     size_t hostRowPitch,
-    /// [in] bytes from one slice to the next in the host memory; 0 means row pitch times the height
-    /// of `region`
+    /// bytes from one slice to the next in the host memory; 0 means row pitch times the height of
+    /// `region`
     size_t hostSlicePitch,
-    /// [in] host memory to read from, where its own pitches start
+    /// host memory to read from, where its own pitches start
     void *pSrc,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a read of a box of bytes (1 to 3 dimensions) from a buffer to host memory. `pDst` is
 /// written at each execution and must live that long.
 ///
 /// Errors:
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`,
-///   `INVALID_MEM_OBJECT`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendMemBufferReadRectExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] buffer to read
+    /// buffer to read
     ur_mem_handle_t hBuffer,
-    /// [in] corner of the box in the buffer: x in bytes, y in rows, z in slices
+    /// corner of the box in the buffer: x in bytes, y in rows, z in slices
     ur_rect_offset_t bufferOffset,
-    /// [in] corner of the box in host memory: x in bytes, y in rows, z in slices
+    /// corner of the box in host memory: x in bytes, y in rows, z in slices
     ur_rect_offset_t hostOffset,
-    /// [in] size of the box: width in bytes, height in rows, depth in slices
+    /// size of the box: width in bytes, height in rows, depth in slices
     ur_rect_region_t region,
-    /// [in] bytes from one row to the next in the buffer; 0 means the width of `region`
+    /// bytes from one row to the next in the buffer; 0 means the width of `region`
     size_t bufferRowPitch,
-    /// [in] bytes from one slice to the next in the buffer; 0 means row pitch times the height of
+    /// bytes from one slice to the next in the buffer; 0 means row pitch times the height of
     /// `region`
     size_t bufferSlicePitch,
-    /// [in] bytes from one row to the next in the host memory; 0 means the width of `region`
+    /// bytes from one row to the next in the host memory; 0 means the width of `region`
     size_t hostRowPitch,
-    /// [in] bytes from one slice to the next in the host memory; 0 means row pitch times the height
-    /// of `region`
+    /// bytes from one slice to the next in the host memory; 0 means row pitch times the height of
+    /// `region`
     size_t hostSlicePitch,
-    /// [in] host memory to write to, where its own pitches start
+    /// host memory to write to, where its own pitches start
     void *pDst,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a fill of a range of a buffer with a repeated pattern, which is copied before the call
 /// returns.
 ///
 /// Errors:
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
 /// - `INVALID_SIZE`: `offset + size` exceeds the size of the buffer
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`,
-///   `INVALID_MEM_OBJECT`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendMemBufferFillExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] buffer to fill
+    /// buffer to fill
     ur_mem_handle_t hBuffer,
-    /// [in] pattern, `patternSize` bytes
+    /// pattern, `patternSize` bytes
     const void *pPattern,
-    /// [in] bytes in the pattern
+    /// bytes in the pattern
     size_t patternSize,
-    /// [in] offset in the buffer in bytes, a multiple of `patternSize`
+    /// offset in the buffer in bytes, a multiple of `patternSize`
     size_t offset,
-    /// [in] bytes to fill, a multiple of `patternSize`
+    /// bytes to fill, a multiple of `patternSize`
     size_t size,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends a hint to migrate shared USM memory. A backend that cannot record it records an empty
 /// command.
 ///
 /// Errors:
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
-/// - `INVALID_SIZE`: `size` is 0
-/// - `INVALID_SIZE`: `size` exceeds the allocation of `pMemory`
+/// - `INVALID_SIZE`: `size` is 0; `size` exceeds the allocation of `pMemory`
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`,
-///   `INVALID_MEM_OBJECT`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendUSMPrefetchExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] start of the memory
+    /// start of the memory
     const void *pMemory,
-    /// [in] bytes to migrate
+    /// bytes to migrate
     size_t size,
-    /// [in] direction of the migration; 0 is the default, to the device
+    /// direction of the migration; 0 is the default, to the device
     ur_usm_migration_flags_t flags,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Appends advice on how USM memory will be used. A backend that cannot record it records an empty
 /// command.
 ///
 /// Errors:
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
-/// - `INVALID_SIZE`: `size` is 0
-/// - `INVALID_SIZE`: `size` exceeds the allocation of `pMemory`
+/// - `INVALID_SIZE`: `size` is 0; `size` exceeds the allocation of `pMemory`
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`,
-///   `INVALID_MEM_OBJECT`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendUSMAdviseExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] start of the memory
+    /// start of the memory
     const void *pMemory,
-    /// [in] bytes that the advice covers
+    /// bytes that the advice covers
     size_t size,
-    /// [in] the advice, a set of flags
+    /// the advice, a set of flags
     ur_usm_advice_flags_t advice,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a sync point for this command
-    ur_exp_command_buffer_sync_point_t *pSyncPoint,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent,
-    /// [out,optional] receives a handle for later updates; the buffer owns the command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 /// Adds native commands to the native object of a command buffer, found with
@@ -8478,30 +6948,16 @@ typedef void (*ur_exp_command_buffer_native_command_function_t)(void *pUserData)
 ///
 /// Threads: The callback may use the native API and query handles, but must not append to
 /// `hCommandBuffer` through UR.
-///
-/// Errors:
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: the count of sync points is positive but
-///   the list is null
-/// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
-///   count is 0
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_COMMAND_BUFFER_SYNC_POINT_EXP`,
-///   `INVALID_MEM_OBJECT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendNativeCommandExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] callback that records; called exactly once, never at execution
+    /// callback that records; called exactly once, never at execution
     ur_exp_command_buffer_native_command_function_t pfnNativeCommand,
-    /// [in,optional] passed to the callback
+    /// [optional] passed to the callback
     void *pData,
-    /// [in,optional] buffer that the callback records into, added as one node; null where the
-    /// backend records into `hCommandBuffer` directly
+    /// [optional] buffer that the callback records into, added as one node; null where the backend
+    /// records into `hCommandBuffer` directly
     ur_exp_command_buffer_handle_t hChildCommandBuffer,
-    /// [in] number of sync points in `pSyncPointWaitList`
-    uint32_t numSyncPointsInWaitList,
-    /// [in,optional] sync points of this buffer that the command follows; null exactly when the
-    /// count is 0
-    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
-    /// [out,optional] receives a sync point for this command
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
     ur_exp_command_buffer_sync_point_t *pSyncPoint);
 
 /// Submits a finalized command buffer to a queue of its context. Each submission follows the
@@ -8513,21 +6969,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendNativeCommandExp(
 /// stand for this submission; `phEvent` completes when all its commands have.
 ///
 /// Threads: Submissions, updates and release of one buffer must not overlap.
-///
-/// Errors:
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_QUEUE`, `INVALID_EVENT`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueCommandBufferExp(
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in] command buffer concerned
-    ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
+    ur_queue_handle_t hQueue, ur_exp_command_buffer_handle_t hCommandBuffer,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 /// Changes recorded kernel launches of a finalized, updatable buffer. All updates are checked
@@ -8542,36 +6986,29 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueCommandBufferExp(
 /// - `INVALID_NULL_HANDLE`: `hCommand` of an update is null
 /// - `INVALID_SIZE`: `numKernelUpdates` is 0
 /// - `UNSUPPORTED_FEATURE`: an argument count is positive and the device lacks
-///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_ARGUMENTS`
-/// - `UNSUPPORTED_FEATURE`: `pNewLocalWorkSize` is given and the device lacks
-///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE`
-/// - `UNSUPPORTED_FEATURE`: only `pNewGlobalWorkSize` is given, so the local size changes too, and
-///   the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE`
-/// - `UNSUPPORTED_FEATURE`: `pNewGlobalWorkSize` is given and the device lacks
-///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_SIZE`
-/// - `UNSUPPORTED_FEATURE`: `pNewGlobalWorkOffset` is given and the device lacks
-///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET`
-/// - `UNSUPPORTED_FEATURE`: `hNewKernel` is given and the device lacks
-///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE`
-/// - `INVALID_OPERATION`: `hCommandBuffer` was not created updatable
-/// - `INVALID_OPERATION`: `hCommandBuffer` is not finalized yet
-/// - `INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP`: `hCommand` of an update is not a kernel launch
-/// - `INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP`: `hCommand` of an update belongs to another buffer
-///   than `hCommandBuffer`
+///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_ARGUMENTS`; `pNewLocalWorkSize` is given
+///   and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE`; only
+///   `pNewGlobalWorkSize` is given, so the local size changes too, and the device lacks
+///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE`; `pNewGlobalWorkSize` is given
+///   and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_SIZE`;
+///   `pNewGlobalWorkOffset` is given and the device lacks
+///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET`; `hNewKernel` is given and
+///   the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE`
+/// - `INVALID_OPERATION`: `hCommandBuffer` was not created updatable; `hCommandBuffer` is not
+///   finalized yet
+/// - `INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP`: `hCommand` of an update is not a kernel launch;
+///   `hCommand` of an update belongs to another buffer than `hCommandBuffer`
 /// - `INVALID_WORK_DIMENSION`: `newWorkDim` is greater than 3, or 0 although the ND-range changes
 /// - `INVALID_VALUE`: `hNewKernel` is neither the `hKernel` of the append nor in its
-///   `phKernelAlternatives`
-/// - `INVALID_VALUE`: `newWorkDim` differs from the dimensions of `hCommand`, but a new global size
-///   or offset is missing
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `INVALID_MEM_OBJECT`, `INVALID_KERNEL_ARGUMENT_INDEX`,
-///   `INVALID_KERNEL_ARGUMENT_SIZE`, `INVALID_ENUMERATION`, `INVALID_WORK_GROUP_SIZE`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+///   `phKernelAlternatives`; `newWorkDim` differs from the dimensions of `hCommand`, but a new global
+///   size or offset is missing
+/// - also `INVALID_KERNEL_ARGUMENT_INDEX`, `INVALID_KERNEL_ARGUMENT_SIZE`, `INVALID_ENUMERATION`,
+///   `INVALID_WORK_GROUP_SIZE`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferUpdateKernelLaunchExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] number of elements in `pUpdateKernelLaunch`
+    /// number of elements in `pUpdateKernelLaunch`
     uint32_t numKernelUpdates,
-    /// [in] the changes, one element a launch
+    /// the changes, one element a launch
     const ur_exp_command_buffer_update_kernel_launch_desc_t *pUpdateKernelLaunch);
 
 /// Replaces the event that a recorded command signals. Later submissions signal the new event; the
@@ -8585,13 +7022,11 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferUpdateKernelLaunchExp(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the device of `hCommand` lacks
 ///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS`
-/// - `INVALID_OPERATION`: the buffer of `hCommand` was not created updatable
-/// - `INVALID_OPERATION`: the buffer of `hCommand` is not finalized yet
-/// - `INVALID_OPERATION`: `phEvent` was null when `hCommand` was appended
-/// - also `INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP`, `INVALID_VALUE`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`
+/// - `INVALID_OPERATION`: the buffer of `hCommand` was not created updatable; the buffer of
+///   `hCommand` is not finalized yet; `phEvent` was null when `hCommand` was appended
+/// - also `INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP`, `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferUpdateSignalEventExp(
-    /// [in] command whose event is replaced
+    /// command whose event is replaced
     ur_exp_command_buffer_command_handle_t hCommand,
     /// [out] receives the new event; the caller releases it
     ur_event_handle_t *phSignalEvent);
@@ -8607,40 +7042,24 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferUpdateSignalEventExp(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the device of `hCommand` lacks
 ///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS`
-/// - `INVALID_OPERATION`: the buffer of `hCommand` was not created updatable
-/// - `INVALID_OPERATION`: the buffer of `hCommand` is not finalized yet
+/// - `INVALID_OPERATION`: the buffer of `hCommand` was not created updatable; the buffer of
+///   `hCommand` is not finalized yet
 /// - `INVALID_EVENT_WAIT_LIST`: `numEventsInWaitList` is not the number of events that `hCommand`
 ///   was appended with
-/// - also `INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferUpdateWaitEventsExp(
-    /// [in] command whose wait list is replaced
+    /// command whose wait list is replaced
     ur_exp_command_buffer_command_handle_t hCommand,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList);
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList);
 
 /// Queries a property of a command buffer.
 ///
 /// Errors:
 /// - `UNSUPPORTED_ENUMERATION`: the backend does not support `propName`
-/// - `INVALID_SIZE`: `propSize` is 0 although `pPropValue` is given
 /// - `INVALID_SIZE`: `propSize` is less than the size of the value
-/// - `INVALID_NULL_POINTER`: `pPropValue` is null although `propSize` is not 0
-/// - `INVALID_NULL_POINTER`: `pPropValue` and `pPropSizeRet` are both null
-/// - also `INVALID_COMMAND_BUFFER_EXP`, `OUT_OF_RESOURCES`, `OUT_OF_HOST_MEMORY`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferGetInfoExp(
-    /// [in] command buffer concerned
-    ur_exp_command_buffer_handle_t hCommandBuffer,
-    /// [in] property to query
-    ur_exp_command_buffer_info_t propName,
-    /// [in] size in bytes of the buffer at `pPropValue`
-    size_t propSize,
-    /// [out,optional] receives the value of the property
-    void *pPropValue,
-    /// [out,optional] receives the number of bytes that the value takes
-    size_t *pPropSizeRet);
+    ur_exp_command_buffer_handle_t hCommandBuffer, ur_exp_command_buffer_info_t propName,
+    size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Returns the backend's object beneath a command buffer, for instance a graph or a command list.
 /// It stays owned by the buffer.
@@ -8648,14 +7067,13 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferGetInfoExp(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend has no native object for command buffers
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferGetNativeHandleExp(
-    /// [in] command buffer concerned
     ur_exp_command_buffer_handle_t hCommandBuffer,
     /// [out] receives the native handle, valid while the buffer lives
     ur_native_handle_t *phNativeCommandBuffer);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Host tasks
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Runs a function of the application on the host as a command of a queue, between device commands
 /// and ordered with them.
 ///
@@ -8676,14 +7094,11 @@ typedef enum ur_exp_host_task_flag_t {
   UR_EXP_HOST_TASK_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_exp_host_task_flag_t;
 
-/// Bits that `ur_exp_host_task_flags_t` must not have.
 #define UR_EXP_HOST_TASK_FLAGS_MASK 0xfffffffe
 
 /// Properties of a host task.
 typedef struct ur_exp_host_task_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// options; 0 for none
   ur_exp_host_task_flags_t flags;
@@ -8700,25 +7115,17 @@ typedef void (*ur_exp_host_task_function_t)(void *pfnHostTask);
 /// - `UNSUPPORTED_FEATURE`: the backend cannot order host functions in a queue (Level Zero: no
 ///   `zeCommandListAppendHostFunction`)
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueHostTaskExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] function to call, exactly once
+    /// function to call, exactly once
     ur_exp_host_task_function_t pfnHostTask,
-    /// [in,optional] passed to the function; must live until it has returned
+    /// [optional] passed to the function; must live until it has returned
     void *data,
-    /// [in,optional] further properties; null for the defaults
-    const ur_exp_host_task_properties_t *pProperties,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent);
+    const ur_exp_host_task_properties_t *pProperties, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Low-power events
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Lets a barrier ask for an event whose waiter may sleep rather than poll, which saves power at
 /// the price of latency.
 ///
@@ -8739,14 +7146,11 @@ typedef enum ur_exp_enqueue_ext_flag_t {
   UR_EXP_ENQUEUE_EXT_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_exp_enqueue_ext_flag_t;
 
-/// Bits that `ur_exp_enqueue_ext_flags_t` must not have.
 #define UR_EXP_ENQUEUE_EXT_FLAGS_MASK 0xfffff7ff
 
 /// Properties of an extended enqueue.
 typedef struct ur_exp_enqueue_ext_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// options; 0 for none
   ur_exp_enqueue_ext_flags_t flags;
@@ -8756,24 +7160,16 @@ typedef struct ur_exp_enqueue_ext_properties_t {
 /// low-power events ignores the hint.
 ///
 /// Errors:
-/// - also `INVALID_QUEUE`, `INVALID_EVENT`, `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_VALUE`,
-///   `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
+/// - also `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_VALUE`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueEventsWaitWithBarrierExt(
-    /// [in] queue that takes the command
-    ur_queue_handle_t hQueue,
-    /// [in,optional] further properties; null for the defaults
-    const ur_exp_enqueue_ext_properties_t *pProperties,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
+    ur_queue_handle_t hQueue, const ur_exp_enqueue_ext_properties_t *pProperties,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     /// [in,out,optional] receives an event for the barrier, or holds a reusable event to signal
     ur_event_handle_t *phEvent);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Native commands
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Lets the application submit work through the backend's own API in the middle of a queue, ordered
 /// with the queue's other commands.
 ///
@@ -8794,14 +7190,11 @@ typedef enum ur_exp_enqueue_native_command_flag_t {
   UR_EXP_ENQUEUE_NATIVE_COMMAND_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_exp_enqueue_native_command_flag_t;
 
-/// Bits that `ur_exp_enqueue_native_command_flags_t` must not have.
 #define UR_EXP_ENQUEUE_NATIVE_COMMAND_FLAGS_MASK 0xfffffffe
 
 /// Properties of a native command.
 typedef struct ur_exp_enqueue_native_command_properties_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   void *pNext;
   /// options; 0 for none
   ur_exp_enqueue_native_command_flags_t flags;
@@ -8820,34 +7213,24 @@ typedef void (*ur_exp_enqueue_native_command_function_t)(ur_queue_handle_t hQueu
 /// Errors:
 /// - also `INVALID_EVENT_WAIT_LIST`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueNativeCommandExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] function to call, exactly once, before this one returns
+    /// function to call, exactly once, before this one returns
     ur_exp_enqueue_native_command_function_t pfnNativeEnqueue,
-    /// [in,optional] passed to the function; may be null
+    /// [optional] passed to the function; may be null
     void *data,
-    /// [in] number of memory objects in `phMemList`
+    /// number of memory objects in `phMemList`
     uint32_t numMemsInMemList,
-    /// [in,optional] memory objects that the work uses, brought to the queue's device before; null
+    /// [optional] memory objects that the work uses, brought to the queue's device before; null
     /// when the count is 0
     const ur_mem_handle_t *phMemList,
-    /// [in,optional] further properties; null for the defaults
-    const ur_exp_enqueue_native_command_properties_t *pProperties,
-    /// [in] number of events in `phEventWaitList`
-    uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent);
+    const ur_exp_enqueue_native_command_properties_t *pProperties, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Reusable events
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Creates events apart from any command, to be passed to enqueue functions that then signal them
 /// again and again instead of creating new ones.
-///
-/// Order: Takes effect on the host before it returns; no queue is involved.
 ///
 /// Threads: Callable from several threads at once, on the same objects too; releasing a handle must
 /// not race with its use.
@@ -8864,14 +7247,11 @@ typedef enum ur_exp_event_flag_t {
   UR_EXP_EVENT_FLAG_FORCE_UINT32 = 0x7fffffff,
 } ur_exp_event_flag_t;
 
-/// Bits that `ur_exp_event_flags_t` must not have.
 #define UR_EXP_EVENT_FLAGS_MASK 0xfffffffc
 
 /// How an event is to be created.
 typedef struct ur_exp_event_desc_t {
-  /// tag that names this structure
   ur_structure_type_t stype;
-  /// (optional) next structure of the extension chain
   const void *pNext;
   /// options; 0 for none
   ur_exp_event_flags_t flags;
@@ -8883,20 +7263,16 @@ typedef struct ur_exp_event_desc_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: `UR_EXP_EVENT_FLAG_ENABLE_PROFILING` is set and the device cannot
 ///   profile single events
-/// - also `INVALID_CONTEXT`, `OUT_OF_HOST_MEMORY`, `OUT_OF_RESOURCES`
 UR_APIEXPORT ur_result_t UR_APICALL urEventCreateExp(
-    /// [in] context to work in
-    ur_context_handle_t hContext,
-    /// [in] device concerned
-    ur_device_handle_t hDevice,
-    /// [in] how to create the event
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    /// how to create the event
     const ur_exp_event_desc_t *pEventDesc,
     /// [out] receives a new event for this command; the caller releases it
     ur_event_handle_t *phEvent);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Record and replay
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// Turns the commands enqueued on a queue into a graph instead of running them, then replays it as
 /// often as wanted. A queue that waits for an event of a capturing queue joins the same capture.
 /// Graphs are not reference counted: each is destroyed once, after the executable graphs made from
@@ -8917,7 +7293,6 @@ typedef struct ur_exp_executable_graph_handle_t_ *ur_exp_executable_graph_handle
 
 /// Creates an empty graph that a capture can record into.
 UR_APIEXPORT ur_result_t UR_APICALL urGraphCreateExp(
-    /// [in] context to work in
     ur_context_handle_t hContext,
     /// [out] receives the graph; the caller destroys it with `urGraphDestroyExp`
     ur_exp_graph_handle_t *phGraph);
@@ -8925,20 +7300,20 @@ UR_APIEXPORT ur_result_t UR_APICALL urGraphCreateExp(
 /// Starts recording the commands enqueued on a queue into a new graph, which
 /// `urQueueEndGraphCaptureExp` returns.
 UR_APIEXPORT ur_result_t UR_APICALL urQueueBeginGraphCaptureExp(
-    /// [in] queue concerned
+    /// queue concerned
     ur_queue_handle_t hQueue);
 
 /// Starts recording the commands enqueued on a queue into an existing graph.
 UR_APIEXPORT ur_result_t UR_APICALL urQueueBeginCaptureIntoGraphExp(
-    /// [in] queue concerned
+    /// queue concerned
     ur_queue_handle_t hQueue,
-    /// [in] graph to record into, of the same context as the queue
+    /// graph to record into, of the same context as the queue
     ur_exp_graph_handle_t hGraph);
 
 /// Ends the capture that was begun on this queue and returns its graph. Queues that joined stop
 /// capturing as well.
 UR_APIEXPORT ur_result_t UR_APICALL urQueueEndGraphCaptureExp(
-    /// [in] queue concerned
+    /// queue concerned
     ur_queue_handle_t hQueue,
     /// [out] receives the graph: a new one that the caller destroys, or the one that was captured
     /// into
@@ -8946,7 +7321,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urQueueEndGraphCaptureExp(
 
 /// Makes an executable graph from a recorded one, which stays usable and must outlive it.
 UR_APIEXPORT ur_result_t UR_APICALL urGraphInstantiateGraphExp(
-    /// [in] recorded graph
+    /// recorded graph
     ur_exp_graph_handle_t hGraph,
     /// [out] receives the executable graph; the caller destroys it
     ur_exp_executable_graph_handle_t *phExecGraph);
@@ -8957,24 +7332,19 @@ UR_APIEXPORT ur_result_t UR_APICALL urGraphInstantiateGraphExp(
 /// out-of-order queue after the wait list only; the event completes when every command of the graph
 /// has.
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueGraphExp(
-    /// [in] queue that takes the command
     ur_queue_handle_t hQueue,
-    /// [in] executable graph to run
+    /// executable graph to run
     ur_exp_executable_graph_handle_t hGraph,
-    /// [in,optional] number of events in `phEventWaitList`
+    /// [optional] number of events in `phEventWaitList`
     uint32_t numEventsInWaitList,
-    /// [in,optional] events that must complete before the command starts; null exactly when the
-    /// count is 0
-    const ur_event_handle_t *phEventWaitList,
-    /// [out,optional] receives a new event for this command; the caller releases it
-    ur_event_handle_t *phEvent);
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 /// Destroys a graph, calling its destruction callback if one is set. Its executable graphs must be
 /// destroyed before.
 ///
 /// Threads: Must not race with any other use of the graph, nor with a capture into it.
 UR_APIEXPORT ur_result_t UR_APICALL urGraphDestroyExp(
-    /// [in] graph to destroy; invalid afterwards
+    /// graph to destroy; invalid afterwards
     ur_exp_graph_handle_t hGraph);
 
 /// Destroys an executable graph, which must not be executing any more.
@@ -8983,13 +7353,13 @@ UR_APIEXPORT ur_result_t UR_APICALL urGraphDestroyExp(
 ///
 /// Threads: Must not race with any other use of the executable graph.
 UR_APIEXPORT ur_result_t UR_APICALL urGraphExecutableGraphDestroyExp(
-    /// [in] executable graph to destroy; invalid afterwards
+    /// executable graph to destroy; invalid afterwards
     ur_exp_executable_graph_handle_t hExecutableGraph);
 
 /// Tells whether a queue is recording, whether the capture was begun on it or joined through an
 /// event.
 UR_APIEXPORT ur_result_t UR_APICALL urQueueIsGraphCaptureEnabledExp(
-    /// [in] queue concerned
+    /// queue concerned
     ur_queue_handle_t hQueue,
     /// [out] receives true if commands on the queue are recorded now
     bool *pResult);
@@ -8999,18 +7369,15 @@ UR_APIEXPORT ur_result_t UR_APICALL urQueueIsGraphCaptureEnabledExp(
 /// Errors:
 /// - `INVALID_OPERATION`: the queue is not capturing
 UR_APIEXPORT ur_result_t UR_APICALL urQueueGetGraphExp(
-    /// [in] queue concerned
+    /// queue concerned
     ur_queue_handle_t hQueue,
     /// [out] receives the graph, which the caller does not come to own; null if the queue is not
     /// capturing
     ur_exp_graph_handle_t *phGraph);
 
 /// Tells whether a graph holds no command.
-///
-/// Errors:
-/// - also `INVALID_GRAPH`
 UR_APIEXPORT ur_result_t UR_APICALL urGraphIsEmptyExp(
-    /// [in] graph to inspect
+    /// graph to inspect
     ur_exp_graph_handle_t hGraph,
     /// [out] receives true if the graph holds no command
     bool *pResult);
@@ -9018,7 +7385,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urGraphIsEmptyExp(
 /// Returns the number of a graph, unique in the process and greater than those of all graphs
 /// created before.
 UR_APIEXPORT ur_result_t UR_APICALL urGraphGetIdExp(
-    /// [in] graph to identify
+    /// graph to identify
     ur_exp_graph_handle_t hGraph,
     /// [out] receives the number; never used again in the process
     uint64_t *pGraphId);
@@ -9033,18 +7400,18 @@ typedef void (*ur_exp_graph_destruction_callback_t)(void *pUserData);
 /// Threads: Needs external synchronisation with other calls on the same graph; the callback runs on
 /// a thread of the backend's choice and must not use the graph.
 UR_APIEXPORT ur_result_t UR_APICALL urGraphSetDestructionCallbackExp(
-    /// [in] graph to watch
+    /// graph to watch
     ur_exp_graph_handle_t hGraph,
-    /// [in] function to call, once
+    /// function to call, once
     ur_exp_graph_destruction_callback_t pfnCallback,
-    /// [in,optional] passed to the callback; may be null
+    /// [optional] passed to the callback; may be null
     void *pUserData);
 
 /// Writes a readable description of a graph to a file; its format is up to the backend.
 UR_APIEXPORT ur_result_t UR_APICALL urGraphDumpContentsExp(
-    /// [in] graph to describe
+    /// graph to describe
     ur_exp_graph_handle_t hGraph,
-    /// [in] null-terminated path of the file to write
+    /// null-terminated path of the file to write
     const char *filePath);
 
 /// Returns the backend's object beneath a graph, which stays owned by the graph.
@@ -9052,7 +7419,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urGraphDumpContentsExp(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend has no native graph object
 UR_APIEXPORT ur_result_t UR_APICALL urGraphGetNativeHandleExp(
-    /// [in] graph concerned
+    /// graph concerned
     ur_exp_graph_handle_t hGraph,
     /// [out] receives the native handle, valid while the graph lives
     ur_native_handle_t *phNativeGraph);
@@ -9062,14 +7429,14 @@ UR_APIEXPORT ur_result_t UR_APICALL urGraphGetNativeHandleExp(
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the backend has no native executable graph object
 UR_APIEXPORT ur_result_t UR_APICALL urGraphExecutableGraphGetNativeHandleExp(
-    /// [in] executable graph concerned
+    /// executable graph concerned
     ur_exp_executable_graph_handle_t hExecutableGraph,
     /// [out] receives the native handle, valid while the executable graph lives
     ur_native_handle_t *phNativeExecutableGraph);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Arguments of calls
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 /// One struct a function, of pointers to a call's arguments: what tracing hands out.
 
 typedef struct ur_loader_config_create_params_t {
@@ -9085,38 +7452,29 @@ typedef struct ur_loader_config_release_params_t {
 } ur_loader_config_release_params_t;
 
 typedef struct ur_loader_config_get_info_params_t {
-  ur_loader_config_handle_t *phLoaderConfig;
-  ur_loader_config_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_loader_config_handle_t *phLoaderConfig; ur_loader_config_info_t *ppropName;
+  size_t *ppropSize; void **ppPropValue; size_t **ppPropSizeRet;
 } ur_loader_config_get_info_params_t;
 
 typedef struct ur_loader_config_enable_layer_params_t {
-  ur_loader_config_handle_t *phLoaderConfig;
-  const char **ppLayerName;
+  ur_loader_config_handle_t *phLoaderConfig; const char **ppLayerName;
 } ur_loader_config_enable_layer_params_t;
 
 typedef struct ur_loader_config_set_code_location_callback_params_t {
-  ur_loader_config_handle_t *phLoaderConfig;
-  ur_code_location_callback_t *ppfnCodeloc;
+  ur_loader_config_handle_t *phLoaderConfig; ur_code_location_callback_t *ppfnCodeloc;
   void **ppUserData;
 } ur_loader_config_set_code_location_callback_params_t;
 
 typedef struct ur_loader_config_set_mocking_enabled_params_t {
-  ur_loader_config_handle_t *phLoaderConfig;
-  ur_bool_t *penable;
+  ur_loader_config_handle_t *phLoaderConfig; ur_bool_t *penable;
 } ur_loader_config_set_mocking_enabled_params_t;
 
 typedef struct ur_loader_init_params_t {
-  ur_device_init_flags_t *pdevice_flags;
-  ur_loader_config_handle_t *phLoaderConfig;
+  ur_device_init_flags_t *pdevice_flags; ur_loader_config_handle_t *phLoaderConfig;
 } ur_loader_init_params_t;
 
 typedef struct ur_adapter_get_params_t {
-  uint32_t *pNumEntries;
-  ur_adapter_handle_t **pphAdapters;
-  uint32_t **ppNumAdapters;
+  uint32_t *pNumEntries; ur_adapter_handle_t **pphAdapters; uint32_t **ppNumAdapters;
 } ur_adapter_get_params_t;
 
 typedef struct ur_adapter_release_params_t {
@@ -9128,91 +7486,64 @@ typedef struct ur_adapter_retain_params_t {
 } ur_adapter_retain_params_t;
 
 typedef struct ur_adapter_get_last_error_params_t {
-  ur_adapter_handle_t *phAdapter;
-  const char ***pppMessage;
-  int32_t **ppError;
+  ur_adapter_handle_t *phAdapter; const char ***pppMessage; int32_t **ppError;
 } ur_adapter_get_last_error_params_t;
 
 typedef struct ur_adapter_get_info_params_t {
-  ur_adapter_handle_t *phAdapter;
-  ur_adapter_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_adapter_handle_t *phAdapter; ur_adapter_info_t *ppropName; size_t *ppropSize;
+  void **ppPropValue; size_t **ppPropSizeRet;
 } ur_adapter_get_info_params_t;
 
 typedef struct ur_adapter_set_logger_callback_params_t {
-  ur_adapter_handle_t *phAdapter;
-  ur_logger_callback_t *ppfnLoggerCallback;
-  void **ppUserData;
+  ur_adapter_handle_t *phAdapter; ur_logger_callback_t *ppfnLoggerCallback; void **ppUserData;
   ur_logger_level_t *plevel;
 } ur_adapter_set_logger_callback_params_t;
 
 typedef struct ur_adapter_set_logger_callback_level_params_t {
-  ur_adapter_handle_t *phAdapter;
-  ur_logger_level_t *plevel;
+  ur_adapter_handle_t *phAdapter; ur_logger_level_t *plevel;
 } ur_adapter_set_logger_callback_level_params_t;
 
 typedef struct ur_platform_get_params_t {
-  ur_adapter_handle_t *phAdapter;
-  uint32_t *pNumEntries;
-  ur_platform_handle_t **pphPlatforms;
+  ur_adapter_handle_t *phAdapter; uint32_t *pNumEntries; ur_platform_handle_t **pphPlatforms;
   uint32_t **ppNumPlatforms;
 } ur_platform_get_params_t;
 
 typedef struct ur_platform_get_info_params_t {
-  ur_platform_handle_t *phPlatform;
-  ur_platform_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_platform_handle_t *phPlatform; ur_platform_info_t *ppropName; size_t *ppropSize;
+  void **ppPropValue; size_t **ppPropSizeRet;
 } ur_platform_get_info_params_t;
 
 typedef struct ur_platform_get_api_version_params_t {
-  ur_platform_handle_t *phPlatform;
-  ur_api_version_t **ppVersion;
+  ur_platform_handle_t *phPlatform; ur_api_version_t **ppVersion;
 } ur_platform_get_api_version_params_t;
 
 typedef struct ur_platform_get_native_handle_params_t {
-  ur_platform_handle_t *phPlatform;
-  ur_native_handle_t **pphNativePlatform;
+  ur_platform_handle_t *phPlatform; ur_native_handle_t **pphNativePlatform;
 } ur_platform_get_native_handle_params_t;
 
 typedef struct ur_platform_create_with_native_handle_params_t {
-  ur_native_handle_t *phNativePlatform;
-  ur_adapter_handle_t *phAdapter;
-  const ur_platform_native_properties_t **ppProperties;
-  ur_platform_handle_t **pphPlatform;
+  ur_native_handle_t *phNativePlatform; ur_adapter_handle_t *phAdapter;
+  const ur_platform_native_properties_t **ppProperties; ur_platform_handle_t **pphPlatform;
 } ur_platform_create_with_native_handle_params_t;
 
 typedef struct ur_platform_get_backend_option_params_t {
-  ur_platform_handle_t *phPlatform;
-  const char **ppFrontendOption;
+  ur_platform_handle_t *phPlatform; const char **ppFrontendOption;
   const char ***pppPlatformOption;
 } ur_platform_get_backend_option_params_t;
 
 typedef struct ur_device_get_params_t {
-  ur_platform_handle_t *phPlatform;
-  ur_device_type_t *pDeviceType;
-  uint32_t *pNumEntries;
-  ur_device_handle_t **pphDevices;
-  uint32_t **ppNumDevices;
+  ur_platform_handle_t *phPlatform; ur_device_type_t *pDeviceType; uint32_t *pNumEntries;
+  ur_device_handle_t **pphDevices; uint32_t **ppNumDevices;
 } ur_device_get_params_t;
 
 typedef struct ur_device_get_selected_params_t {
-  ur_platform_handle_t *phPlatform;
-  ur_device_type_t *pDeviceType;
-  uint32_t *pNumEntries;
-  ur_device_handle_t **pphDevices;
-  uint32_t **ppNumDevices;
+  ur_platform_handle_t *phPlatform; ur_device_type_t *pDeviceType; uint32_t *pNumEntries;
+  ur_device_handle_t **pphDevices; uint32_t **ppNumDevices;
 } ur_device_get_selected_params_t;
 
 typedef struct ur_device_get_info_params_t {
-  ur_device_handle_t *phDevice;
-  ur_device_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_device_handle_t *phDevice; ur_device_info_t *ppropName; size_t *ppropSize;
+  void **ppPropValue; size_t **ppPropSizeRet;
 } ur_device_get_info_params_t;
 
 typedef struct ur_device_retain_params_t {
@@ -9224,43 +7555,31 @@ typedef struct ur_device_release_params_t {
 } ur_device_release_params_t;
 
 typedef struct ur_device_partition_params_t {
-  ur_device_handle_t *phDevice;
-  const ur_device_partition_properties_t **ppProperties;
-  uint32_t *pNumDevices;
-  ur_device_handle_t **pphSubDevices;
-  uint32_t **ppNumDevicesRet;
+  ur_device_handle_t *phDevice; const ur_device_partition_properties_t **ppProperties;
+  uint32_t *pNumDevices; ur_device_handle_t **pphSubDevices; uint32_t **ppNumDevicesRet;
 } ur_device_partition_params_t;
 
 typedef struct ur_device_select_binary_params_t {
-  ur_device_handle_t *phDevice;
-  const ur_device_binary_t **ppBinaries;
-  uint32_t *pNumBinaries;
+  ur_device_handle_t *phDevice; const ur_device_binary_t **ppBinaries; uint32_t *pNumBinaries;
   uint32_t **ppSelectedBinary;
 } ur_device_select_binary_params_t;
 
 typedef struct ur_device_get_native_handle_params_t {
-  ur_device_handle_t *phDevice;
-  ur_native_handle_t **pphNativeDevice;
+  ur_device_handle_t *phDevice; ur_native_handle_t **pphNativeDevice;
 } ur_device_get_native_handle_params_t;
 
 typedef struct ur_device_create_with_native_handle_params_t {
-  ur_native_handle_t *phNativeDevice;
-  ur_adapter_handle_t *phAdapter;
-  const ur_device_native_properties_t **ppProperties;
-  ur_device_handle_t **pphDevice;
+  ur_native_handle_t *phNativeDevice; ur_adapter_handle_t *phAdapter;
+  const ur_device_native_properties_t **ppProperties; ur_device_handle_t **pphDevice;
 } ur_device_create_with_native_handle_params_t;
 
 typedef struct ur_device_get_global_timestamps_params_t {
-  ur_device_handle_t *phDevice;
-  uint64_t **ppDeviceTimestamp;
-  uint64_t **ppHostTimestamp;
+  ur_device_handle_t *phDevice; uint64_t **ppDeviceTimestamp; uint64_t **ppHostTimestamp;
 } ur_device_get_global_timestamps_params_t;
 
 typedef struct ur_context_create_params_t {
-  uint32_t *pDeviceCount;
-  const ur_device_handle_t **pphDevices;
-  const ur_context_properties_t **ppProperties;
-  ur_context_handle_t **pphContext;
+  uint32_t *pDeviceCount; const ur_device_handle_t **pphDevices;
+  const ur_context_properties_t **ppProperties; ur_context_handle_t **pphContext;
 } ur_context_create_params_t;
 
 typedef struct ur_context_retain_params_t {
@@ -9272,48 +7591,32 @@ typedef struct ur_context_release_params_t {
 } ur_context_release_params_t;
 
 typedef struct ur_context_get_info_params_t {
-  ur_context_handle_t *phContext;
-  ur_context_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_context_handle_t *phContext; ur_context_info_t *ppropName; size_t *ppropSize;
+  void **ppPropValue; size_t **ppPropSizeRet;
 } ur_context_get_info_params_t;
 
 typedef struct ur_context_get_native_handle_params_t {
-  ur_context_handle_t *phContext;
-  ur_native_handle_t **pphNativeContext;
+  ur_context_handle_t *phContext; ur_native_handle_t **pphNativeContext;
 } ur_context_get_native_handle_params_t;
 
 typedef struct ur_context_create_with_native_handle_params_t {
-  ur_native_handle_t *phNativeContext;
-  ur_adapter_handle_t *phAdapter;
-  uint32_t *pnumDevices;
-  const ur_device_handle_t **pphDevices;
-  const ur_context_native_properties_t **ppProperties;
+  ur_native_handle_t *phNativeContext; ur_adapter_handle_t *phAdapter; uint32_t *pnumDevices;
+  const ur_device_handle_t **pphDevices; const ur_context_native_properties_t **ppProperties;
   ur_context_handle_t **pphContext;
 } ur_context_create_with_native_handle_params_t;
 
 typedef struct ur_context_set_extended_deleter_params_t {
-  ur_context_handle_t *phContext;
-  ur_context_extended_deleter_t *ppfnDeleter;
-  void **ppUserData;
+  ur_context_handle_t *phContext; ur_context_extended_deleter_t *ppfnDeleter; void **ppUserData;
 } ur_context_set_extended_deleter_params_t;
 
 typedef struct ur_mem_image_create_params_t {
-  ur_context_handle_t *phContext;
-  ur_mem_flags_t *pflags;
-  const ur_image_format_t **ppImageFormat;
-  const ur_image_desc_t **ppImageDesc;
-  void **ppHost;
-  ur_mem_handle_t **pphMem;
+  ur_context_handle_t *phContext; ur_mem_flags_t *pflags; const ur_image_format_t **ppImageFormat;
+  const ur_image_desc_t **ppImageDesc; void **ppHost; ur_mem_handle_t **pphMem;
 } ur_mem_image_create_params_t;
 
 typedef struct ur_mem_buffer_create_params_t {
-  ur_context_handle_t *phContext;
-  ur_mem_flags_t *pflags;
-  size_t *psize;
-  const ur_buffer_properties_t **ppProperties;
-  ur_mem_handle_t **pphBuffer;
+  ur_context_handle_t *phContext; ur_mem_flags_t *pflags; size_t *psize;
+  const ur_buffer_properties_t **ppProperties; ur_mem_handle_t **pphBuffer;
 } ur_mem_buffer_create_params_t;
 
 typedef struct ur_mem_retain_params_t {
@@ -9325,54 +7628,37 @@ typedef struct ur_mem_release_params_t {
 } ur_mem_release_params_t;
 
 typedef struct ur_mem_buffer_partition_params_t {
-  ur_mem_handle_t *phBuffer;
-  ur_mem_flags_t *pflags;
-  ur_buffer_create_type_t *pbufferCreateType;
-  const ur_buffer_region_t **ppRegion;
-  ur_mem_handle_t **pphMem;
+  ur_mem_handle_t *phBuffer; ur_mem_flags_t *pflags; ur_buffer_create_type_t *pbufferCreateType;
+  const ur_buffer_region_t **ppRegion; ur_mem_handle_t **pphMem;
 } ur_mem_buffer_partition_params_t;
 
 typedef struct ur_mem_get_native_handle_params_t {
-  ur_mem_handle_t *phMem;
-  ur_device_handle_t *phDevice;
-  ur_native_handle_t **pphNativeMem;
+  ur_mem_handle_t *phMem; ur_device_handle_t *phDevice; ur_native_handle_t **pphNativeMem;
 } ur_mem_get_native_handle_params_t;
 
 typedef struct ur_mem_buffer_create_with_native_handle_params_t {
-  ur_native_handle_t *phNativeMem;
-  ur_context_handle_t *phContext;
-  const ur_mem_native_properties_t **ppProperties;
-  ur_mem_handle_t **pphMem;
+  ur_native_handle_t *phNativeMem; ur_context_handle_t *phContext;
+  const ur_mem_native_properties_t **ppProperties; ur_mem_handle_t **pphMem;
 } ur_mem_buffer_create_with_native_handle_params_t;
 
 typedef struct ur_mem_image_create_with_native_handle_params_t {
-  ur_native_handle_t *phNativeMem;
-  ur_context_handle_t *phContext;
-  const ur_image_format_t **ppImageFormat;
-  const ur_image_desc_t **ppImageDesc;
-  const ur_mem_native_properties_t **ppProperties;
-  ur_mem_handle_t **pphMem;
+  ur_native_handle_t *phNativeMem; ur_context_handle_t *phContext;
+  const ur_image_format_t **ppImageFormat; const ur_image_desc_t **ppImageDesc;
+  const ur_mem_native_properties_t **ppProperties; ur_mem_handle_t **pphMem;
 } ur_mem_image_create_with_native_handle_params_t;
 
 typedef struct ur_mem_get_info_params_t {
-  ur_mem_handle_t *phMemory;
-  ur_mem_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
+  ur_mem_handle_t *phMemory; ur_mem_info_t *ppropName; size_t *ppropSize; void **ppPropValue;
   size_t **ppPropSizeRet;
 } ur_mem_get_info_params_t;
 
 typedef struct ur_mem_image_get_info_params_t {
-  ur_mem_handle_t *phMemory;
-  ur_image_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
+  ur_mem_handle_t *phMemory; ur_image_info_t *ppropName; size_t *ppropSize; void **ppPropValue;
   size_t **ppPropSizeRet;
 } ur_mem_image_get_info_params_t;
 
 typedef struct ur_sampler_create_params_t {
-  ur_context_handle_t *phContext;
-  const ur_sampler_desc_t **ppDesc;
+  ur_context_handle_t *phContext; const ur_sampler_desc_t **ppDesc;
   ur_sampler_handle_t **pphSampler;
 } ur_sampler_create_params_t;
 
@@ -9385,69 +7671,45 @@ typedef struct ur_sampler_release_params_t {
 } ur_sampler_release_params_t;
 
 typedef struct ur_sampler_get_info_params_t {
-  ur_sampler_handle_t *phSampler;
-  ur_sampler_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_sampler_handle_t *phSampler; ur_sampler_info_t *ppropName; size_t *ppropSize;
+  void **ppPropValue; size_t **ppPropSizeRet;
 } ur_sampler_get_info_params_t;
 
 typedef struct ur_sampler_get_native_handle_params_t {
-  ur_sampler_handle_t *phSampler;
-  ur_native_handle_t **pphNativeSampler;
+  ur_sampler_handle_t *phSampler; ur_native_handle_t **pphNativeSampler;
 } ur_sampler_get_native_handle_params_t;
 
 typedef struct ur_sampler_create_with_native_handle_params_t {
-  ur_native_handle_t *phNativeSampler;
-  ur_context_handle_t *phContext;
-  const ur_sampler_native_properties_t **ppProperties;
-  ur_sampler_handle_t **pphSampler;
+  ur_native_handle_t *phNativeSampler; ur_context_handle_t *phContext;
+  const ur_sampler_native_properties_t **ppProperties; ur_sampler_handle_t **pphSampler;
 } ur_sampler_create_with_native_handle_params_t;
 
 typedef struct ur_usm_host_alloc_params_t {
-  ur_context_handle_t *phContext;
-  const ur_usm_desc_t **ppUSMDesc;
-  ur_usm_pool_handle_t *ppool;
-  size_t *psize;
-  void ***pppMem;
+  ur_context_handle_t *phContext; const ur_usm_desc_t **ppUSMDesc; ur_usm_pool_handle_t *ppool;
+  size_t *psize; void ***pppMem;
 } ur_usm_host_alloc_params_t;
 
 typedef struct ur_usm_device_alloc_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_usm_desc_t **ppUSMDesc;
-  ur_usm_pool_handle_t *ppool;
-  size_t *psize;
-  void ***pppMem;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; const ur_usm_desc_t **ppUSMDesc;
+  ur_usm_pool_handle_t *ppool; size_t *psize; void ***pppMem;
 } ur_usm_device_alloc_params_t;
 
 typedef struct ur_usm_shared_alloc_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_usm_desc_t **ppUSMDesc;
-  ur_usm_pool_handle_t *ppool;
-  size_t *psize;
-  void ***pppMem;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; const ur_usm_desc_t **ppUSMDesc;
+  ur_usm_pool_handle_t *ppool; size_t *psize; void ***pppMem;
 } ur_usm_shared_alloc_params_t;
 
 typedef struct ur_usm_free_params_t {
-  ur_context_handle_t *phContext;
-  void **ppMem;
+  ur_context_handle_t *phContext; void **ppMem;
 } ur_usm_free_params_t;
 
 typedef struct ur_usm_get_mem_alloc_info_params_t {
-  ur_context_handle_t *phContext;
-  const void **ppMem;
-  ur_usm_alloc_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_context_handle_t *phContext; const void **ppMem; ur_usm_alloc_info_t *ppropName;
+  size_t *ppropSize; void **ppPropValue; size_t **ppPropSizeRet;
 } ur_usm_get_mem_alloc_info_params_t;
 
 typedef struct ur_usm_pool_create_params_t {
-  ur_context_handle_t *phContext;
-  ur_usm_pool_desc_t **ppPoolDesc;
-  ur_usm_pool_handle_t **pppPool;
+  ur_context_handle_t *phContext; ur_usm_pool_desc_t **ppPoolDesc; ur_usm_pool_handle_t **pppPool;
 } ur_usm_pool_create_params_t;
 
 typedef struct ur_usm_pool_retain_params_t {
@@ -9459,74 +7721,46 @@ typedef struct ur_usm_pool_release_params_t {
 } ur_usm_pool_release_params_t;
 
 typedef struct ur_usm_pool_get_info_params_t {
-  ur_usm_pool_handle_t *phPool;
-  ur_usm_pool_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_usm_pool_handle_t *phPool; ur_usm_pool_info_t *ppropName; size_t *ppropSize;
+  void **ppPropValue; size_t **ppPropSizeRet;
 } ur_usm_pool_get_info_params_t;
 
 typedef struct ur_virtual_mem_granularity_get_info_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  size_t *pallocationSize;
-  ur_virtual_mem_granularity_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; size_t *pallocationSize;
+  ur_virtual_mem_granularity_info_t *ppropName; size_t *ppropSize; void **ppPropValue;
   size_t **ppPropSizeRet;
 } ur_virtual_mem_granularity_get_info_params_t;
 
 typedef struct ur_virtual_mem_reserve_params_t {
-  ur_context_handle_t *phContext;
-  const void **ppStart;
-  size_t *psize;
-  void ***pppStart;
+  ur_context_handle_t *phContext; const void **ppStart; size_t *psize; void ***pppStart;
 } ur_virtual_mem_reserve_params_t;
 
 typedef struct ur_virtual_mem_free_params_t {
-  ur_context_handle_t *phContext;
-  const void **ppStart;
-  size_t *psize;
+  ur_context_handle_t *phContext; const void **ppStart; size_t *psize;
 } ur_virtual_mem_free_params_t;
 
 typedef struct ur_virtual_mem_map_params_t {
-  ur_context_handle_t *phContext;
-  const void **ppStart;
-  size_t *psize;
-  ur_physical_mem_handle_t *phPhysicalMem;
-  size_t *poffset;
-  ur_virtual_mem_access_flags_t *pflags;
+  ur_context_handle_t *phContext; const void **ppStart; size_t *psize;
+  ur_physical_mem_handle_t *phPhysicalMem; size_t *poffset; ur_virtual_mem_access_flags_t *pflags;
 } ur_virtual_mem_map_params_t;
 
 typedef struct ur_virtual_mem_unmap_params_t {
-  ur_context_handle_t *phContext;
-  const void **ppStart;
-  size_t *psize;
+  ur_context_handle_t *phContext; const void **ppStart; size_t *psize;
 } ur_virtual_mem_unmap_params_t;
 
 typedef struct ur_virtual_mem_set_access_params_t {
-  ur_context_handle_t *phContext;
-  const void **ppStart;
-  size_t *psize;
+  ur_context_handle_t *phContext; const void **ppStart; size_t *psize;
   ur_virtual_mem_access_flags_t *pflags;
 } ur_virtual_mem_set_access_params_t;
 
 typedef struct ur_virtual_mem_get_info_params_t {
-  ur_context_handle_t *phContext;
-  const void **ppStart;
-  size_t *psize;
-  ur_virtual_mem_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_context_handle_t *phContext; const void **ppStart; size_t *psize;
+  ur_virtual_mem_info_t *ppropName; size_t *ppropSize; void **ppPropValue; size_t **ppPropSizeRet;
 } ur_virtual_mem_get_info_params_t;
 
 typedef struct ur_physical_mem_create_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  size_t *psize;
-  const ur_physical_mem_properties_t **ppProperties;
-  ur_physical_mem_handle_t **pphPhysicalMem;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; size_t *psize;
+  const ur_physical_mem_properties_t **ppProperties; ur_physical_mem_handle_t **pphPhysicalMem;
 } ur_physical_mem_create_params_t;
 
 typedef struct ur_physical_mem_retain_params_t {
@@ -9538,49 +7772,32 @@ typedef struct ur_physical_mem_release_params_t {
 } ur_physical_mem_release_params_t;
 
 typedef struct ur_physical_mem_get_info_params_t {
-  ur_physical_mem_handle_t *phPhysicalMem;
-  ur_physical_mem_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_physical_mem_handle_t *phPhysicalMem; ur_physical_mem_info_t *ppropName; size_t *ppropSize;
+  void **ppPropValue; size_t **ppPropSizeRet;
 } ur_physical_mem_get_info_params_t;
 
 typedef struct ur_program_create_with_il_params_t {
-  ur_context_handle_t *phContext;
-  const void **ppIL;
-  size_t *plength;
-  const ur_program_properties_t **ppProperties;
-  ur_program_handle_t **pphProgram;
+  ur_context_handle_t *phContext; const void **ppIL; size_t *plength;
+  const ur_program_properties_t **ppProperties; ur_program_handle_t **pphProgram;
 } ur_program_create_with_il_params_t;
 
 typedef struct ur_program_create_with_binary_params_t {
-  ur_context_handle_t *phContext;
-  uint32_t *pnumDevices;
-  ur_device_handle_t **pphDevices;
-  size_t **ppLengths;
-  const uint8_t ***pppBinaries;
-  const ur_program_properties_t **ppProperties;
+  ur_context_handle_t *phContext; uint32_t *pnumDevices; ur_device_handle_t **pphDevices;
+  size_t **ppLengths; const uint8_t ***pppBinaries; const ur_program_properties_t **ppProperties;
   ur_program_handle_t **pphProgram;
 } ur_program_create_with_binary_params_t;
 
 typedef struct ur_program_build_params_t {
-  ur_context_handle_t *phContext;
-  ur_program_handle_t *phProgram;
-  const char **ppOptions;
+  ur_context_handle_t *phContext; ur_program_handle_t *phProgram; const char **ppOptions;
 } ur_program_build_params_t;
 
 typedef struct ur_program_compile_params_t {
-  ur_context_handle_t *phContext;
-  ur_program_handle_t *phProgram;
-  const char **ppOptions;
+  ur_context_handle_t *phContext; ur_program_handle_t *phProgram; const char **ppOptions;
 } ur_program_compile_params_t;
 
 typedef struct ur_program_link_params_t {
-  ur_context_handle_t *phContext;
-  uint32_t *pcount;
-  const ur_program_handle_t **pphPrograms;
-  const char **ppOptions;
-  ur_program_handle_t **pphProgram;
+  ur_context_handle_t *phContext; uint32_t *pcount; const ur_program_handle_t **pphPrograms;
+  const char **ppOptions; ur_program_handle_t **pphProgram;
 } ur_program_link_params_t;
 
 typedef struct ur_program_retain_params_t {
@@ -9592,68 +7809,48 @@ typedef struct ur_program_release_params_t {
 } ur_program_release_params_t;
 
 typedef struct ur_program_get_function_pointer_params_t {
-  ur_device_handle_t *phDevice;
-  ur_program_handle_t *phProgram;
-  const char **ppFunctionName;
+  ur_device_handle_t *phDevice; ur_program_handle_t *phProgram; const char **ppFunctionName;
   void ***pppFunctionPointer;
 } ur_program_get_function_pointer_params_t;
 
 typedef struct ur_program_get_global_variable_pointer_params_t {
-  ur_device_handle_t *phDevice;
-  ur_program_handle_t *phProgram;
-  const char **ppGlobalVariableName;
-  size_t **ppGlobalVariableSizeRet;
-  void ***pppGlobalVariablePointerRet;
+  ur_device_handle_t *phDevice; ur_program_handle_t *phProgram; const char **ppGlobalVariableName;
+  size_t **ppGlobalVariableSizeRet; void ***pppGlobalVariablePointerRet;
 } ur_program_get_global_variable_pointer_params_t;
 
 typedef struct ur_program_get_info_params_t {
-  ur_program_handle_t *phProgram;
-  ur_program_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_program_handle_t *phProgram; ur_program_info_t *ppropName; size_t *ppropSize;
+  void **ppPropValue; size_t **ppPropSizeRet;
 } ur_program_get_info_params_t;
 
 typedef struct ur_program_get_build_info_params_t {
-  ur_program_handle_t *phProgram;
-  ur_device_handle_t *phDevice;
-  ur_program_build_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
+  ur_program_handle_t *phProgram; ur_device_handle_t *phDevice;
+  ur_program_build_info_t *ppropName; size_t *ppropSize; void **ppPropValue;
   size_t **ppPropSizeRet;
 } ur_program_get_build_info_params_t;
 
 typedef struct ur_program_set_specialization_constants_params_t {
-  ur_program_handle_t *phProgram;
-  uint32_t *pcount;
+  ur_program_handle_t *phProgram; uint32_t *pcount;
   const ur_specialization_constant_info_t **ppSpecConstants;
 } ur_program_set_specialization_constants_params_t;
 
 typedef struct ur_program_get_native_handle_params_t {
-  ur_program_handle_t *phProgram;
-  ur_native_handle_t **pphNativeProgram;
+  ur_program_handle_t *phProgram; ur_native_handle_t **pphNativeProgram;
 } ur_program_get_native_handle_params_t;
 
 typedef struct ur_program_create_with_native_handle_params_t {
-  ur_native_handle_t *phNativeProgram;
-  ur_context_handle_t *phContext;
-  const ur_program_native_properties_t **ppProperties;
-  ur_program_handle_t **pphProgram;
+  ur_native_handle_t *phNativeProgram; ur_context_handle_t *phContext;
+  const ur_program_native_properties_t **ppProperties; ur_program_handle_t **pphProgram;
 } ur_program_create_with_native_handle_params_t;
 
 typedef struct ur_queue_get_info_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_queue_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
+  ur_queue_handle_t *phQueue; ur_queue_info_t *ppropName; size_t *ppropSize; void **ppPropValue;
   size_t **ppPropSizeRet;
 } ur_queue_get_info_params_t;
 
 typedef struct ur_queue_create_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_queue_properties_t **ppProperties;
-  ur_queue_handle_t **pphQueue;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  const ur_queue_properties_t **ppProperties; ur_queue_handle_t **pphQueue;
 } ur_queue_create_params_t;
 
 typedef struct ur_queue_retain_params_t {
@@ -9665,17 +7862,13 @@ typedef struct ur_queue_release_params_t {
 } ur_queue_release_params_t;
 
 typedef struct ur_queue_get_native_handle_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_queue_native_desc_t **ppDesc;
+  ur_queue_handle_t *phQueue; ur_queue_native_desc_t **ppDesc;
   ur_native_handle_t **pphNativeQueue;
 } ur_queue_get_native_handle_params_t;
 
 typedef struct ur_queue_create_with_native_handle_params_t {
-  ur_native_handle_t *phNativeQueue;
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_queue_native_properties_t **ppProperties;
-  ur_queue_handle_t **pphQueue;
+  ur_native_handle_t *phNativeQueue; ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  const ur_queue_native_properties_t **ppProperties; ur_queue_handle_t **pphQueue;
 } ur_queue_create_with_native_handle_params_t;
 
 typedef struct ur_queue_finish_params_t {
@@ -9687,24 +7880,17 @@ typedef struct ur_queue_flush_params_t {
 } ur_queue_flush_params_t;
 
 typedef struct ur_event_get_info_params_t {
-  ur_event_handle_t *phEvent;
-  ur_event_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
+  ur_event_handle_t *phEvent; ur_event_info_t *ppropName; size_t *ppropSize; void **ppPropValue;
   size_t **ppPropSizeRet;
 } ur_event_get_info_params_t;
 
 typedef struct ur_event_get_profiling_info_params_t {
-  ur_event_handle_t *phEvent;
-  ur_profiling_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_event_handle_t *phEvent; ur_profiling_info_t *ppropName; size_t *ppropSize;
+  void **ppPropValue; size_t **ppPropSizeRet;
 } ur_event_get_profiling_info_params_t;
 
 typedef struct ur_event_wait_params_t {
-  uint32_t *pnumEvents;
-  const ur_event_handle_t **pphEventWaitList;
+  uint32_t *pnumEvents; const ur_event_handle_t **pphEventWaitList;
 } ur_event_wait_params_t;
 
 typedef struct ur_event_retain_params_t {
@@ -9716,359 +7902,198 @@ typedef struct ur_event_release_params_t {
 } ur_event_release_params_t;
 
 typedef struct ur_event_get_native_handle_params_t {
-  ur_event_handle_t *phEvent;
-  ur_native_handle_t **pphNativeEvent;
+  ur_event_handle_t *phEvent; ur_native_handle_t **pphNativeEvent;
 } ur_event_get_native_handle_params_t;
 
 typedef struct ur_event_create_with_native_handle_params_t {
-  ur_native_handle_t *phNativeEvent;
-  ur_context_handle_t *phContext;
-  const ur_event_native_properties_t **ppProperties;
-  ur_event_handle_t **pphEvent;
+  ur_native_handle_t *phNativeEvent; ur_context_handle_t *phContext;
+  const ur_event_native_properties_t **ppProperties; ur_event_handle_t **pphEvent;
 } ur_event_create_with_native_handle_params_t;
 
 typedef struct ur_event_set_callback_params_t {
-  ur_event_handle_t *phEvent;
-  ur_execution_info_t *pexecStatus;
-  ur_event_callback_t *ppfnNotify;
+  ur_event_handle_t *phEvent; ur_execution_info_t *pexecStatus; ur_event_callback_t *ppfnNotify;
   void **ppUserData;
 } ur_event_set_callback_params_t;
 
 typedef struct ur_enqueue_events_wait_params_t {
-  ur_queue_handle_t *phQueue;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_events_wait_params_t;
 
 typedef struct ur_enqueue_events_wait_with_barrier_params_t {
-  ur_queue_handle_t *phQueue;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_events_wait_with_barrier_params_t;
 
 typedef struct ur_enqueue_mem_buffer_read_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phBuffer;
-  bool *pblockingRead;
-  size_t *poffset;
-  size_t *psize;
-  void **ppDst;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phBuffer; bool *pblockingRead; size_t *poffset;
+  size_t *psize; void **ppDst; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_buffer_read_params_t;
 
 typedef struct ur_enqueue_mem_buffer_write_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phBuffer;
-  bool *pblockingWrite;
-  size_t *poffset;
-  size_t *psize;
-  const void **ppSrc;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phBuffer; bool *pblockingWrite; size_t *poffset;
+  size_t *psize; const void **ppSrc; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_buffer_write_params_t;
 
 typedef struct ur_enqueue_mem_buffer_read_rect_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phBuffer;
-  bool *pblockingRead;
-  ur_rect_offset_t *pbufferOrigin;
-  ur_rect_offset_t *phostOrigin;
-  ur_rect_region_t *pregion;
-  size_t *pbufferRowPitch;
-  size_t *pbufferSlicePitch;
-  size_t *phostRowPitch;
-  size_t *phostSlicePitch;
-  void **ppDst;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phBuffer; bool *pblockingRead;
+  ur_rect_offset_t *pbufferOrigin; ur_rect_offset_t *phostOrigin; ur_rect_region_t *pregion;
+  size_t *pbufferRowPitch; size_t *pbufferSlicePitch; size_t *phostRowPitch;
+  size_t *phostSlicePitch; void **ppDst; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_buffer_read_rect_params_t;
 
 typedef struct ur_enqueue_mem_buffer_write_rect_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phBuffer;
-  bool *pblockingWrite;
-  ur_rect_offset_t *pbufferOrigin;
-  ur_rect_offset_t *phostOrigin;
-  ur_rect_region_t *pregion;
-  size_t *pbufferRowPitch;
-  size_t *pbufferSlicePitch;
-  size_t *phostRowPitch;
-  size_t *phostSlicePitch;
-  void **ppSrc;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phBuffer; bool *pblockingWrite;
+  ur_rect_offset_t *pbufferOrigin; ur_rect_offset_t *phostOrigin; ur_rect_region_t *pregion;
+  size_t *pbufferRowPitch; size_t *pbufferSlicePitch; size_t *phostRowPitch;
+  size_t *phostSlicePitch; void **ppSrc; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_buffer_write_rect_params_t;
 
 typedef struct ur_enqueue_mem_buffer_copy_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phBufferSrc;
-  ur_mem_handle_t *phBufferDst;
-  size_t *psrcOffset;
-  size_t *pdstOffset;
-  size_t *psize;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phBufferSrc; ur_mem_handle_t *phBufferDst;
+  size_t *psrcOffset; size_t *pdstOffset; size_t *psize; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_buffer_copy_params_t;
 
 typedef struct ur_enqueue_mem_buffer_copy_rect_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phBufferSrc;
-  ur_mem_handle_t *phBufferDst;
-  ur_rect_offset_t *psrcOrigin;
-  ur_rect_offset_t *pdstOrigin;
-  ur_rect_region_t *pregion;
-  size_t *psrcRowPitch;
-  size_t *psrcSlicePitch;
-  size_t *pdstRowPitch;
-  size_t *pdstSlicePitch;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phBufferSrc; ur_mem_handle_t *phBufferDst;
+  ur_rect_offset_t *psrcOrigin; ur_rect_offset_t *pdstOrigin; ur_rect_region_t *pregion;
+  size_t *psrcRowPitch; size_t *psrcSlicePitch; size_t *pdstRowPitch; size_t *pdstSlicePitch;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_buffer_copy_rect_params_t;
 
 typedef struct ur_enqueue_mem_buffer_fill_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phBuffer;
-  const void **ppPattern;
-  size_t *ppatternSize;
-  size_t *poffset;
-  size_t *psize;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phBuffer; const void **ppPattern;
+  size_t *ppatternSize; size_t *poffset; size_t *psize; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_buffer_fill_params_t;
 
 typedef struct ur_enqueue_mem_image_read_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phImage;
-  bool *pblockingRead;
-  ur_rect_offset_t *porigin;
-  ur_rect_region_t *pregion;
-  size_t *prowPitch;
-  size_t *pslicePitch;
-  void **ppDst;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phImage; bool *pblockingRead;
+  ur_rect_offset_t *porigin; ur_rect_region_t *pregion; size_t *prowPitch; size_t *pslicePitch;
+  void **ppDst; uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_image_read_params_t;
 
 typedef struct ur_enqueue_mem_image_write_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phImage;
-  bool *pblockingWrite;
-  ur_rect_offset_t *porigin;
-  ur_rect_region_t *pregion;
-  size_t *prowPitch;
-  size_t *pslicePitch;
-  void **ppSrc;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phImage; bool *pblockingWrite;
+  ur_rect_offset_t *porigin; ur_rect_region_t *pregion; size_t *prowPitch; size_t *pslicePitch;
+  void **ppSrc; uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_image_write_params_t;
 
 typedef struct ur_enqueue_mem_image_copy_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phImageSrc;
-  ur_mem_handle_t *phImageDst;
-  ur_rect_offset_t *psrcOrigin;
-  ur_rect_offset_t *pdstOrigin;
-  ur_rect_region_t *pregion;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phImageSrc; ur_mem_handle_t *phImageDst;
+  ur_rect_offset_t *psrcOrigin; ur_rect_offset_t *pdstOrigin; ur_rect_region_t *pregion;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_image_copy_params_t;
 
 typedef struct ur_enqueue_mem_buffer_map_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phBuffer;
-  bool *pblockingMap;
-  ur_map_flags_t *pmapFlags;
-  size_t *poffset;
-  size_t *psize;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
-  void ***pppRetMap;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phBuffer; bool *pblockingMap;
+  ur_map_flags_t *pmapFlags; size_t *poffset; size_t *psize; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent; void ***pppRetMap;
 } ur_enqueue_mem_buffer_map_params_t;
 
 typedef struct ur_enqueue_mem_unmap_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_mem_handle_t *phMem;
-  void **ppMappedPtr;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; ur_mem_handle_t *phMem; void **ppMappedPtr;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_mem_unmap_params_t;
 
 typedef struct ur_enqueue_usm_fill_params_t {
-  ur_queue_handle_t *phQueue;
-  void **ppMem;
-  size_t *ppatternSize;
-  const void **ppPattern;
-  size_t *psize;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; void **ppMem; size_t *ppatternSize; const void **ppPattern;
+  size_t *psize; uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_usm_fill_params_t;
 
 typedef struct ur_enqueue_usm_memcpy_params_t {
-  ur_queue_handle_t *phQueue;
-  bool *pblocking;
-  void **ppDst;
-  const void **ppSrc;
-  size_t *psize;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; bool *pblocking; void **ppDst; const void **ppSrc; size_t *psize;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_usm_memcpy_params_t;
 
 typedef struct ur_enqueue_usm_prefetch_params_t {
-  ur_queue_handle_t *phQueue;
-  const void **ppMem;
-  size_t *psize;
-  ur_usm_migration_flags_t *pflags;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; const void **ppMem; size_t *psize; ur_usm_migration_flags_t *pflags;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_usm_prefetch_params_t;
 
 typedef struct ur_enqueue_usm_advise_params_t {
-  ur_queue_handle_t *phQueue;
-  const void **ppMem;
-  size_t *psize;
-  ur_usm_advice_flags_t *padvice;
+  ur_queue_handle_t *phQueue; const void **ppMem; size_t *psize; ur_usm_advice_flags_t *padvice;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_usm_advise_params_t;
 
 typedef struct ur_enqueue_usm_fill_2d_params_t {
-  ur_queue_handle_t *phQueue;
-  void **ppMem;
-  size_t *ppitch;
-  size_t *ppatternSize;
-  const void **ppPattern;
-  size_t *pwidth;
-  size_t *pheight;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; void **ppMem; size_t *ppitch; size_t *ppatternSize;
+  const void **ppPattern; size_t *pwidth; size_t *pheight; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_usm_fill_2d_params_t;
 
 typedef struct ur_enqueue_usm_memcpy_2d_params_t {
-  ur_queue_handle_t *phQueue;
-  bool *pblocking;
-  void **ppDst;
-  size_t *pdstPitch;
-  const void **ppSrc;
-  size_t *psrcPitch;
-  size_t *pwidth;
-  size_t *pheight;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; bool *pblocking; void **ppDst; size_t *pdstPitch;
+  const void **ppSrc; size_t *psrcPitch; size_t *pwidth; size_t *pheight;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_usm_memcpy_2d_params_t;
 
 typedef struct ur_enqueue_device_global_variable_write_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_program_handle_t *phProgram;
-  const char **pname;
-  bool *pblockingWrite;
-  size_t *pcount;
-  size_t *poffset;
-  const void **ppSrc;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; ur_program_handle_t *phProgram; const char **pname;
+  bool *pblockingWrite; size_t *pcount; size_t *poffset; const void **ppSrc;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_device_global_variable_write_params_t;
 
 typedef struct ur_enqueue_device_global_variable_read_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_program_handle_t *phProgram;
-  const char **pname;
-  bool *pblockingRead;
-  size_t *pcount;
-  size_t *poffset;
-  void **ppDst;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; ur_program_handle_t *phProgram; const char **pname;
+  bool *pblockingRead; size_t *pcount; size_t *poffset; void **ppDst;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_device_global_variable_read_params_t;
 
 typedef struct ur_enqueue_read_host_pipe_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_program_handle_t *phProgram;
-  const char **ppipe_symbol;
-  bool *pblocking;
-  void **ppDst;
-  size_t *psize;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_program_handle_t *phProgram; const char **ppipe_symbol;
+  bool *pblocking; void **ppDst; size_t *psize; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_read_host_pipe_params_t;
 
 typedef struct ur_enqueue_write_host_pipe_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_program_handle_t *phProgram;
-  const char **ppipe_symbol;
-  bool *pblocking;
-  void **ppSrc;
-  size_t *psize;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_program_handle_t *phProgram; const char **ppipe_symbol;
+  bool *pblocking; void **ppSrc; size_t *psize; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_write_host_pipe_params_t;
 
 typedef struct ur_enqueue_kernel_launch_with_args_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_kernel_handle_t *phKernel;
-  uint32_t *pworkDim;
-  const size_t **ppGlobalWorkOffset;
-  const size_t **ppGlobalWorkSize;
-  const size_t **ppLocalWorkSize;
-  uint32_t *pnumArgs;
+  ur_queue_handle_t *phQueue; ur_kernel_handle_t *phKernel; uint32_t *pworkDim;
+  const size_t **ppGlobalWorkOffset; const size_t **ppGlobalWorkSize;
+  const size_t **ppLocalWorkSize; uint32_t *pnumArgs;
   const ur_exp_kernel_arg_properties_t **ppArgs;
-  const ur_kernel_launch_ext_properties_t **plaunchPropList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  const ur_kernel_launch_ext_properties_t **plaunchPropList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_kernel_launch_with_args_exp_params_t;
 
 typedef struct ur_kernel_create_params_t {
-  ur_program_handle_t *phProgram;
-  const char **ppKernelName;
-  ur_kernel_handle_t **pphKernel;
+  ur_program_handle_t *phProgram; const char **ppKernelName; ur_kernel_handle_t **pphKernel;
 } ur_kernel_create_params_t;
 
 typedef struct ur_kernel_get_info_params_t {
-  ur_kernel_handle_t *phKernel;
-  ur_kernel_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_kernel_handle_t *phKernel; ur_kernel_info_t *ppropName; size_t *ppropSize;
+  void **ppPropValue; size_t **ppPropSizeRet;
 } ur_kernel_get_info_params_t;
 
 typedef struct ur_kernel_get_group_info_params_t {
-  ur_kernel_handle_t *phKernel;
-  ur_device_handle_t *phDevice;
-  ur_kernel_group_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_kernel_handle_t *phKernel; ur_device_handle_t *phDevice; ur_kernel_group_info_t *ppropName;
+  size_t *ppropSize; void **ppPropValue; size_t **ppPropSizeRet;
 } ur_kernel_get_group_info_params_t;
 
 typedef struct ur_kernel_get_sub_group_info_params_t {
-  ur_kernel_handle_t *phKernel;
-  ur_device_handle_t *phDevice;
-  ur_kernel_sub_group_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
+  ur_kernel_handle_t *phKernel; ur_device_handle_t *phDevice;
+  ur_kernel_sub_group_info_t *ppropName; size_t *ppropSize; void **ppPropValue;
   size_t **ppPropSizeRet;
 } ur_kernel_get_sub_group_info_params_t;
 
@@ -10081,354 +8106,238 @@ typedef struct ur_kernel_release_params_t {
 } ur_kernel_release_params_t;
 
 typedef struct ur_kernel_set_exec_info_params_t {
-  ur_kernel_handle_t *phKernel;
-  ur_kernel_exec_info_t *ppropName;
-  size_t *ppropSize;
-  const ur_kernel_exec_info_properties_t **ppProperties;
-  const void **ppPropValue;
+  ur_kernel_handle_t *phKernel; ur_kernel_exec_info_t *ppropName; size_t *ppropSize;
+  const ur_kernel_exec_info_properties_t **ppProperties; const void **ppPropValue;
 } ur_kernel_set_exec_info_params_t;
 
 typedef struct ur_kernel_set_specialization_constants_params_t {
-  ur_kernel_handle_t *phKernel;
-  uint32_t *pcount;
+  ur_kernel_handle_t *phKernel; uint32_t *pcount;
   const ur_specialization_constant_info_t **ppSpecConstants;
 } ur_kernel_set_specialization_constants_params_t;
 
 typedef struct ur_kernel_get_native_handle_params_t {
-  ur_kernel_handle_t *phKernel;
-  ur_native_handle_t **pphNativeKernel;
+  ur_kernel_handle_t *phKernel; ur_native_handle_t **pphNativeKernel;
 } ur_kernel_get_native_handle_params_t;
 
 typedef struct ur_kernel_create_with_native_handle_params_t {
-  ur_native_handle_t *phNativeKernel;
-  ur_context_handle_t *phContext;
-  ur_program_handle_t *phProgram;
-  const ur_kernel_native_properties_t **ppProperties;
+  ur_native_handle_t *phNativeKernel; ur_context_handle_t *phContext;
+  ur_program_handle_t *phProgram; const ur_kernel_native_properties_t **ppProperties;
   ur_kernel_handle_t **pphKernel;
 } ur_kernel_create_with_native_handle_params_t;
 
 typedef struct ur_kernel_get_suggested_local_work_size_params_t {
-  ur_kernel_handle_t *phKernel;
-  ur_queue_handle_t *phQueue;
-  uint32_t *pnumWorkDim;
-  const size_t **ppGlobalWorkOffset;
-  const size_t **ppGlobalWorkSize;
+  ur_kernel_handle_t *phKernel; ur_queue_handle_t *phQueue; uint32_t *pnumWorkDim;
+  const size_t **ppGlobalWorkOffset; const size_t **ppGlobalWorkSize;
   size_t **ppSuggestedLocalWorkSize;
 } ur_kernel_get_suggested_local_work_size_params_t;
 
 typedef struct ur_kernel_get_suggested_local_work_size_with_args_params_t {
-  ur_kernel_handle_t *phKernel;
-  ur_queue_handle_t *phQueue;
-  uint32_t *pnumWorkDim;
-  const size_t **ppGlobalWorkOffset;
-  const size_t **ppGlobalWorkSize;
-  uint32_t *pnumArgs;
-  const ur_exp_kernel_arg_properties_t **ppArgs;
-  size_t **ppSuggestedLocalWorkSize;
+  ur_kernel_handle_t *phKernel; ur_queue_handle_t *phQueue; uint32_t *pnumWorkDim;
+  const size_t **ppGlobalWorkOffset; const size_t **ppGlobalWorkSize; uint32_t *pnumArgs;
+  const ur_exp_kernel_arg_properties_t **ppArgs; size_t **ppSuggestedLocalWorkSize;
 } ur_kernel_get_suggested_local_work_size_with_args_params_t;
 
 typedef struct ur_kernel_suggest_max_cooperative_group_count_params_t {
-  ur_kernel_handle_t *phKernel;
-  ur_device_handle_t *phDevice;
-  uint32_t *pworkDim;
-  const size_t **ppLocalWorkSize;
-  size_t *pdynamicSharedMemorySize;
-  uint32_t **ppGroupCountRet;
+  ur_kernel_handle_t *phKernel; ur_device_handle_t *phDevice; uint32_t *pworkDim;
+  const size_t **ppLocalWorkSize; size_t *pdynamicSharedMemorySize; uint32_t **ppGroupCountRet;
 } ur_kernel_suggest_max_cooperative_group_count_params_t;
 
 typedef struct ur_enqueue_usm_device_alloc_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_usm_pool_handle_t *ppPool;
-  size_t *psize;
-  const ur_exp_async_usm_alloc_properties_t **ppProperties;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  void ***pppMem;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_usm_pool_handle_t *ppPool; const size_t *psize;
+  const ur_exp_async_usm_alloc_properties_t **ppProperties; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; void ***pppMem; ur_event_handle_t **pphEvent;
 } ur_enqueue_usm_device_alloc_exp_params_t;
 
 typedef struct ur_enqueue_usm_shared_alloc_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_usm_pool_handle_t *ppPool;
-  size_t *psize;
-  const ur_exp_async_usm_alloc_properties_t **ppProperties;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  void ***pppMem;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_usm_pool_handle_t *ppPool; const size_t *psize;
+  const ur_exp_async_usm_alloc_properties_t **ppProperties; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; void ***pppMem; ur_event_handle_t **pphEvent;
 } ur_enqueue_usm_shared_alloc_exp_params_t;
 
 typedef struct ur_enqueue_usm_host_alloc_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_usm_pool_handle_t *ppPool;
-  size_t *psize;
-  const ur_exp_async_usm_alloc_properties_t **ppProperties;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  void ***pppMem;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_usm_pool_handle_t *ppPool; const size_t *psize;
+  const ur_exp_async_usm_alloc_properties_t **ppProperties; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; void ***pppMem; ur_event_handle_t **pphEvent;
 } ur_enqueue_usm_host_alloc_exp_params_t;
 
 typedef struct ur_enqueue_usm_free_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_usm_pool_handle_t *ppPool;
-  void **ppMem;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; ur_usm_pool_handle_t *ppPool; void **ppMem;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_usm_free_exp_params_t;
 
 typedef struct ur_usm_pool_create_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  ur_usm_pool_desc_t **ppPoolDesc;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; ur_usm_pool_desc_t **ppPoolDesc;
   ur_usm_pool_handle_t **ppPool;
 } ur_usm_pool_create_exp_params_t;
 
 typedef struct ur_usm_pool_destroy_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  ur_usm_pool_handle_t *phPool;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; ur_usm_pool_handle_t *phPool;
 } ur_usm_pool_destroy_exp_params_t;
 
 typedef struct ur_usm_pool_get_default_device_pool_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  ur_usm_pool_handle_t **ppPool;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; ur_usm_pool_handle_t **ppPool;
 } ur_usm_pool_get_default_device_pool_exp_params_t;
 
 typedef struct ur_usm_pool_get_info_exp_params_t {
-  ur_usm_pool_handle_t *phPool;
-  ur_usm_pool_info_t *ppropName;
-  void **ppPropValue;
+  ur_usm_pool_handle_t *phPool; ur_usm_pool_info_t *ppropName; void **ppPropValue;
   size_t **ppPropSizeRet;
 } ur_usm_pool_get_info_exp_params_t;
 
 typedef struct ur_usm_pool_set_info_exp_params_t {
-  ur_usm_pool_handle_t *phPool;
-  ur_usm_pool_info_t *ppropName;
-  void **ppPropValue;
+  ur_usm_pool_handle_t *phPool; ur_usm_pool_info_t *ppropName; void **ppPropValue;
   size_t *ppropSize;
 } ur_usm_pool_set_info_exp_params_t;
 
 typedef struct ur_usm_pool_set_device_pool_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  ur_usm_pool_handle_t *phPool;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; ur_usm_pool_handle_t *phPool;
 } ur_usm_pool_set_device_pool_exp_params_t;
 
 typedef struct ur_usm_pool_get_device_pool_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  ur_usm_pool_handle_t **ppPool;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; ur_usm_pool_handle_t **ppPool;
 } ur_usm_pool_get_device_pool_exp_params_t;
 
 typedef struct ur_usm_pool_trim_to_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  ur_usm_pool_handle_t *phPool;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; ur_usm_pool_handle_t *phPool;
   size_t *pminBytesToKeep;
 } ur_usm_pool_trim_to_exp_params_t;
 
 typedef struct ur_usm_pitched_alloc_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_usm_desc_t **ppUSMDesc;
-  ur_usm_pool_handle_t *ppool;
-  size_t *pwidthInBytes;
-  size_t *pheight;
-  size_t *pelementSizeBytes;
-  void ***pppMem;
-  size_t **ppResultPitch;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; const ur_usm_desc_t **ppUSMDesc;
+  ur_usm_pool_handle_t *ppool; size_t *pwidthInBytes; size_t *pheight; size_t *pelementSizeBytes;
+  void ***pppMem; size_t **ppResultPitch;
 } ur_usm_pitched_alloc_exp_params_t;
 
 typedef struct ur_bindless_images_unsampled_image_handle_destroy_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
   ur_exp_image_native_handle_t *phImage;
 } ur_bindless_images_unsampled_image_handle_destroy_exp_params_t;
 
 typedef struct ur_bindless_images_sampled_image_handle_destroy_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
   ur_exp_image_native_handle_t *phImage;
 } ur_bindless_images_sampled_image_handle_destroy_exp_params_t;
 
 typedef struct ur_bindless_images_image_allocate_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_image_format_t **ppImageFormat;
-  const ur_image_desc_t **ppImageDesc;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  const ur_image_format_t **ppImageFormat; const ur_image_desc_t **ppImageDesc;
   ur_exp_image_mem_native_handle_t **pphImageMem;
 } ur_bindless_images_image_allocate_exp_params_t;
 
 typedef struct ur_bindless_images_image_free_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
   ur_exp_image_mem_native_handle_t *phImageMem;
 } ur_bindless_images_image_free_exp_params_t;
 
 typedef struct ur_bindless_images_unsampled_image_create_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  ur_exp_image_mem_native_handle_t *phImageMem;
-  const ur_image_format_t **ppImageFormat;
-  const ur_image_desc_t **ppImageDesc;
-  ur_exp_image_native_handle_t **pphImage;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  ur_exp_image_mem_native_handle_t *phImageMem; const ur_image_format_t **ppImageFormat;
+  const ur_image_desc_t **ppImageDesc; ur_exp_image_native_handle_t **pphImage;
 } ur_bindless_images_unsampled_image_create_exp_params_t;
 
 typedef struct ur_bindless_images_sampled_image_create_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  ur_exp_image_mem_native_handle_t *phImageMem;
-  const ur_image_format_t **ppImageFormat;
-  const ur_image_desc_t **ppImageDesc;
-  const ur_sampler_desc_t **ppSamplerDesc;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  ur_exp_image_mem_native_handle_t *phImageMem; const ur_image_format_t **ppImageFormat;
+  const ur_image_desc_t **ppImageDesc; const ur_sampler_desc_t **ppSamplerDesc;
   ur_exp_image_native_handle_t **pphImage;
 } ur_bindless_images_sampled_image_create_exp_params_t;
 
 typedef struct ur_bindless_images_image_copy_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  const void **ppSrc;
-  void **ppDst;
-  const ur_image_desc_t **ppSrcImageDesc;
-  const ur_image_desc_t **ppDstImageDesc;
-  const ur_image_format_t **ppSrcImageFormat;
-  const ur_image_format_t **ppDstImageFormat;
-  ur_exp_image_copy_region_t **ppCopyRegion;
-  ur_exp_image_copy_flags_t *pimageCopyFlags;
-  ur_exp_image_copy_input_types_t *pimageCopyInputTypes;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; const void **ppSrc; void **ppDst;
+  const ur_image_desc_t **ppSrcImageDesc; const ur_image_desc_t **ppDstImageDesc;
+  const ur_image_format_t **ppSrcImageFormat; const ur_image_format_t **ppDstImageFormat;
+  ur_exp_image_copy_region_t **ppCopyRegion; ur_exp_image_copy_flags_t *pimageCopyFlags;
+  ur_exp_image_copy_input_types_t *pimageCopyInputTypes; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_bindless_images_image_copy_exp_params_t;
 
 typedef struct ur_bindless_images_image_get_info_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_exp_image_mem_native_handle_t *phImageMem;
-  ur_image_info_t *ppropName;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_context_handle_t *phContext; ur_exp_image_mem_native_handle_t *phImageMem;
+  ur_image_info_t *ppropName; void **ppPropValue; size_t **ppPropSizeRet;
 } ur_bindless_images_image_get_info_exp_params_t;
 
 typedef struct ur_bindless_images_get_image_memory_handle_type_support_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_image_desc_t **ppImageDesc;
-  const ur_image_format_t **ppImageFormat;
-  ur_exp_image_mem_type_t *pimageMemHandleType;
-  ur_bool_t **ppSupportedRet;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  const ur_image_desc_t **ppImageDesc; const ur_image_format_t **ppImageFormat;
+  ur_exp_image_mem_type_t *pimageMemHandleType; ur_bool_t **ppSupportedRet;
 } ur_bindless_images_get_image_memory_handle_type_support_exp_params_t;
 
 typedef struct ur_bindless_images_get_image_unsampled_handle_support_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_image_desc_t **ppImageDesc;
-  const ur_image_format_t **ppImageFormat;
-  ur_exp_image_mem_type_t *pimageMemHandleType;
-  ur_bool_t **ppSupportedRet;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  const ur_image_desc_t **ppImageDesc; const ur_image_format_t **ppImageFormat;
+  ur_exp_image_mem_type_t *pimageMemHandleType; ur_bool_t **ppSupportedRet;
 } ur_bindless_images_get_image_unsampled_handle_support_exp_params_t;
 
 typedef struct ur_bindless_images_get_image_sampled_handle_support_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_image_desc_t **ppImageDesc;
-  const ur_image_format_t **ppImageFormat;
-  ur_exp_image_mem_type_t *pimageMemHandleType;
-  ur_bool_t **ppSupportedRet;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  const ur_image_desc_t **ppImageDesc; const ur_image_format_t **ppImageFormat;
+  ur_exp_image_mem_type_t *pimageMemHandleType; ur_bool_t **ppSupportedRet;
 } ur_bindless_images_get_image_sampled_handle_support_exp_params_t;
 
 typedef struct ur_bindless_images_mipmap_get_level_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  ur_exp_image_mem_native_handle_t *phImageMem;
-  uint32_t *pmipmapLevel;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  ur_exp_image_mem_native_handle_t *phImageMem; uint32_t *pmipmapLevel;
   ur_exp_image_mem_native_handle_t **pphImageMem;
 } ur_bindless_images_mipmap_get_level_exp_params_t;
 
 typedef struct ur_bindless_images_mipmap_free_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
   ur_exp_image_mem_native_handle_t *phMem;
 } ur_bindless_images_mipmap_free_exp_params_t;
 
 typedef struct ur_bindless_images_import_external_memory_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  size_t *psize;
-  ur_exp_external_mem_type_t *pmemHandleType;
-  ur_exp_external_mem_desc_t **ppExternalMemDesc;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; size_t *psize;
+  ur_exp_external_mem_type_t *pmemHandleType; ur_exp_external_mem_desc_t **ppExternalMemDesc;
   ur_exp_external_mem_handle_t **pphExternalMem;
 } ur_bindless_images_import_external_memory_exp_params_t;
 
 typedef struct ur_bindless_images_map_external_array_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_image_format_t **ppImageFormat;
-  const ur_image_desc_t **ppImageDesc;
-  ur_exp_external_mem_handle_t *phExternalMem;
-  ur_exp_image_mem_native_handle_t **pphImageMem;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  const ur_image_format_t **ppImageFormat; const ur_image_desc_t **ppImageDesc;
+  ur_exp_external_mem_handle_t *phExternalMem; ur_exp_image_mem_native_handle_t **pphImageMem;
 } ur_bindless_images_map_external_array_exp_params_t;
 
 typedef struct ur_bindless_images_map_external_linear_memory_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  uint64_t *poffset;
-  uint64_t *psize;
-  ur_exp_external_mem_handle_t *phExternalMem;
-  void ***pppRetMem;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; uint64_t *poffset;
+  uint64_t *psize; ur_exp_external_mem_handle_t *phExternalMem; void ***pppRetMem;
 } ur_bindless_images_map_external_linear_memory_exp_params_t;
 
 typedef struct ur_bindless_images_release_external_memory_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
   ur_exp_external_mem_handle_t *phExternalMem;
 } ur_bindless_images_release_external_memory_exp_params_t;
 
 typedef struct ur_bindless_images_free_mapped_linear_memory_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  void **ppMem;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; void **ppMem;
 } ur_bindless_images_free_mapped_linear_memory_exp_params_t;
 
 typedef struct ur_bindless_images_supports_importing_handle_type_exp_params_t {
-  ur_device_handle_t *phDevice;
-  ur_exp_external_mem_type_t *pmemHandleType;
+  ur_device_handle_t *phDevice; ur_exp_external_mem_type_t *pmemHandleType;
   ur_bool_t **ppSupportedRet;
 } ur_bindless_images_supports_importing_handle_type_exp_params_t;
 
 typedef struct ur_bindless_images_import_external_semaphore_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
   ur_exp_external_semaphore_type_t *psemHandleType;
   ur_exp_external_semaphore_desc_t **ppExternalSemaphoreDesc;
   ur_exp_external_semaphore_handle_t **pphExternalSemaphore;
 } ur_bindless_images_import_external_semaphore_exp_params_t;
 
 typedef struct ur_bindless_images_release_external_semaphore_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
   ur_exp_external_semaphore_handle_t *phExternalSemaphore;
 } ur_bindless_images_release_external_semaphore_exp_params_t;
 
 typedef struct ur_bindless_images_wait_external_semaphore_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_exp_external_semaphore_handle_t *phSemaphore;
-  bool *phasWaitValue;
-  uint64_t *pwaitValue;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_exp_external_semaphore_handle_t *phSemaphore;
+  bool *phasWaitValue; uint64_t *pwaitValue; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_bindless_images_wait_external_semaphore_exp_params_t;
 
 typedef struct ur_bindless_images_signal_external_semaphore_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_exp_external_semaphore_handle_t *phSemaphore;
-  bool *phasSignalValue;
-  uint64_t *psignalValue;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_exp_external_semaphore_handle_t *phSemaphore;
+  bool *phasSignalValue; uint64_t *psignalValue; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_bindless_images_signal_external_semaphore_exp_params_t;
 
 typedef struct ur_device_wait_exp_params_t {
@@ -10436,189 +8345,130 @@ typedef struct ur_device_wait_exp_params_t {
 } ur_device_wait_exp_params_t;
 
 typedef struct ur_program_dynamic_link_exp_params_t {
-  ur_context_handle_t *phContext;
-  uint32_t *pcount;
-  const ur_program_handle_t **pphPrograms;
+  ur_context_handle_t *phContext; uint32_t *pcount; const ur_program_handle_t **pphPrograms;
 } ur_program_dynamic_link_exp_params_t;
 
 typedef struct ur_enqueue_timestamp_recording_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  bool *pblocking;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; bool *pblocking; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_timestamp_recording_exp_params_t;
 
 typedef struct ur_ipc_get_mem_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  void **ppMem;
-  void ***pppIPCMemHandleData;
+  ur_context_handle_t *phContext; void **ppMem; void ***pppIPCMemHandleData;
   size_t **ppIPCMemHandleDataSizeRet;
 } ur_ipc_get_mem_handle_exp_params_t;
 
 typedef struct ur_ipc_put_mem_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  void **ppIPCMemHandleData;
+  ur_context_handle_t *phContext; void **ppIPCMemHandleData;
 } ur_ipc_put_mem_handle_exp_params_t;
 
 typedef struct ur_ipc_open_mem_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  void **ppIPCMemHandleData;
-  size_t *pipcMemHandleDataSize;
-  void ***pppMem;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; void **ppIPCMemHandleData;
+  size_t *pipcMemHandleDataSize; void ***pppMem;
 } ur_ipc_open_mem_handle_exp_params_t;
 
 typedef struct ur_ipc_close_mem_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  void **ppMem;
+  ur_context_handle_t *phContext; void **ppMem;
 } ur_ipc_close_mem_handle_exp_params_t;
 
 typedef struct ur_ipc_get_phys_mem_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_physical_mem_handle_t *phPhysMem;
-  void ***pppIPCPhysMemHandleData;
-  size_t **ppIPCPhysMemHandleDataSizeRet;
+  ur_context_handle_t *phContext; ur_physical_mem_handle_t *phPhysMem;
+  void ***pppIPCPhysMemHandleData; size_t **ppIPCPhysMemHandleDataSizeRet;
 } ur_ipc_get_phys_mem_handle_exp_params_t;
 
 typedef struct ur_ipc_put_phys_mem_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  const void **ppIPCPhysMemHandleData;
+  ur_context_handle_t *phContext; const void **ppIPCPhysMemHandleData;
 } ur_ipc_put_phys_mem_handle_exp_params_t;
 
 typedef struct ur_ipc_open_phys_mem_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const void **ppIPCPhysMemHandleData;
-  size_t *pipcPhysMemHandleDataSize;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  const void **ppIPCPhysMemHandleData; size_t *pipcPhysMemHandleDataSize;
   ur_physical_mem_handle_t **pphPhysMem;
 } ur_ipc_open_phys_mem_handle_exp_params_t;
 
 typedef struct ur_ipc_close_phys_mem_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_physical_mem_handle_t *phPhysMem;
+  ur_context_handle_t *phContext; ur_physical_mem_handle_t *phPhysMem;
 } ur_ipc_close_phys_mem_handle_exp_params_t;
 
 typedef struct ur_ipc_get_event_handle_exp_params_t {
-  ur_event_handle_t *phEvent;
-  void ***pppIPCEventHandleData;
-  size_t **ppIPCEventHandleDataSizeRet;
+  ur_event_handle_t *phEvent; void ***pppIPCEventHandleData; size_t **ppIPCEventHandleDataSizeRet;
 } ur_ipc_get_event_handle_exp_params_t;
 
 typedef struct ur_ipc_put_event_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  void **ppIPCEventHandleData;
+  ur_context_handle_t *phContext; void **ppIPCEventHandleData;
 } ur_ipc_put_event_handle_exp_params_t;
 
 typedef struct ur_ipc_open_event_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  const void **ppIPCEventHandleData;
-  size_t *pipcEventHandleDataSize;
-  ur_event_handle_t **pphEvent;
+  ur_context_handle_t *phContext; const void **ppIPCEventHandleData;
+  size_t *pipcEventHandleDataSize; ur_event_handle_t **pphEvent;
 } ur_ipc_open_event_handle_exp_params_t;
 
 typedef struct ur_memory_export_alloc_exportable_memory_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  size_t *palignment;
-  size_t *psize;
-  ur_exp_external_mem_type_t *phandleTypeToExport;
-  void ***pppMem;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; size_t *palignment; size_t *psize;
+  ur_exp_external_mem_type_t *phandleTypeToExport; void ***pppMem;
 } ur_memory_export_alloc_exportable_memory_exp_params_t;
 
 typedef struct ur_memory_export_free_exportable_memory_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  void **ppMem;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice; void **ppMem;
 } ur_memory_export_free_exportable_memory_exp_params_t;
 
 typedef struct ur_memory_export_export_memory_handle_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  ur_exp_external_mem_type_t *phandleTypeToExport;
-  void **ppMem;
-  void **ppMemHandleRet;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  ur_exp_external_mem_type_t *phandleTypeToExport; void **ppMem; void **ppMemHandleRet;
 } ur_memory_export_export_memory_handle_exp_params_t;
 
 typedef struct ur_program_build_exp_params_t {
-  ur_program_handle_t *phProgram;
-  uint32_t *pnumDevices;
-  ur_device_handle_t **pphDevices;
-  ur_exp_program_flags_t *pflags;
-  const char **ppOptions;
+  ur_program_handle_t *phProgram; uint32_t *pnumDevices; ur_device_handle_t **pphDevices;
+  ur_exp_program_flags_t *pflags; const char **ppOptions;
 } ur_program_build_exp_params_t;
 
 typedef struct ur_program_compile_exp_params_t {
-  ur_program_handle_t *phProgram;
-  uint32_t *pnumDevices;
-  ur_device_handle_t **pphDevices;
-  ur_exp_program_flags_t *pflags;
-  const char **ppOptions;
+  ur_program_handle_t *phProgram; uint32_t *pnumDevices; ur_device_handle_t **pphDevices;
+  ur_exp_program_flags_t *pflags; const char **ppOptions;
 } ur_program_compile_exp_params_t;
 
 typedef struct ur_program_link_exp_params_t {
-  ur_context_handle_t *phContext;
-  uint32_t *pnumDevices;
-  ur_device_handle_t **pphDevices;
-  ur_exp_program_flags_t *pflags;
-  uint32_t *pcount;
-  const ur_program_handle_t **pphPrograms;
-  const char **ppOptions;
-  ur_program_handle_t **pphProgram;
+  ur_context_handle_t *phContext; uint32_t *pnumDevices; ur_device_handle_t **pphDevices;
+  ur_exp_program_flags_t *pflags; uint32_t *pcount; const ur_program_handle_t **pphPrograms;
+  const char **ppOptions; ur_program_handle_t **pphProgram;
 } ur_program_link_exp_params_t;
 
 typedef struct ur_usm_context_memcpy_exp_params_t {
-  ur_context_handle_t *phContext;
-  void **ppDst;
-  const void **ppSrc;
-  size_t *psize;
+  ur_context_handle_t *phContext; void **ppDst; const void **ppSrc; size_t *psize;
 } ur_usm_context_memcpy_exp_params_t;
 
 typedef struct ur_usm_host_alloc_register_exp_params_t {
-  ur_context_handle_t *phContext;
-  void **ppHostMem;
-  size_t *psize;
+  ur_context_handle_t *phContext; void **ppHostMem; size_t *psize;
   const ur_exp_usm_host_alloc_register_properties_t **ppProperties;
 } ur_usm_host_alloc_register_exp_params_t;
 
 typedef struct ur_usm_host_alloc_unregister_exp_params_t {
-  ur_context_handle_t *phContext;
-  void **ppHostMem;
+  ur_context_handle_t *phContext; void **ppHostMem;
 } ur_usm_host_alloc_unregister_exp_params_t;
 
 typedef struct ur_usm_import_exp_params_t {
-  ur_context_handle_t *phContext;
-  void **ppMem;
-  size_t *psize;
+  ur_context_handle_t *phContext; void **ppMem; size_t *psize;
 } ur_usm_import_exp_params_t;
 
 typedef struct ur_usm_release_exp_params_t {
-  ur_context_handle_t *phContext;
-  void **ppMem;
+  ur_context_handle_t *phContext; void **ppMem;
 } ur_usm_release_exp_params_t;
 
 typedef struct ur_usm_p2p_enable_peer_access_exp_params_t {
-  ur_device_handle_t *pcommandDevice;
-  ur_device_handle_t *ppeerDevice;
+  ur_device_handle_t *pcommandDevice; ur_device_handle_t *ppeerDevice;
 } ur_usm_p2p_enable_peer_access_exp_params_t;
 
 typedef struct ur_usm_p2p_disable_peer_access_exp_params_t {
-  ur_device_handle_t *pcommandDevice;
-  ur_device_handle_t *ppeerDevice;
+  ur_device_handle_t *pcommandDevice; ur_device_handle_t *ppeerDevice;
 } ur_usm_p2p_disable_peer_access_exp_params_t;
 
 typedef struct ur_usm_p2p_peer_access_get_info_exp_params_t {
-  ur_device_handle_t *pcommandDevice;
-  ur_device_handle_t *ppeerDevice;
-  ur_exp_peer_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_device_handle_t *pcommandDevice; ur_device_handle_t *ppeerDevice;
+  ur_exp_peer_info_t *ppropName; size_t *ppropSize; void **ppPropValue; size_t **ppPropSizeRet;
 } ur_usm_p2p_peer_access_get_info_exp_params_t;
 
 typedef struct ur_command_buffer_create_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
   const ur_exp_command_buffer_desc_t **ppCommandBufferDesc;
   ur_exp_command_buffer_handle_t **pphCommandBuffer;
 } ur_command_buffer_create_exp_params_t;
@@ -10636,310 +8486,185 @@ typedef struct ur_command_buffer_finalize_exp_params_t {
 } ur_command_buffer_finalize_exp_params_t;
 
 typedef struct ur_command_buffer_append_kernel_launch_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_kernel_handle_t *phKernel;
-  uint32_t *pworkDim;
-  const size_t **ppGlobalWorkOffset;
-  const size_t **ppGlobalWorkSize;
-  const size_t **ppLocalWorkSize;
-  uint32_t *pnumKernelAlternatives;
-  ur_kernel_handle_t **pphKernelAlternatives;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_kernel_handle_t *phKernel;
+  uint32_t *pworkDim; const size_t **ppGlobalWorkOffset; const size_t **ppGlobalWorkSize;
+  const size_t **ppLocalWorkSize; uint32_t *pnumKernelAlternatives;
+  ur_kernel_handle_t **pphKernelAlternatives; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_kernel_launch_exp_params_t;
 
 typedef struct ur_command_buffer_append_kernel_launch_with_args_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_kernel_handle_t *phKernel;
-  uint32_t *pworkDim;
-  const size_t **ppGlobalWorkOffset;
-  const size_t **ppGlobalWorkSize;
-  const size_t **ppLocalWorkSize;
-  uint32_t *pnumArgs;
-  const ur_exp_kernel_arg_properties_t **ppArgs;
-  uint32_t *pnumKernelAlternatives;
-  ur_kernel_handle_t **pphKernelAlternatives;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_kernel_handle_t *phKernel;
+  uint32_t *pworkDim; const size_t **ppGlobalWorkOffset; const size_t **ppGlobalWorkSize;
+  const size_t **ppLocalWorkSize; uint32_t *pnumArgs;
+  const ur_exp_kernel_arg_properties_t **ppArgs; uint32_t *pnumKernelAlternatives;
+  ur_kernel_handle_t **pphKernelAlternatives; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_kernel_launch_with_args_exp_params_t;
 
 typedef struct ur_command_buffer_append_usm_memcpy_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  void **ppDst;
-  const void **ppSrc;
-  size_t *psize;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; void **ppDst; const void **ppSrc;
+  size_t *psize; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_usm_memcpy_exp_params_t;
 
 typedef struct ur_command_buffer_append_usm_fill_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  void **ppMemory;
-  const void **ppPattern;
-  size_t *ppatternSize;
-  size_t *psize;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; void **ppMemory; const void **ppPattern;
+  size_t *ppatternSize; size_t *psize; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_usm_fill_exp_params_t;
 
 typedef struct ur_command_buffer_append_mem_buffer_copy_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_mem_handle_t *phSrcMem;
-  ur_mem_handle_t *phDstMem;
-  size_t *psrcOffset;
-  size_t *pdstOffset;
-  size_t *psize;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_mem_handle_t *phSrcMem;
+  ur_mem_handle_t *phDstMem; size_t *psrcOffset; size_t *pdstOffset; size_t *psize;
   uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_mem_buffer_copy_exp_params_t;
 
 typedef struct ur_command_buffer_append_mem_buffer_write_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_mem_handle_t *phBuffer;
-  size_t *poffset;
-  size_t *psize;
-  const void **ppSrc;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_mem_handle_t *phBuffer; size_t *poffset;
+  size_t *psize; const void **ppSrc; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_mem_buffer_write_exp_params_t;
 
 typedef struct ur_command_buffer_append_mem_buffer_read_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_mem_handle_t *phBuffer;
-  size_t *poffset;
-  size_t *psize;
-  void **ppDst;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_mem_handle_t *phBuffer; size_t *poffset;
+  size_t *psize; void **ppDst; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_mem_buffer_read_exp_params_t;
 
 typedef struct ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_mem_handle_t *phSrcMem;
-  ur_mem_handle_t *phDstMem;
-  ur_rect_offset_t *psrcOrigin;
-  ur_rect_offset_t *pdstOrigin;
-  ur_rect_region_t *pregion;
-  size_t *psrcRowPitch;
-  size_t *psrcSlicePitch;
-  size_t *pdstRowPitch;
-  size_t *pdstSlicePitch;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_mem_handle_t *phSrcMem;
+  ur_mem_handle_t *phDstMem; ur_rect_offset_t *psrcOrigin; ur_rect_offset_t *pdstOrigin;
+  ur_rect_region_t *pregion; size_t *psrcRowPitch; size_t *psrcSlicePitch; size_t *pdstRowPitch;
+  size_t *pdstSlicePitch; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t;
 
 typedef struct ur_command_buffer_append_mem_buffer_write_rect_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_mem_handle_t *phBuffer;
-  ur_rect_offset_t *pbufferOffset;
-  ur_rect_offset_t *phostOffset;
-  ur_rect_region_t *pregion;
-  size_t *pbufferRowPitch;
-  size_t *pbufferSlicePitch;
-  size_t *phostRowPitch;
-  size_t *phostSlicePitch;
-  void **ppSrc;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_mem_handle_t *phBuffer;
+  ur_rect_offset_t *pbufferOffset; ur_rect_offset_t *phostOffset; ur_rect_region_t *pregion;
+  size_t *pbufferRowPitch; size_t *pbufferSlicePitch; size_t *phostRowPitch;
+  size_t *phostSlicePitch; void **ppSrc; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_mem_buffer_write_rect_exp_params_t;
 
 typedef struct ur_command_buffer_append_mem_buffer_read_rect_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_mem_handle_t *phBuffer;
-  ur_rect_offset_t *pbufferOffset;
-  ur_rect_offset_t *phostOffset;
-  ur_rect_region_t *pregion;
-  size_t *pbufferRowPitch;
-  size_t *pbufferSlicePitch;
-  size_t *phostRowPitch;
-  size_t *phostSlicePitch;
-  void **ppDst;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_mem_handle_t *phBuffer;
+  ur_rect_offset_t *pbufferOffset; ur_rect_offset_t *phostOffset; ur_rect_region_t *pregion;
+  size_t *pbufferRowPitch; size_t *pbufferSlicePitch; size_t *phostRowPitch;
+  size_t *phostSlicePitch; void **ppDst; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_mem_buffer_read_rect_exp_params_t;
 
 typedef struct ur_command_buffer_append_mem_buffer_fill_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_mem_handle_t *phBuffer;
-  const void **ppPattern;
-  size_t *ppatternSize;
-  size_t *poffset;
-  size_t *psize;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_mem_handle_t *phBuffer;
+  const void **ppPattern; size_t *ppatternSize; size_t *poffset; size_t *psize;
   uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_mem_buffer_fill_exp_params_t;
 
 typedef struct ur_command_buffer_append_usm_prefetch_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  const void **ppMemory;
-  size_t *psize;
-  ur_usm_migration_flags_t *pflags;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; const void **ppMemory; size_t *psize;
+  ur_usm_migration_flags_t *pflags; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_usm_prefetch_exp_params_t;
 
 typedef struct ur_command_buffer_append_usm_advise_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  const void **ppMemory;
-  size_t *psize;
-  ur_usm_advice_flags_t *padvice;
-  uint32_t *pnumSyncPointsInWaitList;
-  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_exp_command_buffer_sync_point_t **ppSyncPoint;
-  ur_event_handle_t **pphEvent;
-  ur_exp_command_buffer_command_handle_t **pphCommand;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; const void **ppMemory; size_t *psize;
+  ur_usm_advice_flags_t *padvice; uint32_t *pnumSyncPointsInWaitList;
+  const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_exp_command_buffer_sync_point_t **ppSyncPoint;
+  ur_event_handle_t **pphEvent; ur_exp_command_buffer_command_handle_t **pphCommand;
 } ur_command_buffer_append_usm_advise_exp_params_t;
 
 typedef struct ur_command_buffer_append_native_command_exp_params_t {
   ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_exp_command_buffer_native_command_function_t *ppfnNativeCommand;
-  void **ppData;
-  ur_exp_command_buffer_handle_t *phChildCommandBuffer;
-  uint32_t *pnumSyncPointsInWaitList;
+  ur_exp_command_buffer_native_command_function_t *ppfnNativeCommand; void **ppData;
+  ur_exp_command_buffer_handle_t *phChildCommandBuffer; uint32_t *pnumSyncPointsInWaitList;
   const ur_exp_command_buffer_sync_point_t **ppSyncPointWaitList;
   ur_exp_command_buffer_sync_point_t **ppSyncPoint;
 } ur_command_buffer_append_native_command_exp_params_t;
 
 typedef struct ur_enqueue_command_buffer_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; ur_exp_command_buffer_handle_t *phCommandBuffer;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_command_buffer_exp_params_t;
 
 typedef struct ur_command_buffer_update_kernel_launch_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  uint32_t *pnumKernelUpdates;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; uint32_t *pnumKernelUpdates;
   const ur_exp_command_buffer_update_kernel_launch_desc_t **ppUpdateKernelLaunch;
 } ur_command_buffer_update_kernel_launch_exp_params_t;
 
 typedef struct ur_command_buffer_update_signal_event_exp_params_t {
-  ur_exp_command_buffer_command_handle_t *phCommand;
-  ur_event_handle_t **pphSignalEvent;
+  ur_exp_command_buffer_command_handle_t *phCommand; ur_event_handle_t **pphSignalEvent;
 } ur_command_buffer_update_signal_event_exp_params_t;
 
 typedef struct ur_command_buffer_update_wait_events_exp_params_t {
-  ur_exp_command_buffer_command_handle_t *phCommand;
-  uint32_t *pnumEventsInWaitList;
+  ur_exp_command_buffer_command_handle_t *phCommand; uint32_t *pnumEventsInWaitList;
   const ur_event_handle_t **pphEventWaitList;
 } ur_command_buffer_update_wait_events_exp_params_t;
 
 typedef struct ur_command_buffer_get_info_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_exp_command_buffer_info_t *ppropName;
-  size_t *ppropSize;
-  void **ppPropValue;
-  size_t **ppPropSizeRet;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_exp_command_buffer_info_t *ppropName;
+  size_t *ppropSize; void **ppPropValue; size_t **ppPropSizeRet;
 } ur_command_buffer_get_info_exp_params_t;
 
 typedef struct ur_command_buffer_get_native_handle_exp_params_t {
-  ur_exp_command_buffer_handle_t *phCommandBuffer;
-  ur_native_handle_t **pphNativeCommandBuffer;
+  ur_exp_command_buffer_handle_t *phCommandBuffer; ur_native_handle_t **pphNativeCommandBuffer;
 } ur_command_buffer_get_native_handle_exp_params_t;
 
 typedef struct ur_enqueue_host_task_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_exp_host_task_function_t *ppfnHostTask;
-  void **pdata;
-  const ur_exp_host_task_properties_t **ppProperties;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_exp_host_task_function_t *ppfnHostTask; void **pdata;
+  const ur_exp_host_task_properties_t **ppProperties; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_host_task_exp_params_t;
 
 typedef struct ur_enqueue_events_wait_with_barrier_ext_params_t {
-  ur_queue_handle_t *phQueue;
-  const ur_exp_enqueue_ext_properties_t **ppProperties;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; const ur_exp_enqueue_ext_properties_t **ppProperties;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_events_wait_with_barrier_ext_params_t;
 
 typedef struct ur_enqueue_native_command_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_exp_enqueue_native_command_function_t *ppfnNativeEnqueue;
-  void **pdata;
-  uint32_t *pnumMemsInMemList;
-  const ur_mem_handle_t **pphMemList;
-  const ur_exp_enqueue_native_command_properties_t **ppProperties;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
-  ur_event_handle_t **pphEvent;
+  ur_queue_handle_t *phQueue; ur_exp_enqueue_native_command_function_t *ppfnNativeEnqueue;
+  void **pdata; uint32_t *pnumMemsInMemList; const ur_mem_handle_t **pphMemList;
+  const ur_exp_enqueue_native_command_properties_t **ppProperties; uint32_t *pnumEventsInWaitList;
+  const ur_event_handle_t **pphEventWaitList; ur_event_handle_t **pphEvent;
 } ur_enqueue_native_command_exp_params_t;
 
 typedef struct ur_event_create_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_device_handle_t *phDevice;
-  const ur_exp_event_desc_t **ppEventDesc;
-  ur_event_handle_t **pphEvent;
+  ur_context_handle_t *phContext; ur_device_handle_t *phDevice;
+  const ur_exp_event_desc_t **ppEventDesc; ur_event_handle_t **pphEvent;
 } ur_event_create_exp_params_t;
 
 typedef struct ur_graph_create_exp_params_t {
-  ur_context_handle_t *phContext;
-  ur_exp_graph_handle_t **pphGraph;
+  ur_context_handle_t *phContext; ur_exp_graph_handle_t **pphGraph;
 } ur_graph_create_exp_params_t;
 
 typedef struct ur_queue_begin_graph_capture_exp_params_t {
@@ -10947,25 +8672,20 @@ typedef struct ur_queue_begin_graph_capture_exp_params_t {
 } ur_queue_begin_graph_capture_exp_params_t;
 
 typedef struct ur_queue_begin_capture_into_graph_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_exp_graph_handle_t *phGraph;
+  ur_queue_handle_t *phQueue; ur_exp_graph_handle_t *phGraph;
 } ur_queue_begin_capture_into_graph_exp_params_t;
 
 typedef struct ur_queue_end_graph_capture_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_exp_graph_handle_t **pphGraph;
+  ur_queue_handle_t *phQueue; ur_exp_graph_handle_t **pphGraph;
 } ur_queue_end_graph_capture_exp_params_t;
 
 typedef struct ur_graph_instantiate_graph_exp_params_t {
-  ur_exp_graph_handle_t *phGraph;
-  ur_exp_executable_graph_handle_t **pphExecGraph;
+  ur_exp_graph_handle_t *phGraph; ur_exp_executable_graph_handle_t **pphExecGraph;
 } ur_graph_instantiate_graph_exp_params_t;
 
 typedef struct ur_enqueue_graph_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_exp_executable_graph_handle_t *phGraph;
-  uint32_t *pnumEventsInWaitList;
-  const ur_event_handle_t **pphEventWaitList;
+  ur_queue_handle_t *phQueue; ur_exp_executable_graph_handle_t *phGraph;
+  uint32_t *pnumEventsInWaitList; const ur_event_handle_t **pphEventWaitList;
   ur_event_handle_t **pphEvent;
 } ur_enqueue_graph_exp_params_t;
 
@@ -10978,39 +8698,32 @@ typedef struct ur_graph_executable_graph_destroy_exp_params_t {
 } ur_graph_executable_graph_destroy_exp_params_t;
 
 typedef struct ur_queue_is_graph_capture_enabled_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  bool **ppResult;
+  ur_queue_handle_t *phQueue; bool **ppResult;
 } ur_queue_is_graph_capture_enabled_exp_params_t;
 
 typedef struct ur_queue_get_graph_exp_params_t {
-  ur_queue_handle_t *phQueue;
-  ur_exp_graph_handle_t **pphGraph;
+  ur_queue_handle_t *phQueue; ur_exp_graph_handle_t **pphGraph;
 } ur_queue_get_graph_exp_params_t;
 
 typedef struct ur_graph_is_empty_exp_params_t {
-  ur_exp_graph_handle_t *phGraph;
-  bool **ppResult;
+  ur_exp_graph_handle_t *phGraph; bool **ppResult;
 } ur_graph_is_empty_exp_params_t;
 
 typedef struct ur_graph_get_id_exp_params_t {
-  ur_exp_graph_handle_t *phGraph;
-  uint64_t **ppGraphId;
+  ur_exp_graph_handle_t *phGraph; uint64_t **ppGraphId;
 } ur_graph_get_id_exp_params_t;
 
 typedef struct ur_graph_set_destruction_callback_exp_params_t {
-  ur_exp_graph_handle_t *phGraph;
-  ur_exp_graph_destruction_callback_t *ppfnCallback;
+  ur_exp_graph_handle_t *phGraph; ur_exp_graph_destruction_callback_t *ppfnCallback;
   void **ppUserData;
 } ur_graph_set_destruction_callback_exp_params_t;
 
 typedef struct ur_graph_dump_contents_exp_params_t {
-  ur_exp_graph_handle_t *phGraph;
-  const char **pfilePath;
+  ur_exp_graph_handle_t *phGraph; const char **pfilePath;
 } ur_graph_dump_contents_exp_params_t;
 
 typedef struct ur_graph_get_native_handle_exp_params_t {
-  ur_exp_graph_handle_t *phGraph;
-  ur_native_handle_t **pphNativeGraph;
+  ur_exp_graph_handle_t *phGraph; ur_native_handle_t **pphNativeGraph;
 } ur_graph_get_native_handle_exp_params_t;
 
 typedef struct ur_graph_executable_graph_get_native_handle_exp_params_t {

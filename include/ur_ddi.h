@@ -21,9 +21,9 @@
 extern "C" {
 #endif
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Adapter
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnAdapterGet_t)(
     uint32_t NumEntries, ur_adapter_handle_t *phAdapters, uint32_t *pNumAdapters);
@@ -61,19 +61,18 @@ typedef struct ur_adapter_dditable_t {
 
 /// Fills in the Adapter table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetAdapterProcAddrTable(
-    ur_api_version_t version,
-    ur_adapter_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_adapter_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetAdapterProcAddrTable_t)(
     ur_api_version_t version, ur_adapter_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Platform
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnPlatformGet_t)(
-    ur_adapter_handle_t hAdapter, uint32_t NumEntries, ur_platform_handle_t *phPlatforms, uint32_t
-    *pNumPlatforms);
+    ur_adapter_handle_t hAdapter, uint32_t NumEntries, ur_platform_handle_t *phPlatforms,
+    uint32_t *pNumPlatforms);
 
 typedef ur_result_t (UR_APICALL *ur_pfnPlatformGetInfo_t)(
     ur_platform_handle_t hPlatform, ur_platform_info_t propName, size_t propSize, void *pPropValue,
@@ -83,8 +82,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnPlatformGetNativeHandle_t)(
     ur_platform_handle_t hPlatform, ur_native_handle_t *phNativePlatform);
 
 typedef ur_result_t (UR_APICALL *ur_pfnPlatformCreateWithNativeHandle_t)(
-    ur_native_handle_t hNativePlatform, ur_adapter_handle_t hAdapter, const
-    ur_platform_native_properties_t *pProperties, ur_platform_handle_t *phPlatform);
+    ur_native_handle_t hNativePlatform, ur_adapter_handle_t hAdapter,
+    const ur_platform_native_properties_t *pProperties, ur_platform_handle_t *phPlatform);
 
 typedef ur_result_t (UR_APICALL *ur_pfnPlatformGetApiVersion_t)(
     ur_platform_handle_t hPlatform, ur_api_version_t *pVersion);
@@ -104,19 +103,18 @@ typedef struct ur_platform_dditable_t {
 
 /// Fills in the Platform table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetPlatformProcAddrTable(
-    ur_api_version_t version,
-    ur_platform_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_platform_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetPlatformProcAddrTable_t)(
     ur_api_version_t version, ur_platform_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Context
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnContextCreate_t)(
-    uint32_t DeviceCount, const ur_device_handle_t *phDevices, const ur_context_properties_t
-    *pProperties, ur_context_handle_t *phContext);
+    uint32_t DeviceCount, const ur_device_handle_t *phDevices,
+    const ur_context_properties_t *pProperties, ur_context_handle_t *phContext);
 
 typedef ur_result_t (UR_APICALL *ur_pfnContextRetain_t)(
     ur_context_handle_t hContext);
@@ -132,8 +130,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnContextGetNativeHandle_t)(
     ur_context_handle_t hContext, ur_native_handle_t *phNativeContext);
 
 typedef ur_result_t (UR_APICALL *ur_pfnContextCreateWithNativeHandle_t)(
-    ur_native_handle_t hNativeContext, ur_adapter_handle_t hAdapter, uint32_t numDevices, const
-    ur_device_handle_t *phDevices, const ur_context_native_properties_t *pProperties,
+    ur_native_handle_t hNativeContext, ur_adapter_handle_t hAdapter, uint32_t numDevices,
+    const ur_device_handle_t *phDevices, const ur_context_native_properties_t *pProperties,
     ur_context_handle_t *phContext);
 
 typedef ur_result_t (UR_APICALL *ur_pfnContextSetExtendedDeleter_t)(
@@ -152,19 +150,18 @@ typedef struct ur_context_dditable_t {
 
 /// Fills in the Context table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetContextProcAddrTable(
-    ur_api_version_t version,
-    ur_context_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_context_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetContextProcAddrTable_t)(
     ur_api_version_t version, ur_context_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Event
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnEventGetInfo_t)(
-    ur_event_handle_t hEvent, ur_event_info_t propName, size_t propSize, void *pPropValue, size_t
-    *pPropSizeRet);
+    ur_event_handle_t hEvent, ur_event_info_t propName, size_t propSize, void *pPropValue,
+    size_t *pPropSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEventGetProfilingInfo_t)(
     ur_event_handle_t hEvent, ur_profiling_info_t propName, size_t propSize, void *pPropValue,
@@ -183,12 +180,12 @@ typedef ur_result_t (UR_APICALL *ur_pfnEventGetNativeHandle_t)(
     ur_event_handle_t hEvent, ur_native_handle_t *phNativeEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEventCreateWithNativeHandle_t)(
-    ur_native_handle_t hNativeEvent, ur_context_handle_t hContext, const
-    ur_event_native_properties_t *pProperties, ur_event_handle_t *phEvent);
+    ur_native_handle_t hNativeEvent, ur_context_handle_t hContext,
+    const ur_event_native_properties_t *pProperties, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEventSetCallback_t)(
-    ur_event_handle_t hEvent, ur_execution_info_t execStatus, ur_event_callback_t pfnNotify, void
-    *pUserData);
+    ur_event_handle_t hEvent, ur_execution_info_t execStatus, ur_event_callback_t pfnNotify,
+    void *pUserData);
 
 /// Slots of the Event table, in order.
 typedef struct ur_event_dditable_t {
@@ -204,15 +201,14 @@ typedef struct ur_event_dditable_t {
 
 /// Fills in the Event table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetEventProcAddrTable(
-    ur_api_version_t version,
-    ur_event_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_event_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetEventProcAddrTable_t)(
     ur_api_version_t version, ur_event_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // EventExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnEventCreateExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, const ur_exp_event_desc_t *pEventDesc,
@@ -225,23 +221,22 @@ typedef struct ur_event_exp_dditable_t {
 
 /// Fills in the EventExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetEventExpProcAddrTable(
-    ur_api_version_t version,
-    ur_event_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_event_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetEventExpProcAddrTable_t)(
     ur_api_version_t version, ur_event_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Program
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramCreateWithIL_t)(
-    ur_context_handle_t hContext, const void *pIL, size_t length, const ur_program_properties_t
-    *pProperties, ur_program_handle_t *phProgram);
+    ur_context_handle_t hContext, const void *pIL, size_t length,
+    const ur_program_properties_t *pProperties, ur_program_handle_t *phProgram);
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramCreateWithBinary_t)(
-    ur_context_handle_t hContext, uint32_t numDevices, ur_device_handle_t *phDevices, size_t
-    *pLengths, const uint8_t **ppBinaries, const ur_program_properties_t *pProperties,
+    ur_context_handle_t hContext, uint32_t numDevices, ur_device_handle_t *phDevices,
+    size_t *pLengths, const uint8_t **ppBinaries, const ur_program_properties_t *pProperties,
     ur_program_handle_t *phProgram);
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramBuild_t)(
@@ -251,8 +246,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnProgramCompile_t)(
     ur_context_handle_t hContext, ur_program_handle_t hProgram, const char *pOptions);
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramLink_t)(
-    ur_context_handle_t hContext, uint32_t count, const ur_program_handle_t *phPrograms, const char
-    *pOptions, ur_program_handle_t *phProgram);
+    ur_context_handle_t hContext, uint32_t count, const ur_program_handle_t *phPrograms,
+    const char *pOptions, ur_program_handle_t *phProgram);
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramRetain_t)(
     ur_program_handle_t hProgram);
@@ -261,8 +256,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnProgramRelease_t)(
     ur_program_handle_t hProgram);
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramGetFunctionPointer_t)(
-    ur_device_handle_t hDevice, ur_program_handle_t hProgram, const char *pFunctionName, void
-    **ppFunctionPointer);
+    ur_device_handle_t hDevice, ur_program_handle_t hProgram, const char *pFunctionName,
+    void **ppFunctionPointer);
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramGetGlobalVariablePointer_t)(
     ur_device_handle_t hDevice, ur_program_handle_t hProgram, const char *pGlobalVariableName,
@@ -277,15 +272,15 @@ typedef ur_result_t (UR_APICALL *ur_pfnProgramGetBuildInfo_t)(
     size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramSetSpecializationConstants_t)(
-    ur_program_handle_t hProgram, uint32_t count, const ur_specialization_constant_info_t
-    *pSpecConstants);
+    ur_program_handle_t hProgram, uint32_t count,
+    const ur_specialization_constant_info_t *pSpecConstants);
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramGetNativeHandle_t)(
     ur_program_handle_t hProgram, ur_native_handle_t *phNativeProgram);
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramCreateWithNativeHandle_t)(
-    ur_native_handle_t hNativeProgram, ur_context_handle_t hContext, const
-    ur_program_native_properties_t *pProperties, ur_program_handle_t *phProgram);
+    ur_native_handle_t hNativeProgram, ur_context_handle_t hContext,
+    const ur_program_native_properties_t *pProperties, ur_program_handle_t *phProgram);
 
 /// Slots of the Program table, in order.
 typedef struct ur_program_dditable_t {
@@ -307,15 +302,14 @@ typedef struct ur_program_dditable_t {
 
 /// Fills in the Program table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetProgramProcAddrTable(
-    ur_api_version_t version,
-    ur_program_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_program_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetProgramProcAddrTable_t)(
     ur_api_version_t version, ur_program_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // ProgramExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramDynamicLinkExp_t)(
     ur_context_handle_t hContext, uint32_t count, const ur_program_handle_t *phPrograms);
@@ -330,8 +324,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnProgramCompileExp_t)(
 
 typedef ur_result_t (UR_APICALL *ur_pfnProgramLinkExp_t)(
     ur_context_handle_t hContext, uint32_t numDevices, ur_device_handle_t *phDevices,
-    ur_exp_program_flags_t flags, uint32_t count, const ur_program_handle_t *phPrograms, const char
-    *pOptions, ur_program_handle_t *phProgram);
+    ur_exp_program_flags_t flags, uint32_t count, const ur_program_handle_t *phPrograms,
+    const char *pOptions, ur_program_handle_t *phProgram);
 
 /// Slots of the ProgramExp table, in order.
 typedef struct ur_program_exp_dditable_t {
@@ -343,26 +337,25 @@ typedef struct ur_program_exp_dditable_t {
 
 /// Fills in the ProgramExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetProgramExpProcAddrTable(
-    ur_api_version_t version,
-    ur_program_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_program_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetProgramExpProcAddrTable_t)(
     ur_api_version_t version, ur_program_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Kernel
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnKernelCreate_t)(
     ur_program_handle_t hProgram, const char *pKernelName, ur_kernel_handle_t *phKernel);
 
 typedef ur_result_t (UR_APICALL *ur_pfnKernelGetInfo_t)(
-    ur_kernel_handle_t hKernel, ur_kernel_info_t propName, size_t propSize, void *pPropValue, size_t
-    *pPropSizeRet);
+    ur_kernel_handle_t hKernel, ur_kernel_info_t propName, size_t propSize, void *pPropValue,
+    size_t *pPropSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnKernelGetGroupInfo_t)(
-    ur_kernel_handle_t hKernel, ur_device_handle_t hDevice, ur_kernel_group_info_t propName, size_t
-    propSize, void *pPropValue, size_t *pPropSizeRet);
+    ur_kernel_handle_t hKernel, ur_device_handle_t hDevice, ur_kernel_group_info_t propName,
+    size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnKernelGetSubGroupInfo_t)(
     ur_kernel_handle_t hKernel, ur_device_handle_t hDevice, ur_kernel_sub_group_info_t propName,
@@ -382,25 +375,25 @@ typedef ur_result_t (UR_APICALL *ur_pfnKernelCreateWithNativeHandle_t)(
     const ur_kernel_native_properties_t *pProperties, ur_kernel_handle_t *phKernel);
 
 typedef ur_result_t (UR_APICALL *ur_pfnKernelGetSuggestedLocalWorkSize_t)(
-    ur_kernel_handle_t hKernel, ur_queue_handle_t hQueue, uint32_t numWorkDim, const size_t
-    *pGlobalWorkOffset, const size_t *pGlobalWorkSize, size_t *pSuggestedLocalWorkSize);
+    ur_kernel_handle_t hKernel, ur_queue_handle_t hQueue, uint32_t numWorkDim,
+    const size_t *pGlobalWorkOffset, const size_t *pGlobalWorkSize, size_t *pSuggestedLocalWorkSize);
 
 typedef ur_result_t (UR_APICALL *ur_pfnKernelGetSuggestedLocalWorkSizeWithArgs_t)(
-    ur_kernel_handle_t hKernel, ur_queue_handle_t hQueue, uint32_t numWorkDim, const size_t
-    *pGlobalWorkOffset, const size_t *pGlobalWorkSize, uint32_t numArgs, const
-    ur_exp_kernel_arg_properties_t *pArgs, size_t *pSuggestedLocalWorkSize);
+    ur_kernel_handle_t hKernel, ur_queue_handle_t hQueue, uint32_t numWorkDim,
+    const size_t *pGlobalWorkOffset, const size_t *pGlobalWorkSize, uint32_t numArgs,
+    const ur_exp_kernel_arg_properties_t *pArgs, size_t *pSuggestedLocalWorkSize);
 
 typedef ur_result_t (UR_APICALL *ur_pfnKernelSetExecInfo_t)(
-    ur_kernel_handle_t hKernel, ur_kernel_exec_info_t propName, size_t propSize, const
-    ur_kernel_exec_info_properties_t *pProperties, const void *pPropValue);
+    ur_kernel_handle_t hKernel, ur_kernel_exec_info_t propName, size_t propSize,
+    const ur_kernel_exec_info_properties_t *pProperties, const void *pPropValue);
 
 typedef ur_result_t (UR_APICALL *ur_pfnKernelSetSpecializationConstants_t)(
-    ur_kernel_handle_t hKernel, uint32_t count, const ur_specialization_constant_info_t
-    *pSpecConstants);
+    ur_kernel_handle_t hKernel, uint32_t count,
+    const ur_specialization_constant_info_t *pSpecConstants);
 
 typedef ur_result_t (UR_APICALL *ur_pfnKernelSuggestMaxCooperativeGroupCount_t)(
-    ur_kernel_handle_t hKernel, ur_device_handle_t hDevice, uint32_t workDim, const size_t
-    *pLocalWorkSize, size_t dynamicSharedMemorySize, uint32_t *pGroupCountRet);
+    ur_kernel_handle_t hKernel, ur_device_handle_t hDevice, uint32_t workDim,
+    const size_t *pLocalWorkSize, size_t dynamicSharedMemorySize, uint32_t *pGroupCountRet);
 
 /// Slots of the Kernel table, in order.
 typedef struct ur_kernel_dditable_t {
@@ -421,23 +414,22 @@ typedef struct ur_kernel_dditable_t {
 
 /// Fills in the Kernel table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetKernelProcAddrTable(
-    ur_api_version_t version,
-    ur_kernel_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_kernel_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetKernelProcAddrTable_t)(
     ur_api_version_t version, ur_kernel_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Queue
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnQueueGetInfo_t)(
-    ur_queue_handle_t hQueue, ur_queue_info_t propName, size_t propSize, void *pPropValue, size_t
-    *pPropSizeRet);
+    ur_queue_handle_t hQueue, ur_queue_info_t propName, size_t propSize, void *pPropValue,
+    size_t *pPropSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnQueueCreate_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, const ur_queue_properties_t
-    *pProperties, ur_queue_handle_t *phQueue);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    const ur_queue_properties_t *pProperties, ur_queue_handle_t *phQueue);
 
 typedef ur_result_t (UR_APICALL *ur_pfnQueueRetain_t)(
     ur_queue_handle_t hQueue);
@@ -449,8 +441,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnQueueGetNativeHandle_t)(
     ur_queue_handle_t hQueue, ur_queue_native_desc_t *pDesc, ur_native_handle_t *phNativeQueue);
 
 typedef ur_result_t (UR_APICALL *ur_pfnQueueCreateWithNativeHandle_t)(
-    ur_native_handle_t hNativeQueue, ur_context_handle_t hContext, ur_device_handle_t hDevice, const
-    ur_queue_native_properties_t *pProperties, ur_queue_handle_t *phQueue);
+    ur_native_handle_t hNativeQueue, ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    const ur_queue_native_properties_t *pProperties, ur_queue_handle_t *phQueue);
 
 typedef ur_result_t (UR_APICALL *ur_pfnQueueFinish_t)(
     ur_queue_handle_t hQueue);
@@ -472,15 +464,14 @@ typedef struct ur_queue_dditable_t {
 
 /// Fills in the Queue table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetQueueProcAddrTable(
-    ur_api_version_t version,
-    ur_queue_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_queue_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetQueueProcAddrTable_t)(
     ur_api_version_t version, ur_queue_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // QueueExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnQueueBeginGraphCaptureExp_t)(
     ur_queue_handle_t hQueue);
@@ -508,15 +499,14 @@ typedef struct ur_queue_exp_dditable_t {
 
 /// Fills in the QueueExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetQueueExpProcAddrTable(
-    ur_api_version_t version,
-    ur_queue_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_queue_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetQueueExpProcAddrTable_t)(
     ur_api_version_t version, ur_queue_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Sampler
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnSamplerCreate_t)(
     ur_context_handle_t hContext, const ur_sampler_desc_t *pDesc, ur_sampler_handle_t *phSampler);
@@ -535,8 +525,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnSamplerGetNativeHandle_t)(
     ur_sampler_handle_t hSampler, ur_native_handle_t *phNativeSampler);
 
 typedef ur_result_t (UR_APICALL *ur_pfnSamplerCreateWithNativeHandle_t)(
-    ur_native_handle_t hNativeSampler, ur_context_handle_t hContext, const
-    ur_sampler_native_properties_t *pProperties, ur_sampler_handle_t *phSampler);
+    ur_native_handle_t hNativeSampler, ur_context_handle_t hContext,
+    const ur_sampler_native_properties_t *pProperties, ur_sampler_handle_t *phSampler);
 
 /// Slots of the Sampler table, in order.
 typedef struct ur_sampler_dditable_t {
@@ -550,23 +540,22 @@ typedef struct ur_sampler_dditable_t {
 
 /// Fills in the Sampler table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetSamplerProcAddrTable(
-    ur_api_version_t version,
-    ur_sampler_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_sampler_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetSamplerProcAddrTable_t)(
     ur_api_version_t version, ur_sampler_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Mem
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemImageCreate_t)(
-    ur_context_handle_t hContext, ur_mem_flags_t flags, const ur_image_format_t *pImageFormat, const
-    ur_image_desc_t *pImageDesc, void *pHost, ur_mem_handle_t *phMem);
+    ur_context_handle_t hContext, ur_mem_flags_t flags, const ur_image_format_t *pImageFormat,
+    const ur_image_desc_t *pImageDesc, void *pHost, ur_mem_handle_t *phMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemBufferCreate_t)(
-    ur_context_handle_t hContext, ur_mem_flags_t flags, size_t size, const ur_buffer_properties_t
-    *pProperties, ur_mem_handle_t *phBuffer);
+    ur_context_handle_t hContext, ur_mem_flags_t flags, size_t size,
+    const ur_buffer_properties_t *pProperties, ur_mem_handle_t *phBuffer);
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemRetain_t)(
     ur_mem_handle_t hMem);
@@ -575,28 +564,28 @@ typedef ur_result_t (UR_APICALL *ur_pfnMemRelease_t)(
     ur_mem_handle_t hMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemBufferPartition_t)(
-    ur_mem_handle_t hBuffer, ur_mem_flags_t flags, ur_buffer_create_type_t bufferCreateType, const
-    ur_buffer_region_t *pRegion, ur_mem_handle_t *phMem);
+    ur_mem_handle_t hBuffer, ur_mem_flags_t flags, ur_buffer_create_type_t bufferCreateType,
+    const ur_buffer_region_t *pRegion, ur_mem_handle_t *phMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemGetNativeHandle_t)(
     ur_mem_handle_t hMem, ur_device_handle_t hDevice, ur_native_handle_t *phNativeMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemBufferCreateWithNativeHandle_t)(
-    ur_native_handle_t hNativeMem, ur_context_handle_t hContext, const ur_mem_native_properties_t
-    *pProperties, ur_mem_handle_t *phMem);
+    ur_native_handle_t hNativeMem, ur_context_handle_t hContext,
+    const ur_mem_native_properties_t *pProperties, ur_mem_handle_t *phMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemImageCreateWithNativeHandle_t)(
-    ur_native_handle_t hNativeMem, ur_context_handle_t hContext, const ur_image_format_t
-    *pImageFormat, const ur_image_desc_t *pImageDesc, const ur_mem_native_properties_t *pProperties,
-    ur_mem_handle_t *phMem);
+    ur_native_handle_t hNativeMem, ur_context_handle_t hContext,
+    const ur_image_format_t *pImageFormat, const ur_image_desc_t *pImageDesc,
+    const ur_mem_native_properties_t *pProperties, ur_mem_handle_t *phMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemGetInfo_t)(
-    ur_mem_handle_t hMemory, ur_mem_info_t propName, size_t propSize, void *pPropValue, size_t
-    *pPropSizeRet);
+    ur_mem_handle_t hMemory, ur_mem_info_t propName, size_t propSize, void *pPropValue,
+    size_t *pPropSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemImageGetInfo_t)(
-    ur_mem_handle_t hMemory, ur_image_info_t propName, size_t propSize, void *pPropValue, size_t
-    *pPropSizeRet);
+    ur_mem_handle_t hMemory, ur_image_info_t propName, size_t propSize, void *pPropValue,
+    size_t *pPropSizeRet);
 
 /// Slots of the Mem table, in order.
 typedef struct ur_mem_dditable_t {
@@ -614,19 +603,18 @@ typedef struct ur_mem_dditable_t {
 
 /// Fills in the Mem table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetMemProcAddrTable(
-    ur_api_version_t version,
-    ur_mem_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_mem_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetMemProcAddrTable_t)(
     ur_api_version_t version, ur_mem_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // PhysicalMem
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnPhysicalMemCreate_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, size_t size, const
-    ur_physical_mem_properties_t *pProperties, ur_physical_mem_handle_t *phPhysicalMem);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice, size_t size,
+    const ur_physical_mem_properties_t *pProperties, ur_physical_mem_handle_t *phPhysicalMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnPhysicalMemRetain_t)(
     ur_physical_mem_handle_t hPhysicalMem);
@@ -635,8 +623,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnPhysicalMemRelease_t)(
     ur_physical_mem_handle_t hPhysicalMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnPhysicalMemGetInfo_t)(
-    ur_physical_mem_handle_t hPhysicalMem, ur_physical_mem_info_t propName, size_t propSize, void
-    *pPropValue, size_t *pPropSizeRet);
+    ur_physical_mem_handle_t hPhysicalMem, ur_physical_mem_info_t propName, size_t propSize,
+    void *pPropValue, size_t *pPropSizeRet);
 
 /// Slots of the PhysicalMem table, in order.
 typedef struct ur_physical_mem_dditable_t {
@@ -648,81 +636,86 @@ typedef struct ur_physical_mem_dditable_t {
 
 /// Fills in the PhysicalMem table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetPhysicalMemProcAddrTable(
-    ur_api_version_t version,
-    ur_physical_mem_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_physical_mem_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetPhysicalMemProcAddrTable_t)(
     ur_api_version_t version, ur_physical_mem_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Enqueue
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueEventsWait_t)(
-    ur_queue_handle_t hQueue, uint32_t numEventsInWaitList, const ur_event_handle_t
-    *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueEventsWaitWithBarrier_t)(
-    ur_queue_handle_t hQueue, uint32_t numEventsInWaitList, const ur_event_handle_t
-    *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemBufferRead_t)(
-    ur_queue_handle_t hQueue, ur_mem_handle_t hBuffer, bool blockingRead, size_t offset, size_t
-    size, void *pDst, uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_queue_handle_t hQueue, ur_mem_handle_t hBuffer, bool blockingRead, size_t offset,
+    size_t size, void *pDst, uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemBufferWrite_t)(
-    ur_queue_handle_t hQueue, ur_mem_handle_t hBuffer, bool blockingWrite, size_t offset, size_t
-    size, const void *pSrc, uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
-    ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_mem_handle_t hBuffer, bool blockingWrite, size_t offset,
+    size_t size, const void *pSrc, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemBufferReadRect_t)(
-    ur_queue_handle_t hQueue, ur_mem_handle_t hBuffer, bool blockingRead, ur_rect_offset_t
-    bufferOrigin, ur_rect_offset_t hostOrigin, ur_rect_region_t region, size_t bufferRowPitch,
-    size_t bufferSlicePitch, size_t hostRowPitch, size_t hostSlicePitch, void *pDst, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_mem_handle_t hBuffer, bool blockingRead,
+    ur_rect_offset_t bufferOrigin, ur_rect_offset_t hostOrigin, ur_rect_region_t region,
+    size_t bufferRowPitch, size_t bufferSlicePitch, size_t hostRowPitch, size_t hostSlicePitch,
+    void *pDst, uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemBufferWriteRect_t)(
-    ur_queue_handle_t hQueue, ur_mem_handle_t hBuffer, bool blockingWrite, ur_rect_offset_t
-    bufferOrigin, ur_rect_offset_t hostOrigin, ur_rect_region_t region, size_t bufferRowPitch,
-    size_t bufferSlicePitch, size_t hostRowPitch, size_t hostSlicePitch, void *pSrc, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_mem_handle_t hBuffer, bool blockingWrite,
+    ur_rect_offset_t bufferOrigin, ur_rect_offset_t hostOrigin, ur_rect_region_t region,
+    size_t bufferRowPitch, size_t bufferSlicePitch, size_t hostRowPitch, size_t hostSlicePitch,
+    void *pSrc, uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemBufferCopy_t)(
-    ur_queue_handle_t hQueue, ur_mem_handle_t hBufferSrc, ur_mem_handle_t hBufferDst, size_t
-    srcOffset, size_t dstOffset, size_t size, uint32_t numEventsInWaitList, const ur_event_handle_t
-    *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_mem_handle_t hBufferSrc, ur_mem_handle_t hBufferDst,
+    size_t srcOffset, size_t dstOffset, size_t size, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemBufferCopyRect_t)(
     ur_queue_handle_t hQueue, ur_mem_handle_t hBufferSrc, ur_mem_handle_t hBufferDst,
-    ur_rect_offset_t srcOrigin, ur_rect_offset_t dstOrigin, ur_rect_region_t region, size_t
-    srcRowPitch, size_t srcSlicePitch, size_t dstRowPitch, size_t dstSlicePitch, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_rect_offset_t srcOrigin, ur_rect_offset_t dstOrigin, ur_rect_region_t region,
+    size_t srcRowPitch, size_t srcSlicePitch, size_t dstRowPitch, size_t dstSlicePitch,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemBufferFill_t)(
     ur_queue_handle_t hQueue, ur_mem_handle_t hBuffer, const void *pPattern, size_t patternSize,
-    size_t offset, size_t size, uint32_t numEventsInWaitList, const ur_event_handle_t
-    *phEventWaitList, ur_event_handle_t *phEvent);
+    size_t offset, size_t size, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemImageRead_t)(
     ur_queue_handle_t hQueue, ur_mem_handle_t hImage, bool blockingRead, ur_rect_offset_t origin,
-    ur_rect_region_t region, size_t rowPitch, size_t slicePitch, void *pDst, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_rect_region_t region, size_t rowPitch, size_t slicePitch, void *pDst,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemImageWrite_t)(
     ur_queue_handle_t hQueue, ur_mem_handle_t hImage, bool blockingWrite, ur_rect_offset_t origin,
-    ur_rect_region_t region, size_t rowPitch, size_t slicePitch, void *pSrc, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_rect_region_t region, size_t rowPitch, size_t slicePitch, void *pSrc,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemImageCopy_t)(
-    ur_queue_handle_t hQueue, ur_mem_handle_t hImageSrc, ur_mem_handle_t hImageDst, ur_rect_offset_t
-    srcOrigin, ur_rect_offset_t dstOrigin, ur_rect_region_t region, uint32_t numEventsInWaitList,
-    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_mem_handle_t hImageSrc, ur_mem_handle_t hImageDst,
+    ur_rect_offset_t srcOrigin, ur_rect_offset_t dstOrigin, ur_rect_region_t region,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemBufferMap_t)(
     ur_queue_handle_t hQueue, ur_mem_handle_t hBuffer, bool blockingMap, ur_map_flags_t mapFlags,
-    size_t offset, size_t size, uint32_t numEventsInWaitList, const ur_event_handle_t
-    *phEventWaitList, ur_event_handle_t *phEvent, void **ppRetMap);
+    size_t offset, size_t size, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent, void **ppRetMap);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemUnmap_t)(
     ur_queue_handle_t hQueue, ur_mem_handle_t hMem, void *pMappedPtr, uint32_t numEventsInWaitList,
@@ -730,17 +723,18 @@ typedef ur_result_t (UR_APICALL *ur_pfnEnqueueMemUnmap_t)(
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMFill_t)(
     ur_queue_handle_t hQueue, void *pMem, size_t patternSize, const void *pPattern, size_t size,
-    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t
-    *phEvent);
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMMemcpy_t)(
-    ur_queue_handle_t hQueue, bool blocking, void *pDst, const void *pSrc, size_t size, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, bool blocking, void *pDst, const void *pSrc, size_t size,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMPrefetch_t)(
     ur_queue_handle_t hQueue, const void *pMem, size_t size, ur_usm_migration_flags_t flags,
-    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t
-    *phEvent);
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMAdvise_t)(
     ur_queue_handle_t hQueue, const void *pMem, size_t size, ur_usm_advice_flags_t advice,
@@ -748,23 +742,23 @@ typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMAdvise_t)(
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMFill2D_t)(
     ur_queue_handle_t hQueue, void *pMem, size_t pitch, size_t patternSize, const void *pPattern,
-    size_t width, size_t height, uint32_t numEventsInWaitList, const ur_event_handle_t
-    *phEventWaitList, ur_event_handle_t *phEvent);
+    size_t width, size_t height, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMMemcpy2D_t)(
-    ur_queue_handle_t hQueue, bool blocking, void *pDst, size_t dstPitch, const void *pSrc, size_t
-    srcPitch, size_t width, size_t height, uint32_t numEventsInWaitList, const ur_event_handle_t
-    *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, bool blocking, void *pDst, size_t dstPitch, const void *pSrc,
+    size_t srcPitch, size_t width, size_t height, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueDeviceGlobalVariableWrite_t)(
     ur_queue_handle_t hQueue, ur_program_handle_t hProgram, const char *name, bool blockingWrite,
-    size_t count, size_t offset, const void *pSrc, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    size_t count, size_t offset, const void *pSrc, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueDeviceGlobalVariableRead_t)(
     ur_queue_handle_t hQueue, ur_program_handle_t hProgram, const char *name, bool blockingRead,
-    size_t count, size_t offset, void *pDst, uint32_t numEventsInWaitList, const ur_event_handle_t
-    *phEventWaitList, ur_event_handle_t *phEvent);
+    size_t count, size_t offset, void *pDst, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueReadHostPipe_t)(
     ur_queue_handle_t hQueue, ur_program_handle_t hProgram, const char *pipe_symbol, bool blocking,
@@ -777,8 +771,9 @@ typedef ur_result_t (UR_APICALL *ur_pfnEnqueueWriteHostPipe_t)(
     ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueEventsWaitWithBarrierExt_t)(
-    ur_queue_handle_t hQueue, const ur_exp_enqueue_ext_properties_t *pProperties, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, const ur_exp_enqueue_ext_properties_t *pProperties,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 /// Slots of the Enqueue table, in order.
 typedef struct ur_enqueue_dditable_t {
@@ -811,60 +806,60 @@ typedef struct ur_enqueue_dditable_t {
 
 /// Fills in the Enqueue table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetEnqueueProcAddrTable(
-    ur_api_version_t version,
-    ur_enqueue_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_enqueue_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetEnqueueProcAddrTable_t)(
     ur_api_version_t version, ur_enqueue_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // EnqueueExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueKernelLaunchWithArgsExp_t)(
-    ur_queue_handle_t hQueue, ur_kernel_handle_t hKernel, uint32_t workDim, const size_t
-    *pGlobalWorkOffset, const size_t *pGlobalWorkSize, const size_t *pLocalWorkSize, uint32_t
-    numArgs, const ur_exp_kernel_arg_properties_t *pArgs, const ur_kernel_launch_ext_properties_t
-    *launchPropList, uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
-    ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_kernel_handle_t hKernel, uint32_t workDim,
+    const size_t *pGlobalWorkOffset, const size_t *pGlobalWorkSize, const size_t *pLocalWorkSize,
+    uint32_t numArgs, const ur_exp_kernel_arg_properties_t *pArgs,
+    const ur_kernel_launch_ext_properties_t *launchPropList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMDeviceAllocExp_t)(
-    ur_queue_handle_t hQueue, ur_usm_pool_handle_t pPool, size_t size, const
-    ur_exp_async_usm_alloc_properties_t *pProperties, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, void **ppMem, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_usm_pool_handle_t pPool, size_t size,
+    const ur_exp_async_usm_alloc_properties_t *pProperties, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, void **ppMem, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMSharedAllocExp_t)(
-    ur_queue_handle_t hQueue, ur_usm_pool_handle_t pPool, size_t size, const
-    ur_exp_async_usm_alloc_properties_t *pProperties, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, void **ppMem, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_usm_pool_handle_t pPool, size_t size,
+    const ur_exp_async_usm_alloc_properties_t *pProperties, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, void **ppMem, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMHostAllocExp_t)(
-    ur_queue_handle_t hQueue, ur_usm_pool_handle_t pPool, size_t size, const
-    ur_exp_async_usm_alloc_properties_t *pProperties, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, void **ppMem, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_usm_pool_handle_t pPool, size_t size,
+    const ur_exp_async_usm_alloc_properties_t *pProperties, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, void **ppMem, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueUSMFreeExp_t)(
     ur_queue_handle_t hQueue, ur_usm_pool_handle_t pPool, void *pMem, uint32_t numEventsInWaitList,
     const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueTimestampRecordingExp_t)(
-    ur_queue_handle_t hQueue, bool blocking, uint32_t numEventsInWaitList, const ur_event_handle_t
-    *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, bool blocking, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueCommandBufferExp_t)(
-    ur_queue_handle_t hQueue, ur_exp_command_buffer_handle_t hCommandBuffer, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_exp_command_buffer_handle_t hCommandBuffer,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueHostTaskExp_t)(
-    ur_queue_handle_t hQueue, ur_exp_host_task_function_t pfnHostTask, void *data, const
-    ur_exp_host_task_properties_t *pProperties, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    ur_queue_handle_t hQueue, ur_exp_host_task_function_t pfnHostTask, void *data,
+    const ur_exp_host_task_properties_t *pProperties, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueNativeCommandExp_t)(
     ur_queue_handle_t hQueue, ur_exp_enqueue_native_command_function_t pfnNativeEnqueue, void *data,
-    uint32_t numMemsInMemList, const ur_mem_handle_t *phMemList, const
-    ur_exp_enqueue_native_command_properties_t *pProperties, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
+    uint32_t numMemsInMemList, const ur_mem_handle_t *phMemList,
+    const ur_exp_enqueue_native_command_properties_t *pProperties, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnEnqueueGraphExp_t)(
     ur_queue_handle_t hQueue, ur_exp_executable_graph_handle_t hGraph, uint32_t numEventsInWaitList,
@@ -886,19 +881,18 @@ typedef struct ur_enqueue_exp_dditable_t {
 
 /// Fills in the EnqueueExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetEnqueueExpProcAddrTable(
-    ur_api_version_t version,
-    ur_enqueue_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_enqueue_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetEnqueueExpProcAddrTable_t)(
     ur_api_version_t version, ur_enqueue_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // USM
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnUSMHostAlloc_t)(
-    ur_context_handle_t hContext, const ur_usm_desc_t *pUSMDesc, ur_usm_pool_handle_t pool, size_t
-    size, void **ppMem);
+    ur_context_handle_t hContext, const ur_usm_desc_t *pUSMDesc, ur_usm_pool_handle_t pool,
+    size_t size, void **ppMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnUSMDeviceAlloc_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, const ur_usm_desc_t *pUSMDesc,
@@ -943,15 +937,14 @@ typedef struct ur_usm_dditable_t {
 
 /// Fills in the USM table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetUSMProcAddrTable(
-    ur_api_version_t version,
-    ur_usm_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_usm_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetUSMProcAddrTable_t)(
     ur_api_version_t version, ur_usm_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // USMExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnUSMPoolCreateExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_usm_pool_desc_t *pPoolDesc,
@@ -976,13 +969,13 @@ typedef ur_result_t (UR_APICALL *ur_pfnUSMPoolGetDevicePoolExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_usm_pool_handle_t *pPool);
 
 typedef ur_result_t (UR_APICALL *ur_pfnUSMPoolTrimToExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_usm_pool_handle_t hPool, size_t
-    minBytesToKeep);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_usm_pool_handle_t hPool,
+    size_t minBytesToKeep);
 
 typedef ur_result_t (UR_APICALL *ur_pfnUSMPitchedAllocExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, const ur_usm_desc_t *pUSMDesc,
-    ur_usm_pool_handle_t pool, size_t widthInBytes, size_t height, size_t elementSizeBytes, void
-    **ppMem, size_t *pResultPitch);
+    ur_usm_pool_handle_t pool, size_t widthInBytes, size_t height, size_t elementSizeBytes,
+    void **ppMem, size_t *pResultPitch);
 
 typedef ur_result_t (UR_APICALL *ur_pfnUSMContextMemcpyExp_t)(
     ur_context_handle_t hContext, void *pDst, const void *pSrc, size_t size);
@@ -991,8 +984,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnUSMHostAllocUnregisterExp_t)(
     ur_context_handle_t hContext, void *pHostMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnUSMHostAllocRegisterExp_t)(
-    ur_context_handle_t hContext, void *pHostMem, size_t size, const
-    ur_exp_usm_host_alloc_register_properties_t *pProperties);
+    ur_context_handle_t hContext, void *pHostMem, size_t size,
+    const ur_exp_usm_host_alloc_register_properties_t *pProperties);
 
 typedef ur_result_t (UR_APICALL *ur_pfnUSMImportExp_t)(
     ur_context_handle_t hContext, void *pMem, size_t size);
@@ -1020,15 +1013,14 @@ typedef struct ur_usm_exp_dditable_t {
 
 /// Fills in the USMExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetUSMExpProcAddrTable(
-    ur_api_version_t version,
-    ur_usm_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_usm_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetUSMExpProcAddrTable_t)(
     ur_api_version_t version, ur_usm_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // BindlessImagesExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesUnsampledImageHandleDestroyExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_exp_image_native_handle_t hImage);
@@ -1041,49 +1033,51 @@ typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesImageAllocateExp_t)(
     const ur_image_desc_t *pImageDesc, ur_exp_image_mem_native_handle_t *phImageMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesImageFreeExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_exp_image_mem_native_handle_t
-    hImageMem);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    ur_exp_image_mem_native_handle_t hImageMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesUnsampledImageCreateExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_exp_image_mem_native_handle_t
-    hImageMem, const ur_image_format_t *pImageFormat, const ur_image_desc_t *pImageDesc,
-    ur_exp_image_native_handle_t *phImage);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    ur_exp_image_mem_native_handle_t hImageMem, const ur_image_format_t *pImageFormat,
+    const ur_image_desc_t *pImageDesc, ur_exp_image_native_handle_t *phImage);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesSampledImageCreateExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_exp_image_mem_native_handle_t
-    hImageMem, const ur_image_format_t *pImageFormat, const ur_image_desc_t *pImageDesc, const
-    ur_sampler_desc_t *pSamplerDesc, ur_exp_image_native_handle_t *phImage);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    ur_exp_image_mem_native_handle_t hImageMem, const ur_image_format_t *pImageFormat,
+    const ur_image_desc_t *pImageDesc, const ur_sampler_desc_t *pSamplerDesc,
+    ur_exp_image_native_handle_t *phImage);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesImageCopyExp_t)(
     ur_queue_handle_t hQueue, const void *pSrc, void *pDst, const ur_image_desc_t *pSrcImageDesc,
-    const ur_image_desc_t *pDstImageDesc, const ur_image_format_t *pSrcImageFormat, const
-    ur_image_format_t *pDstImageFormat, ur_exp_image_copy_region_t *pCopyRegion,
+    const ur_image_desc_t *pDstImageDesc, const ur_image_format_t *pSrcImageFormat,
+    const ur_image_format_t *pDstImageFormat, ur_exp_image_copy_region_t *pCopyRegion,
     ur_exp_image_copy_flags_t imageCopyFlags, ur_exp_image_copy_input_types_t imageCopyInputTypes,
-    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList, ur_event_handle_t
-    *phEvent);
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_event_handle_t *phEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesImageGetInfoExp_t)(
-    ur_context_handle_t hContext, ur_exp_image_mem_native_handle_t hImageMem, ur_image_info_t
-    propName, void *pPropValue, size_t *pPropSizeRet);
+    ur_context_handle_t hContext, ur_exp_image_mem_native_handle_t hImageMem,
+    ur_image_info_t propName, void *pPropValue, size_t *pPropSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesGetImageMemoryHandleTypeSupportExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, const ur_image_desc_t *pImageDesc,
-    const ur_image_format_t *pImageFormat, ur_exp_image_mem_type_t imageMemHandleType, ur_bool_t
-    *pSupportedRet);
+    const ur_image_format_t *pImageFormat, ur_exp_image_mem_type_t imageMemHandleType,
+    ur_bool_t *pSupportedRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesGetImageUnsampledHandleSupportExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, const ur_image_desc_t *pImageDesc,
-    const ur_image_format_t *pImageFormat, ur_exp_image_mem_type_t imageMemHandleType, ur_bool_t
-    *pSupportedRet);
+    const ur_image_format_t *pImageFormat, ur_exp_image_mem_type_t imageMemHandleType,
+    ur_bool_t *pSupportedRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesGetImageSampledHandleSupportExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, const ur_image_desc_t *pImageDesc,
-    const ur_image_format_t *pImageFormat, ur_exp_image_mem_type_t imageMemHandleType, ur_bool_t
-    *pSupportedRet);
+    const ur_image_format_t *pImageFormat, ur_exp_image_mem_type_t imageMemHandleType,
+    ur_bool_t *pSupportedRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesMipmapGetLevelExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_exp_image_mem_native_handle_t
-    hImageMem, uint32_t mipmapLevel, ur_exp_image_mem_native_handle_t *phImageMem);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    ur_exp_image_mem_native_handle_t hImageMem, uint32_t mipmapLevel,
+    ur_exp_image_mem_native_handle_t *phImageMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesMipmapFreeExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_exp_image_mem_native_handle_t hMem);
@@ -1103,8 +1097,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesMapExternalLinearMemoryExp_
     ur_exp_external_mem_handle_t hExternalMem, void **ppRetMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesReleaseExternalMemoryExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_exp_external_mem_handle_t
-    hExternalMem);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    ur_exp_external_mem_handle_t hExternalMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesFreeMappedLinearMemoryExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, void *pMem);
@@ -1113,13 +1107,14 @@ typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesSupportsImportingHandleType
     ur_device_handle_t hDevice, ur_exp_external_mem_type_t memHandleType, ur_bool_t *pSupportedRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesImportExternalSemaphoreExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_exp_external_semaphore_type_t
-    semHandleType, ur_exp_external_semaphore_desc_t *pExternalSemaphoreDesc,
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    ur_exp_external_semaphore_type_t semHandleType,
+    ur_exp_external_semaphore_desc_t *pExternalSemaphoreDesc,
     ur_exp_external_semaphore_handle_t *phExternalSemaphore);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesReleaseExternalSemaphoreExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_exp_external_semaphore_handle_t
-    hExternalSemaphore);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    ur_exp_external_semaphore_handle_t hExternalSemaphore);
 
 typedef ur_result_t (UR_APICALL *ur_pfnBindlessImagesWaitExternalSemaphoreExp_t)(
     ur_queue_handle_t hQueue, ur_exp_external_semaphore_handle_t hSemaphore, bool hasWaitValue,
@@ -1160,19 +1155,19 @@ typedef struct ur_bindless_images_exp_dditable_t {
 
 /// Fills in the BindlessImagesExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetBindlessImagesExpProcAddrTable(
-    ur_api_version_t version,
-    ur_bindless_images_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_bindless_images_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetBindlessImagesExpProcAddrTable_t)(
     ur_api_version_t version, ur_bindless_images_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // CommandBufferExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferCreateExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, const ur_exp_command_buffer_desc_t
-    *pCommandBufferDesc, ur_exp_command_buffer_handle_t *phCommandBuffer);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    const ur_exp_command_buffer_desc_t *pCommandBufferDesc,
+    ur_exp_command_buffer_handle_t *phCommandBuffer);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferRetainExp_t)(
     ur_exp_command_buffer_handle_t hCommandBuffer);
@@ -1186,9 +1181,9 @@ typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferFinalizeExp_t)(
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendKernelLaunchExp_t)(
     ur_exp_command_buffer_handle_t hCommandBuffer, ur_kernel_handle_t hKernel, uint32_t workDim,
     const size_t *pGlobalWorkOffset, const size_t *pGlobalWorkSize, const size_t *pLocalWorkSize,
-    uint32_t numKernelAlternatives, ur_kernel_handle_t *phKernelAlternatives, uint32_t
-    numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    uint32_t numKernelAlternatives, ur_kernel_handle_t *phKernelAlternatives,
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
@@ -1196,9 +1191,9 @@ typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendKernelLaunchWithArgsEx
     ur_exp_command_buffer_handle_t hCommandBuffer, ur_kernel_handle_t hKernel, uint32_t workDim,
     const size_t *pGlobalWorkOffset, const size_t *pGlobalWorkSize, const size_t *pLocalWorkSize,
     uint32_t numArgs, const ur_exp_kernel_arg_properties_t *pArgs, uint32_t numKernelAlternatives,
-    ur_kernel_handle_t *phKernelAlternatives, uint32_t numSyncPointsInWaitList, const
-    ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
+    ur_kernel_handle_t *phKernelAlternatives, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
     ur_event_handle_t *phEvent, ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendUSMMemcpyExp_t)(
@@ -1209,101 +1204,102 @@ typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendUSMMemcpyExp_t)(
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendUSMFillExp_t)(
-    ur_exp_command_buffer_handle_t hCommandBuffer, void *pMemory, const void *pPattern, size_t
-    patternSize, size_t size, uint32_t numSyncPointsInWaitList, const
-    ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
+    ur_exp_command_buffer_handle_t hCommandBuffer, void *pMemory, const void *pPattern,
+    size_t patternSize, size_t size, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
     ur_event_handle_t *phEvent, ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendMemBufferCopyExp_t)(
     ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hSrcMem, ur_mem_handle_t hDstMem,
-    size_t srcOffset, size_t dstOffset, size_t size, uint32_t numSyncPointsInWaitList, const
-    ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
+    size_t srcOffset, size_t dstOffset, size_t size, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
     ur_event_handle_t *phEvent, ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendMemBufferWriteExp_t)(
-    ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hBuffer, size_t offset, size_t
-    size, const void *pSrc, uint32_t numSyncPointsInWaitList, const
-    ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
+    ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hBuffer, size_t offset,
+    size_t size, const void *pSrc, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
     ur_event_handle_t *phEvent, ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendMemBufferReadExp_t)(
-    ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hBuffer, size_t offset, size_t
-    size, void *pDst, uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t
-    *pSyncPointWaitList, uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
-    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
-    ur_exp_command_buffer_command_handle_t *phCommand);
+    ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hBuffer, size_t offset,
+    size_t size, void *pDst, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
+    ur_event_handle_t *phEvent, ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendMemBufferCopyRectExp_t)(
     ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hSrcMem, ur_mem_handle_t hDstMem,
-    ur_rect_offset_t srcOrigin, ur_rect_offset_t dstOrigin, ur_rect_region_t region, size_t
-    srcRowPitch, size_t srcSlicePitch, size_t dstRowPitch, size_t dstSlicePitch, uint32_t
-    numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
+    ur_rect_offset_t srcOrigin, ur_rect_offset_t dstOrigin, ur_rect_region_t region,
+    size_t srcRowPitch, size_t srcSlicePitch, size_t dstRowPitch, size_t dstSlicePitch,
+    uint32_t numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
     ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
     ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendMemBufferWriteRectExp_t)(
-    ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hBuffer, ur_rect_offset_t
-    bufferOffset, ur_rect_offset_t hostOffset, ur_rect_region_t region, size_t bufferRowPitch,
-    size_t bufferSlicePitch, size_t hostRowPitch, size_t hostSlicePitch, void *pSrc, uint32_t
-    numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
-    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
-    ur_exp_command_buffer_command_handle_t *phCommand);
+    ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hBuffer,
+    ur_rect_offset_t bufferOffset, ur_rect_offset_t hostOffset, ur_rect_region_t region,
+    size_t bufferRowPitch, size_t bufferSlicePitch, size_t hostRowPitch, size_t hostSlicePitch,
+    void *pSrc, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
+    ur_event_handle_t *phEvent, ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendMemBufferReadRectExp_t)(
-    ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hBuffer, ur_rect_offset_t
-    bufferOffset, ur_rect_offset_t hostOffset, ur_rect_region_t region, size_t bufferRowPitch,
-    size_t bufferSlicePitch, size_t hostRowPitch, size_t hostSlicePitch, void *pDst, uint32_t
-    numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t
-    numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
-    ur_exp_command_buffer_sync_point_t *pSyncPoint, ur_event_handle_t *phEvent,
-    ur_exp_command_buffer_command_handle_t *phCommand);
+    ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hBuffer,
+    ur_rect_offset_t bufferOffset, ur_rect_offset_t hostOffset, ur_rect_region_t region,
+    size_t bufferRowPitch, size_t bufferSlicePitch, size_t hostRowPitch, size_t hostSlicePitch,
+    void *pDst, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
+    ur_event_handle_t *phEvent, ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendMemBufferFillExp_t)(
     ur_exp_command_buffer_handle_t hCommandBuffer, ur_mem_handle_t hBuffer, const void *pPattern,
-    size_t patternSize, size_t offset, size_t size, uint32_t numSyncPointsInWaitList, const
-    ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
+    size_t patternSize, size_t offset, size_t size, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
     ur_event_handle_t *phEvent, ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendUSMPrefetchExp_t)(
     ur_exp_command_buffer_handle_t hCommandBuffer, const void *pMemory, size_t size,
-    ur_usm_migration_flags_t flags, uint32_t numSyncPointsInWaitList, const
-    ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
+    ur_usm_migration_flags_t flags, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
     ur_event_handle_t *phEvent, ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendUSMAdviseExp_t)(
     ur_exp_command_buffer_handle_t hCommandBuffer, const void *pMemory, size_t size,
-    ur_usm_advice_flags_t advice, uint32_t numSyncPointsInWaitList, const
-    ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
+    ur_usm_advice_flags_t advice, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList, ur_exp_command_buffer_sync_point_t *pSyncPoint,
     ur_event_handle_t *phEvent, ur_exp_command_buffer_command_handle_t *phCommand);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferAppendNativeCommandExp_t)(
-    ur_exp_command_buffer_handle_t hCommandBuffer, ur_exp_command_buffer_native_command_function_t
-    pfnNativeCommand, void *pData, ur_exp_command_buffer_handle_t hChildCommandBuffer, uint32_t
-    numSyncPointsInWaitList, const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
+    ur_exp_command_buffer_handle_t hCommandBuffer,
+    ur_exp_command_buffer_native_command_function_t pfnNativeCommand, void *pData,
+    ur_exp_command_buffer_handle_t hChildCommandBuffer, uint32_t numSyncPointsInWaitList,
+    const ur_exp_command_buffer_sync_point_t *pSyncPointWaitList,
     ur_exp_command_buffer_sync_point_t *pSyncPoint);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferUpdateKernelLaunchExp_t)(
-    ur_exp_command_buffer_handle_t hCommandBuffer, uint32_t numKernelUpdates, const
-    ur_exp_command_buffer_update_kernel_launch_desc_t *pUpdateKernelLaunch);
+    ur_exp_command_buffer_handle_t hCommandBuffer, uint32_t numKernelUpdates,
+    const ur_exp_command_buffer_update_kernel_launch_desc_t *pUpdateKernelLaunch);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferUpdateSignalEventExp_t)(
     ur_exp_command_buffer_command_handle_t hCommand, ur_event_handle_t *phSignalEvent);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferUpdateWaitEventsExp_t)(
-    ur_exp_command_buffer_command_handle_t hCommand, uint32_t numEventsInWaitList, const
-    ur_event_handle_t *phEventWaitList);
+    ur_exp_command_buffer_command_handle_t hCommand, uint32_t numEventsInWaitList,
+    const ur_event_handle_t *phEventWaitList);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferGetInfoExp_t)(
-    ur_exp_command_buffer_handle_t hCommandBuffer, ur_exp_command_buffer_info_t propName, size_t
-    propSize, void *pPropValue, size_t *pPropSizeRet);
+    ur_exp_command_buffer_handle_t hCommandBuffer, ur_exp_command_buffer_info_t propName,
+    size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnCommandBufferGetNativeHandleExp_t)(
     ur_exp_command_buffer_handle_t hCommandBuffer, ur_native_handle_t *phNativeCommandBuffer);
@@ -1337,15 +1333,14 @@ typedef struct ur_command_buffer_exp_dditable_t {
 
 /// Fills in the CommandBufferExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetCommandBufferExpProcAddrTable(
-    ur_api_version_t version,
-    ur_command_buffer_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_command_buffer_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetCommandBufferExpProcAddrTable_t)(
     ur_api_version_t version, ur_command_buffer_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // GraphExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnGraphCreateExp_t)(
     ur_context_handle_t hContext, ur_exp_graph_handle_t *phGraph);
@@ -1393,26 +1388,25 @@ typedef struct ur_graph_exp_dditable_t {
 
 /// Fills in the GraphExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetGraphExpProcAddrTable(
-    ur_api_version_t version,
-    ur_graph_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_graph_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetGraphExpProcAddrTable_t)(
     ur_api_version_t version, ur_graph_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // IPCExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnIPCGetMemHandleExp_t)(
-    ur_context_handle_t hContext, void *pMem, void **ppIPCMemHandleData, size_t
-    *pIPCMemHandleDataSizeRet);
+    ur_context_handle_t hContext, void *pMem, void **ppIPCMemHandleData,
+    size_t *pIPCMemHandleDataSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnIPCPutMemHandleExp_t)(
     ur_context_handle_t hContext, void *pIPCMemHandleData);
 
 typedef ur_result_t (UR_APICALL *ur_pfnIPCOpenMemHandleExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, void *pIPCMemHandleData, size_t
-    ipcMemHandleDataSize, void **ppMem);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice, void *pIPCMemHandleData,
+    size_t ipcMemHandleDataSize, void **ppMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnIPCCloseMemHandleExp_t)(
     ur_context_handle_t hContext, void *pMem);
@@ -1458,15 +1452,14 @@ typedef struct ur_ipc_exp_dditable_t {
 
 /// Fills in the IPCExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetIPCExpProcAddrTable(
-    ur_api_version_t version,
-    ur_ipc_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_ipc_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetIPCExpProcAddrTable_t)(
     ur_api_version_t version, ur_ipc_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // MemoryExportExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemoryExportAllocExportableMemoryExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, size_t alignment, size_t size,
@@ -1476,8 +1469,8 @@ typedef ur_result_t (UR_APICALL *ur_pfnMemoryExportFreeExportableMemoryExp_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, void *pMem);
 
 typedef ur_result_t (UR_APICALL *ur_pfnMemoryExportExportMemoryHandleExp_t)(
-    ur_context_handle_t hContext, ur_device_handle_t hDevice, ur_exp_external_mem_type_t
-    handleTypeToExport, void *pMem, void *pMemHandleRet);
+    ur_context_handle_t hContext, ur_device_handle_t hDevice,
+    ur_exp_external_mem_type_t handleTypeToExport, void *pMem, void *pMemHandleRet);
 
 /// Slots of the MemoryExportExp table, in order.
 typedef struct ur_memory_export_exp_dditable_t {
@@ -1488,15 +1481,14 @@ typedef struct ur_memory_export_exp_dditable_t {
 
 /// Fills in the MemoryExportExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetMemoryExportExpProcAddrTable(
-    ur_api_version_t version,
-    ur_memory_export_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_memory_export_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetMemoryExportExpProcAddrTable_t)(
     ur_api_version_t version, ur_memory_export_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // UsmP2PExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnUsmP2PEnablePeerAccessExp_t)(
     ur_device_handle_t commandDevice, ur_device_handle_t peerDevice);
@@ -1517,20 +1509,19 @@ typedef struct ur_usm_p2p_exp_dditable_t {
 
 /// Fills in the UsmP2PExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetUsmP2PExpProcAddrTable(
-    ur_api_version_t version,
-    ur_usm_p2p_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_usm_p2p_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetUsmP2PExpProcAddrTable_t)(
     ur_api_version_t version, ur_usm_p2p_exp_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // VirtualMem
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnVirtualMemGranularityGetInfo_t)(
     ur_context_handle_t hContext, ur_device_handle_t hDevice, size_t allocationSize,
-    ur_virtual_mem_granularity_info_t propName, size_t propSize, void *pPropValue, size_t
-    *pPropSizeRet);
+    ur_virtual_mem_granularity_info_t propName, size_t propSize, void *pPropValue,
+    size_t *pPropSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnVirtualMemReserve_t)(
     ur_context_handle_t hContext, const void *pStart, size_t size, void **ppStart);
@@ -1539,15 +1530,15 @@ typedef ur_result_t (UR_APICALL *ur_pfnVirtualMemFree_t)(
     ur_context_handle_t hContext, const void *pStart, size_t size);
 
 typedef ur_result_t (UR_APICALL *ur_pfnVirtualMemMap_t)(
-    ur_context_handle_t hContext, const void *pStart, size_t size, ur_physical_mem_handle_t
-    hPhysicalMem, size_t offset, ur_virtual_mem_access_flags_t flags);
+    ur_context_handle_t hContext, const void *pStart, size_t size,
+    ur_physical_mem_handle_t hPhysicalMem, size_t offset, ur_virtual_mem_access_flags_t flags);
 
 typedef ur_result_t (UR_APICALL *ur_pfnVirtualMemUnmap_t)(
     ur_context_handle_t hContext, const void *pStart, size_t size);
 
 typedef ur_result_t (UR_APICALL *ur_pfnVirtualMemSetAccess_t)(
-    ur_context_handle_t hContext, const void *pStart, size_t size, ur_virtual_mem_access_flags_t
-    flags);
+    ur_context_handle_t hContext, const void *pStart, size_t size,
+    ur_virtual_mem_access_flags_t flags);
 
 typedef ur_result_t (UR_APICALL *ur_pfnVirtualMemGetInfo_t)(
     ur_context_handle_t hContext, const void *pStart, size_t size, ur_virtual_mem_info_t propName,
@@ -1566,23 +1557,22 @@ typedef struct ur_virtual_mem_dditable_t {
 
 /// Fills in the VirtualMem table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetVirtualMemProcAddrTable(
-    ur_api_version_t version,
-    ur_virtual_mem_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_virtual_mem_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetVirtualMemProcAddrTable_t)(
     ur_api_version_t version, ur_virtual_mem_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // Device
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnDeviceGet_t)(
     ur_platform_handle_t hPlatform, ur_device_type_t DeviceType, uint32_t NumEntries,
     ur_device_handle_t *phDevices, uint32_t *pNumDevices);
 
 typedef ur_result_t (UR_APICALL *ur_pfnDeviceGetInfo_t)(
-    ur_device_handle_t hDevice, ur_device_info_t propName, size_t propSize, void *pPropValue, size_t
-    *pPropSizeRet);
+    ur_device_handle_t hDevice, ur_device_info_t propName, size_t propSize, void *pPropValue,
+    size_t *pPropSizeRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnDeviceRetain_t)(
     ur_device_handle_t hDevice);
@@ -1591,19 +1581,19 @@ typedef ur_result_t (UR_APICALL *ur_pfnDeviceRelease_t)(
     ur_device_handle_t hDevice);
 
 typedef ur_result_t (UR_APICALL *ur_pfnDevicePartition_t)(
-    ur_device_handle_t hDevice, const ur_device_partition_properties_t *pProperties, uint32_t
-    NumDevices, ur_device_handle_t *phSubDevices, uint32_t *pNumDevicesRet);
+    ur_device_handle_t hDevice, const ur_device_partition_properties_t *pProperties,
+    uint32_t NumDevices, ur_device_handle_t *phSubDevices, uint32_t *pNumDevicesRet);
 
 typedef ur_result_t (UR_APICALL *ur_pfnDeviceSelectBinary_t)(
-    ur_device_handle_t hDevice, const ur_device_binary_t *pBinaries, uint32_t NumBinaries, uint32_t
-    *pSelectedBinary);
+    ur_device_handle_t hDevice, const ur_device_binary_t *pBinaries, uint32_t NumBinaries,
+    uint32_t *pSelectedBinary);
 
 typedef ur_result_t (UR_APICALL *ur_pfnDeviceGetNativeHandle_t)(
     ur_device_handle_t hDevice, ur_native_handle_t *phNativeDevice);
 
 typedef ur_result_t (UR_APICALL *ur_pfnDeviceCreateWithNativeHandle_t)(
-    ur_native_handle_t hNativeDevice, ur_adapter_handle_t hAdapter, const
-    ur_device_native_properties_t *pProperties, ur_device_handle_t *phDevice);
+    ur_native_handle_t hNativeDevice, ur_adapter_handle_t hAdapter,
+    const ur_device_native_properties_t *pProperties, ur_device_handle_t *phDevice);
 
 typedef ur_result_t (UR_APICALL *ur_pfnDeviceGetGlobalTimestamps_t)(
     ur_device_handle_t hDevice, uint64_t *pDeviceTimestamp, uint64_t *pHostTimestamp);
@@ -1623,15 +1613,14 @@ typedef struct ur_device_dditable_t {
 
 /// Fills in the Device table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetDeviceProcAddrTable(
-    ur_api_version_t version,
-    ur_device_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_device_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetDeviceProcAddrTable_t)(
     ur_api_version_t version, ur_device_dditable_t *pDdiTable);
 
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // DeviceExp
-// ---------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
 typedef ur_result_t (UR_APICALL *ur_pfnDeviceWaitExp_t)(
     ur_device_handle_t hDevice);
@@ -1643,8 +1632,7 @@ typedef struct ur_device_exp_dditable_t {
 
 /// Fills in the DeviceExp table of an adapter.
 UR_APIEXPORT ur_result_t UR_APICALL urGetDeviceExpProcAddrTable(
-    ur_api_version_t version,
-    ur_device_exp_dditable_t *pDdiTable);
+    ur_api_version_t version, ur_device_exp_dditable_t *pDdiTable);
 
 typedef ur_result_t (UR_APICALL *ur_pfnGetDeviceExpProcAddrTable_t)(
     ur_api_version_t version, ur_device_exp_dditable_t *pDdiTable);

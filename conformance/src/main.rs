@@ -1,1 +1,240 @@
-fn main() {}
+//! `ur-conformance`: runs the suites of the specification on a device of any loader and adapter.
+//!
+//! It may use `ur::abi`, `ur::object` and `ur::dl`. It knows adapters only through the kernel
+//! provider of their backend and their expectations file.
+
+mod expectations;
+mod fixture;
+mod fresh;
+mod generated;
+mod kernels;
+mod locate;
+mod objects;
+mod outcome;
+mod registry;
+mod report;
+mod runner;
+mod status;
+mod suites;
+mod worker;
+
+use clap::{Parser, ValueEnum};
+use expectations::{Expectations, Verdict};
+use fixture::Target;
+use generated::api::FUNCTIONS;
+use indicatif::{ProgressBar, ProgressStyle};
+use registry::Test;
+use report::{Row, Run, Totals};
+use runner::{Ended, Plan};
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Checks a Unified Runtime loader and an adapter against the specification.
+///
+/// Without --adapter the environment chooses: UR_ADAPTERS_FORCE_LOAD, UR_ADAPTERS_SEARCH_PATH and
+/// ONEAPI_DEVICE_SELECTOR. Exits with 0 if all went as expected, 1 if not, 2 if nothing could run.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    /// Loader library; by default libur_loader.so.0 beside this program, in ../lib or of the system
+    #[arg(long)]
+    loader: Option<PathBuf>,
+    /// Adapter to load, by name, from the loader's folder
+    #[arg(long)]
+    adapter: Option<String>,
+    /// Device to test, counted over all platforms of all adapters
+    #[arg(long, default_value_t = 0)]
+    device: usize,
+    /// Runs tests whose `suite::name` contains this; may be given several times
+    #[arg(long)]
+    filter: Vec<String>,
+    /// Lists the tests and runs none
+    #[arg(long)]
+    list: bool,
+    /// Writes JUnit XML to a file
+    #[arg(long)]
+    junit: Option<PathBuf>,
+    /// Writes results and the calls made to a file, as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Expectations file, instead of the one that comes with this program for the adapter
+    #[arg(long)]
+    expectations: Option<PathBuf>,
+    /// Processes that run tests at the same time
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Seconds after which a test counts as hung
+    #[arg(long, default_value_t = 60)]
+    timeout: u64,
+    /// Prints every test, not only those that did not pass
+    #[arg(long, short)]
+    verbose: bool,
+    /// Runs all tests in this process, for debuggers and checkers
+    #[arg(long)]
+    in_process: bool,
+    #[arg(long, hide = true)]
+    worker: Option<WorkerKind>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WorkerKind {
+    /// The loader is initialised for all tests.
+    Ready,
+    /// The loader is left to the one test.
+    Fresh,
+}
+
+const FAILED: u8 = 1;
+const CANNOT_RUN: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let tests = suites::all();
+    let chosen: Vec<usize> = (0..tests.len()).filter(|index| cli.wants(&tests[*index])).collect();
+    if cli.list {
+        for index in chosen {
+            println!("{}", tests[index].full_name());
+        }
+        return ExitCode::SUCCESS;
+    }
+    match cli.run(&tests, chosen) {
+        Ok(code) => code,
+        Err(reason) => {
+            eprintln!("ur-conformance: {reason}");
+            ExitCode::from(CANNOT_RUN)
+        }
+    }
+}
+
+impl Cli {
+    fn wants(&self, test: &Test) -> bool {
+        let name = test.full_name();
+        self.filter.is_empty() || self.filter.iter().any(|filter| name.contains(filter.as_str()))
+    }
+
+    fn run(&self, tests: &[Test], chosen: Vec<usize>) -> Result<ExitCode, String> {
+        let loader = locate::loader(self.loader.as_deref())?;
+        let target = Target { loader, device: self.device };
+        if let Some(kind) = self.worker {
+            worker::serve(tests, &target, kind == WorkerKind::Fresh).map_err(|error| error.to_string())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if chosen.is_empty() {
+            return Err("no test has such a name".to_owned());
+        }
+        let environment = match &self.adapter {
+            Some(name) => vec![("UR_ADAPTERS_FORCE_LOAD".to_owned(), locate::adapter(&target.loader, name)?)],
+            None => Vec::new(),
+        };
+        let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let timeout = Duration::from_secs(self.timeout);
+        let plan = Plan { tests, chosen, target: &target, environment, jobs, timeout };
+        let run = if self.in_process { self.run_here(&plan)? } else { self.run_apart(&plan)? };
+        self.conclude(&run)
+    }
+
+    /// Runs tests in worker processes.
+    fn run_apart(&self, plan: &Plan) -> Result<Run, String> {
+        let start = Instant::now();
+        let identity = plan.identify()?;
+        let expected = self.expectations(&identity.adapter)?;
+        self.begin(plan, &identity);
+        let bar = progress(plan.chosen.len());
+        let rows = Mutex::new(Vec::new());
+        let calls = plan.run(&|ended| {
+            let row = judge(plan.tests, &expected, ended);
+            bar.inc(1);
+            self.tell(&bar, &row);
+            rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+        });
+        bar.finish_and_clear();
+        let tests = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let loader = plan.target.loader.display().to_string();
+        let totals = Totals::of(&tests);
+        Ok(Run { loader, identity, totals, seconds: start.elapsed().as_secs_f64(), tests, calls })
+    }
+
+    /// Runs tests in this process, one after another.
+    fn run_here(&self, plan: &Plan) -> Result<Run, String> {
+        let start = Instant::now();
+        for (name, value) in &plan.environment {
+            // SAFETY: this process has one thread yet.
+            unsafe { std::env::set_var(name, value) };
+        }
+        let bench = worker::Bench::Ready(fixture::Fixture::open(plan.target)?);
+        let identity = bench.identity().unwrap_or_else(|| fixture::Identity { adapter: String::new(), device: String::new() });
+        let expected = self.expectations(&identity.adapter)?;
+        self.begin(plan, &identity);
+        let bar = ProgressBar::hidden();
+        let mut tests = Vec::new();
+        for &test in &plan.chosen {
+            let begun = Instant::now();
+            let outcome = match plan.tests[test].needs_own_process() {
+                true => outcome::Raw::Skipped("needs a process of its own".to_owned()),
+                false => bench.run(&plan.tests[test]),
+            };
+            let row = judge(plan.tests, &expected, Ended { test, outcome, time: begun.elapsed(), output: String::new() });
+            self.tell(&bar, &row);
+            tests.push(row);
+        }
+        let loader = plan.target.loader.display().to_string();
+        let (totals, seconds) = (Totals::of(&tests), start.elapsed().as_secs_f64());
+        Ok(Run { loader, identity, totals, seconds, tests, calls: bench.calls() })
+    }
+
+    fn expectations(&self, adapter: &str) -> Result<Expectations, String> {
+        match &self.expectations {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+                Expectations::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+            }
+            None => Expectations::embedded(adapter),
+        }
+    }
+
+    fn begin(&self, plan: &Plan, identity: &fixture::Identity) {
+        let count = plan.chosen.len();
+        println!("{count} tests on {} ({}), through {}", identity.device, identity.adapter, plan.target.loader.display());
+    }
+
+    fn tell(&self, bar: &ProgressBar, row: &Row) {
+        let quiet = matches!(row.verdict, Verdict::Passed | Verdict::Unsupported(_) | Verdict::ExpectedFailure(_));
+        if self.verbose || !quiet {
+            bar.suspend(|| println!("{}", row.line()));
+        }
+    }
+
+    fn conclude(&self, run: &Run) -> Result<ExitCode, String> {
+        if let Some(path) = &self.junit {
+            run.write_junit(path)?;
+        }
+        if let Some(path) = &self.json {
+            run.write_json(path)?;
+        }
+        println!("{} of {} functions called, {:.1} s", run.calls.len(), FUNCTIONS.len(), run.seconds);
+        println!("{}", run.totals);
+        Ok(if run.totals.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    }
+}
+
+fn judge(tests: &[Test], expected: &Expectations, ended: Ended) -> Row {
+    let test = &tests[ended.test];
+    let verdict = expected.judge(&test.full_name(), ended.outcome);
+    let (suite, name) = (test.suite.to_owned(), test.name.to_string());
+    Row { suite, test: name, verdict, seconds: ended.time.as_secs_f64(), output: ended.output }
+}
+
+/// A bar on a terminal, nothing elsewhere.
+fn progress(count: usize) -> ProgressBar {
+    if !std::io::stdout().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(count as u64);
+    match ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

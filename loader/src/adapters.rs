@@ -1,13 +1,14 @@
 //! `urAdapterGet`: the adapters of all libraries as one list.
 //!
 //! Owns the aggregation. An adapter that fails is logged and counts as none: a program can go on
-//! with the others.
+//! with the others. One that is counted and then not given leaves a null handle in its caller's
+//! list, since the caller may have believed the count.
 
 use std::ffi::c_void;
 
 use log::{debug, warn};
 use ur::abi::*;
-use ur::object::{Error, Out, Result, boundary};
+use ur::object::{Error, Out, boundary};
 
 use crate::dispatch::table_of;
 use crate::library::AdapterLibrary;
@@ -31,10 +32,11 @@ pub unsafe extern "C" fn adapter_get(
         }
         let libraries = state::adapters().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
         let room = if phAdapters.is_null() { 0 } else { NumEntries };
-        let found = gather(&libraries, room)?;
-        for (at, handle) in found.handles.iter().enumerate() {
-            // SAFETY: no more handles were gathered than there is room for.
-            unsafe { phAdapters.add(at).write(*handle) };
+        let found = gather(&libraries, room);
+        let nulls = std::iter::repeat_n(std::ptr::null_mut(), found.lost as usize);
+        for (at, handle) in found.handles.into_iter().chain(nulls).enumerate() {
+            // SAFETY: no more handles were asked for than there is room for.
+            unsafe { phAdapters.add(at).write(handle) };
         }
         // SAFETY: the caller's promise.
         unsafe { Out::new(pNumAdapters) }.set(found.total);
@@ -45,50 +47,63 @@ pub unsafe extern "C" fn adapter_get(
 #[derive(Default)]
 struct Found {
     handles: Vec<ur_adapter_handle_t>,
+    /// Counted, asked for, and not given.
+    lost: u32,
     total: u32,
 }
 
-fn gather(libraries: &[AdapterLibrary], room: u32) -> Result<Found> {
-    let mut found = Found::default();
+fn gather(libraries: &[AdapterLibrary], room: u32) -> Found {
+    let mut all = Found::default();
     for library in libraries {
         // A library without the function was refused when it was opened.
-        let Some(get) = library.table.Adapter.pfnGet else { continue };
-        let left = room.saturating_sub(found.total);
-        match adapters_of(get, left) {
-            Ok((mut handles, total)) => {
-                found.handles.append(&mut handles);
-                found.total = found.total.saturating_add(total);
+        let Some(get) = library.table.Adapter.pfnGet else {
+            continue;
+        };
+        let taken = all.handles.len() as u32 + all.lost;
+        match adapters_of(get, room.saturating_sub(taken)) {
+            Ok(mut found) => {
+                all.handles.append(&mut found.handles);
+                all.lost += found.lost;
+                all.total = all.total.saturating_add(found.total);
             }
             Err(error) => debug!("{} has no adapter: {error:?}", library.name),
         }
     }
+    all
+}
+
+/// Up to `room` handles of one library.
+fn adapters_of(get: Get, room: u32) -> Result<Found, ur_result_t> {
+    let mut found = Found::default();
+    // SAFETY: handles are not wanted; the count is writable.
+    check(unsafe { get(0, std::ptr::null_mut(), &mut found.total) })?;
+    let wanted = found.total.min(room);
+    if wanted == 0 {
+        return Ok(found);
+    }
+    let mut handles = vec![std::ptr::null_mut(); wanted as usize];
+    // SAFETY: there is room for as many handles as are asked for.
+    let result = unsafe { get(wanted, handles.as_mut_ptr(), &mut found.total) };
+    if result == UR_RESULT_SUCCESS {
+        // SAFETY: a handle that an adapter just gave is live.
+        handles.retain(|handle| unsafe { table_of(handle.cast::<c_void>()) }.is_ok());
+        found.handles = handles;
+    }
+    found.lost = wanted - found.handles.len() as u32;
+    found.total = found.total.max(wanted) - found.lost;
+    if found.lost > 0 {
+        warn!(
+            "{} of {wanted} adapters have no usable handle: {result:?}",
+            found.lost
+        );
+    }
     Ok(found)
 }
 
-/// Up to `room` handles of one library, and how many it has.
-fn adapters_of(get: Get, room: u32) -> std::result::Result<(Vec<ur_adapter_handle_t>, u32), ur_result_t> {
-    let mut total = 0;
-    // SAFETY: null handles are not wanted; the count is writable.
-    check(unsafe { get(0, std::ptr::null_mut(), &mut total) })?;
-    if room == 0 || total == 0 {
-        return Ok((Vec::new(), total));
+fn check(result: ur_result_t) -> Result<(), ur_result_t> {
+    if result == UR_RESULT_SUCCESS {
+        Ok(())
+    } else {
+        Err(result)
     }
-    let wanted = total.min(room);
-    let mut handles = vec![std::ptr::null_mut(); wanted as usize];
-    // SAFETY: there is room for as many handles as are asked for.
-    check(unsafe { get(wanted, handles.as_mut_ptr(), &mut total) })?;
-    handles.retain(|&handle| {
-        // SAFETY: a handle that an adapter just gave is live.
-        let dispatches = unsafe { table_of(handle.cast::<c_void>()) }.is_ok();
-        if !dispatches {
-            warn!("an adapter handle without a table is left out");
-        }
-        dispatches
-    });
-    let lost = wanted.saturating_sub(handles.len() as u32);
-    Ok((handles, total.saturating_sub(lost)))
-}
-
-fn check(result: ur_result_t) -> std::result::Result<(), ur_result_t> {
-    if result == UR_RESULT_SUCCESS { Ok(()) } else { Err(result) }
 }

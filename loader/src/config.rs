@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
-use ur::object::{Error, InfoOut, Out, Result};
+use ur::object::{Error, InfoOut, Result};
 
 use crate::entry::versioned;
 use crate::layers::{self, CodeLocation};
@@ -47,7 +47,8 @@ pub unsafe fn settings_of(handle: ur_loader_config_handle_t) -> Settings {
 /// `handle` is null or a live configuration, which outlives the borrow.
 unsafe fn borrow<'a>(handle: ur_loader_config_handle_t) -> Result<&'a Config> {
     // SAFETY: every handle that is not null was made by `urLoaderConfigCreate` and is live.
-    unsafe { handle.cast::<Config>().as_ref() }.ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_HANDLE))
+    unsafe { handle.cast::<Config>().as_ref() }
+        .ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_HANDLE))
 }
 
 versioned! {

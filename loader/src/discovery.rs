@@ -21,13 +21,41 @@ const ANY_KIND: &[Kind] = &[Kind::Cpu, Kind::Gpu, Kind::Fpga, Kind::Other];
 
 /// In the lexicographic order of their libraries' names, which is the order of adapters.
 const MANIFESTS: [Manifest; 7] = [
-    Manifest { name: "cuda", backend: Backend::Cuda, kinds: &[Kind::Gpu] },
-    Manifest { name: "hip", backend: Backend::Hip, kinds: &[Kind::Gpu] },
-    Manifest { name: "level_zero", backend: Backend::LevelZero, kinds: ANY_KIND },
-    Manifest { name: "level_zero_v2", backend: Backend::LevelZero, kinds: ANY_KIND },
-    Manifest { name: "native_cpu", backend: Backend::NativeCpu, kinds: &[Kind::Cpu] },
-    Manifest { name: "offload", backend: Backend::Offload, kinds: &[Kind::Cpu, Kind::Gpu] },
-    Manifest { name: "opencl", backend: Backend::OpenCl, kinds: ANY_KIND },
+    Manifest {
+        name: "cuda",
+        backend: Backend::Cuda,
+        kinds: &[Kind::Gpu],
+    },
+    Manifest {
+        name: "hip",
+        backend: Backend::Hip,
+        kinds: &[Kind::Gpu],
+    },
+    Manifest {
+        name: "level_zero",
+        backend: Backend::LevelZero,
+        kinds: ANY_KIND,
+    },
+    Manifest {
+        name: "level_zero_v2",
+        backend: Backend::LevelZero,
+        kinds: ANY_KIND,
+    },
+    Manifest {
+        name: "native_cpu",
+        backend: Backend::NativeCpu,
+        kinds: &[Kind::Cpu],
+    },
+    Manifest {
+        name: "offload",
+        backend: Backend::Offload,
+        kinds: &[Kind::Cpu, Kind::Gpu],
+    },
+    Manifest {
+        name: "opencl",
+        backend: Backend::OpenCl,
+        kinds: ANY_KIND,
+    },
 ];
 
 /// One adapter and where its library may be; the first acceptable one is taken.
@@ -64,10 +92,14 @@ impl Plan {
     fn force(&mut self, paths: Result<Vec<String>, crate::env::ListError>) {
         match paths {
             Ok(paths) => {
-                let candidate = |path: String| Candidate { paths: vec![path.into()] };
+                let candidate = |path: String| Candidate {
+                    paths: vec![path.into()],
+                };
                 self.candidates = paths.into_iter().map(candidate).collect();
             }
-            Err(error) => self.notes.push(format!("UR_ADAPTERS_FORCE_LOAD: {error}; no adapter is loaded")),
+            Err(error) => self.notes.push(format!(
+                "UR_ADAPTERS_FORCE_LOAD: {error}; no adapter is loaded"
+            )),
         }
     }
 
@@ -76,16 +108,21 @@ impl Plan {
             None => Vec::new(),
             Some(Ok(paths)) => paths.into_iter().map(PathBuf::from).collect(),
             Some(Err(error)) => {
-                self.notes.push(format!("UR_ADAPTERS_SEARCH_PATH: {error}; ignored"));
+                self.notes
+                    .push(format!("UR_ADAPTERS_SEARCH_PATH: {error}; ignored"));
                 Vec::new()
             }
         };
         directories.extend(own_directory.map(Path::to_owned));
         let filter = self.prefilter(env);
         let kept = MANIFESTS.iter().filter(|manifest| {
-            filter.as_ref().is_none_or(|filter| filter.keeps_adapter(manifest.backend, manifest.kinds))
+            filter
+                .as_ref()
+                .is_none_or(|filter| filter.keeps_adapter(manifest.backend, manifest.kinds))
         });
-        self.candidates = kept.map(|manifest| manifest.candidate(&directories)).collect();
+        self.candidates = kept
+            .map(|manifest| manifest.candidate(&directories))
+            .collect();
     }
 
     /// The selector that thins out adapters before they are loaded. A wrong one thins out nothing
@@ -112,11 +149,14 @@ impl Manifest {
             format!("libur_adapter_{}.so.0", self.name),
             format!("libur_adapter_{}.so", self.name),
         ];
-        let in_directories =
-            directories.iter().flat_map(|directory| names.iter().map(|name| directory.join(name)));
+        let in_directories = directories
+            .iter()
+            .flat_map(|directory| names.iter().map(|name| directory.join(name)));
         // A path without a directory is what the dynamic linker searches for.
         let by_linker = names.iter().map(PathBuf::from);
-        Candidate { paths: in_directories.chain(by_linker).collect() }
+        Candidate {
+            paths: in_directories.chain(by_linker).collect(),
+        }
     }
 }
 
@@ -158,31 +198,49 @@ mod tests {
     /// The adapters' names, read back from the last path of each candidate.
     fn names(plan: &Plan) -> String {
         let name = |path: Option<&PathBuf>| {
-            let text = path.map(|path| path.display().to_string()).unwrap_or_default();
-            let text = text.trim_start_matches("libur_adapter_").trim_end_matches(".so");
+            let text = path
+                .map(|path| path.display().to_string())
+                .unwrap_or_default();
+            let text = text
+                .trim_start_matches("libur_adapter_")
+                .trim_end_matches(".so");
             text.to_owned()
         };
-        let all = plan.candidates.iter().map(|candidate| name(candidate.paths.last()));
+        let all = plan
+            .candidates
+            .iter()
+            .map(|candidate| name(candidate.paths.last()));
         all.collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn adapters_come_in_the_order_of_their_libraries() {
-        let files: Vec<String> =
-            MANIFESTS.iter().map(|m| format!("libur_adapter_{}.so.0", m.name)).collect();
+        let files: Vec<String> = MANIFESTS
+            .iter()
+            .map(|m| format!("libur_adapter_{}.so.0", m.name))
+            .collect();
         assert!(files.is_sorted());
         let plan = plan_for(&[], None);
-        assert_eq!(names(&plan), "cuda hip level_zero level_zero_v2 native_cpu offload opencl");
+        assert_eq!(
+            names(&plan),
+            "cuda hip level_zero level_zero_v2 native_cpu offload opencl"
+        );
         assert!(!plan.deep_bind && plan.notes.is_empty());
     }
 
     #[test]
     fn places_in_order() {
-        let variables = [("UR_ADAPTERS_SEARCH_PATH", "/a,\"/b:c\""), ("UR_ADAPTERS_DEEP_BIND", "1")];
+        let variables = [
+            ("UR_ADAPTERS_SEARCH_PATH", "/a,\"/b:c\""),
+            ("UR_ADAPTERS_DEEP_BIND", "1"),
+        ];
         let plan = plan_for(&variables, Some("/opt/lib"));
         assert!(plan.deep_bind);
-        let paths: Vec<String> =
-            plan.candidates[0].paths.iter().map(|path| path.display().to_string()).collect();
+        let paths: Vec<String> = plan.candidates[0]
+            .paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         assert_eq!(
             paths,
             [
@@ -202,7 +260,11 @@ mod tests {
     fn a_bad_search_path_is_noted_and_left_out() {
         let plan = plan_for(&[("UR_ADAPTERS_SEARCH_PATH", "/a:/b")], Some("/own"));
         assert_eq!(plan.candidates[0].paths.len(), 4);
-        assert!(plan.notes[0].contains("needs quotes (at byte 2)"), "{:?}", plan.notes);
+        assert!(
+            plan.notes[0].contains("needs quotes (at byte 2)"),
+            "{:?}",
+            plan.notes
+        );
     }
 
     #[test]
@@ -210,15 +272,34 @@ mod tests {
         let kept = |selector: &str| names(&plan_for(&[("ONEAPI_DEVICE_SELECTOR", selector)], None));
         assert_eq!(kept("opencl:cpu;cuda:0,1"), "cuda opencl");
         assert_eq!(kept("level_zero:*"), "level_zero level_zero_v2");
-        assert_eq!(kept("!opencl:*;!*:fpga"), "cuda hip level_zero level_zero_v2 native_cpu offload");
-        assert_eq!(kept("*:cpu"), "level_zero level_zero_v2 native_cpu offload opencl");
-        assert_eq!(kept("hip:0;hip:1"), "hip", "a duplicate is no reason to load everything");
-        let unfiltered =
-            [("ONEAPI_DEVICE_SELECTOR", "hip:0"), ("UR_LOADER_PRELOAD_FILTER", "0")];
-        assert_eq!(plan_for(&unfiltered, None).candidates.len(), MANIFESTS.len());
+        assert_eq!(
+            kept("!opencl:*;!*:fpga"),
+            "cuda hip level_zero level_zero_v2 native_cpu offload"
+        );
+        assert_eq!(
+            kept("*:cpu"),
+            "level_zero level_zero_v2 native_cpu offload opencl"
+        );
+        assert_eq!(
+            kept("hip:0;hip:1"),
+            "hip",
+            "a duplicate is no reason to load everything"
+        );
+        let unfiltered = [
+            ("ONEAPI_DEVICE_SELECTOR", "hip:0"),
+            ("UR_LOADER_PRELOAD_FILTER", "0"),
+        ];
+        assert_eq!(
+            plan_for(&unfiltered, None).candidates.len(),
+            MANIFESTS.len()
+        );
         let malformed = plan_for(&[("ONEAPI_DEVICE_SELECTOR", "hip:0;cdua:1")], None);
         assert_eq!(malformed.candidates.len(), MANIFESTS.len());
-        assert!(malformed.notes[0].ends_with("hip:0;cdua:1\n        ^"), "{}", malformed.notes[0]);
+        assert!(
+            malformed.notes[0].ends_with("hip:0;cdua:1\n        ^"),
+            "{}",
+            malformed.notes[0]
+        );
     }
 
     #[test]
@@ -234,15 +315,27 @@ mod tests {
             )
         };
         let plan = forced("/z/libx.so,'/y/lib:b.so'");
-        let paths: Vec<_> = plan.candidates.iter().map(|candidate| candidate.paths.clone()).collect();
-        assert_eq!(paths, [[PathBuf::from("/z/libx.so")], [PathBuf::from("/y/lib:b.so")]]);
+        let paths: Vec<_> = plan
+            .candidates
+            .iter()
+            .map(|candidate| candidate.paths.clone())
+            .collect();
+        assert_eq!(
+            paths,
+            [
+                [PathBuf::from("/z/libx.so")],
+                [PathBuf::from("/y/lib:b.so")]
+            ]
+        );
         let bad = forced("/z/libx.so,");
         assert!(bad.candidates.is_empty() && bad.notes.len() == 1, "{bad:?}");
     }
 
     #[test]
     fn the_own_directory_is_that_of_the_running_object() {
-        let exe = std::env::current_exe().and_then(|path| path.canonicalize()).expect("own path");
+        let exe = std::env::current_exe()
+            .and_then(|path| path.canonicalize())
+            .expect("own path");
         assert_eq!(own_directory().as_deref(), exe.parent());
     }
 }

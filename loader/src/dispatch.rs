@@ -19,7 +19,8 @@ pub unsafe fn table_of(handle: *const c_void) -> Result<&'static ur_dditable_t, 
     }
     // SAFETY: a live handle starts with a pointer to a table, which lives as long as the adapter's
     // library, and that stays loaded.
-    unsafe { (*handle.cast::<*const ur_dditable_t>()).as_ref() }.ok_or(UR_RESULT_ERROR_UNINITIALIZED)
+    unsafe { (*handle.cast::<*const ur_dditable_t>()).as_ref() }
+        .ok_or(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
 /// As [`table_of`], for the first handle of a list. A null list is `INVALID_NULL_POINTER`, one
@@ -61,13 +62,25 @@ mod tests {
         // SAFETY: every handle is null or starts with a null pointer or one to a static table.
         unsafe {
             assert_eq!(address(table_of(handle)), Ok(table));
-            assert_eq!(address(table_of(std::ptr::null())), Err(UR_RESULT_ERROR_INVALID_NULL_HANDLE));
-            assert_eq!(address(table_of(bare.as_ptr().cast())), Err(UR_RESULT_ERROR_UNINITIALIZED));
+            assert_eq!(
+                address(table_of(std::ptr::null())),
+                Err(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+            );
+            assert_eq!(
+                address(table_of(bare.as_ptr().cast())),
+                Err(UR_RESULT_ERROR_UNINITIALIZED)
+            );
             let first = |count, list| address(table_of_first(count, list, empty));
             assert_eq!(first(1, &raw const handle), Ok(table));
             assert_eq!(first(0, &raw const handle), Err(empty));
-            assert_eq!(first(1, std::ptr::null()), Err(UR_RESULT_ERROR_INVALID_NULL_POINTER));
-            assert_eq!(first(1, bare.as_ptr()), Err(UR_RESULT_ERROR_INVALID_NULL_HANDLE));
+            assert_eq!(
+                first(1, std::ptr::null()),
+                Err(UR_RESULT_ERROR_INVALID_NULL_POINTER)
+            );
+            assert_eq!(
+                first(1, bare.as_ptr()),
+                Err(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+            );
         }
     }
 }

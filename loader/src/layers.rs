@@ -63,15 +63,32 @@ pub const KNOWN: &[Known] = &[
         ],
         make: None,
     },
-    Known { names: &["UR_LAYER_ASAN"], make: None },
-    Known { names: &["UR_LAYER_MSAN"], make: None },
-    Known { names: &["UR_LAYER_TSAN"], make: None },
-    Known { names: &["UR_LAYER_TRACING"], make: None },
+    Known {
+        names: &["UR_LAYER_ASAN"],
+        make: None,
+    },
+    Known {
+        names: &["UR_LAYER_MSAN"],
+        make: None,
+    },
+    Known {
+        names: &["UR_LAYER_TSAN"],
+        make: None,
+    },
+    Known {
+        names: &["UR_LAYER_TRACING"],
+        make: None,
+    },
 ];
 
 /// Every name that a configuration may enable, separated by semicolons.
 pub fn available() -> String {
-    KNOWN.iter().flat_map(|known| known.names).copied().collect::<Vec<_>>().join(";")
+    KNOWN
+        .iter()
+        .flat_map(|known| known.names)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(";")
 }
 
 /// Whether a configuration may enable `name`.
@@ -102,7 +119,10 @@ impl Chain {
                 continue;
             }
             let Some(make) = layer.make else {
-                log::warn!("layer {} is known but not part of this loader", asked.join(", "));
+                log::warn!(
+                    "layer {} is known but not part of this loader",
+                    asked.join(", ")
+                );
                 continue;
             };
             let mut made = make();

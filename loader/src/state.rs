@@ -32,7 +32,11 @@ use crate::{adapters, compat};
 /// What applications call; null while the loader is torn down.
 static TABLE: AtomicPtr<ur_dditable_t> = AtomicPtr::new(std::ptr::null_mut());
 
-static STATE: Mutex<State> = Mutex::new(State { references: 0, adapters: None, layers: None });
+static STATE: Mutex<State> = Mutex::new(State {
+    references: 0,
+    adapters: None,
+    layers: None,
+});
 
 /// The table without layers: generated dispatch, with the hand-written functions put in.
 static BASE: LazyLock<ur_dditable_t> = LazyLock::new(|| {
@@ -118,12 +122,20 @@ impl State {
     fn init(&mut self, settings: Settings, env: &Env<'_>) -> Result<()> {
         if self.references == 0 {
             let names = layer_names(settings.layers, env);
-            let context = LayerContext { code_location: settings.code_location };
+            let context = LayerContext {
+                code_location: settings.code_location,
+            };
             let mut table = *BASE;
             let chain = Chain::build(KNOWN, &names, &mut table, &context)?;
-            self.adapters = Some(load(&discovery::plan(env, discovery::own_directory().as_deref())));
-            let table: &'static ur_dditable_t =
-                if chain.is_empty() { &BASE } else { Box::leak(Box::new(table)) };
+            self.adapters = Some(load(&discovery::plan(
+                env,
+                discovery::own_directory().as_deref(),
+            )));
+            let table: &'static ur_dditable_t = if chain.is_empty() {
+                &BASE
+            } else {
+                Box::leak(Box::new(table))
+            };
             self.layers = Some(chain);
             TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
         }
@@ -182,7 +194,10 @@ fn load(plan: &Plan) -> Arc<[AdapterLibrary]> {
 
 /// The first library of a candidate that is there and fits.
 fn load_first(candidate: &Candidate, deep_bind: bool) -> Option<AdapterLibrary> {
-    candidate.paths.iter().find_map(|path| try_load(path, deep_bind))
+    candidate
+        .paths
+        .iter()
+        .find_map(|path| try_load(path, deep_bind))
 }
 
 fn try_load(path: &Path, deep_bind: bool) -> Option<AdapterLibrary> {

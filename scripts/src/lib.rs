@@ -1,8 +1,12 @@
 //! The project's tools as a library, so that tests call them without a process: the model of
 //! spec/ and the generators that turn it into code and headers.
 
+pub mod build;
 pub mod generate;
+pub mod install;
 pub mod model;
+pub mod reference;
+pub mod tidy;
 
 use std::path::{Path, PathBuf};
 

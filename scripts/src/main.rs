@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{generate, model, repository};
+use std::path::PathBuf;
+use std::process::Command as Process;
+use xtask::{build, generate, install, model, repository, tidy};
 
 #[derive(Parser)]
 #[command(about = "Tools of the Unified Runtime project")]
@@ -19,6 +21,19 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Checks the design's invariants on the tree.
+    Tidy,
+    /// Builds everything, runs the conformance suite on an adapter through the loader, then the C
+    /// program on it.
+    Demo {
+        #[arg(long, default_value = "native_cpu")]
+        adapter: String,
+    },
+    /// Builds everything and lays it out under a prefix: lib, include, bin.
+    Install {
+        #[arg(long)]
+        prefix: PathBuf,
+    },
 }
 
 fn main() -> Result<()> {
@@ -26,7 +41,7 @@ fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Gen { check } => {
             let spec = model::Spec::load(&root.join("spec"))?;
-            let files = generate::all(&spec)?;
+            let files = generate::all(&spec, &root)?;
             if check {
                 generate::check(&root, &files)?;
                 println!("{} generated files are fresh", files.len());
@@ -35,6 +50,29 @@ fn main() -> Result<()> {
                 println!("{changed} of {} generated files changed", files.len());
             }
         }
+        Command::Tidy => {
+            tidy::check(&root)?;
+            println!("tidy");
+        }
+        Command::Demo { adapter } => demo(&adapter)?,
+        Command::Install { prefix } => {
+            let built = build::workspace(&root, true)?;
+            install::install(&root, &built, &prefix)?;
+            println!("installed to {}", prefix.display());
+        }
     }
     Ok(())
+}
+
+/// The project's main job, on what a user would install.
+fn demo(adapter: &str) -> Result<()> {
+    let root = repository();
+    let built = build::workspace(&root, true)?;
+    let prefix = build::target_dir(&root)?.join("installed");
+    install::install(&root, &built, &prefix)?;
+    build::run(Process::new(prefix.join("bin/ur-conformance")).args(["--adapter", adapter]))?;
+    let program = prefix.join("bin/async_alloc");
+    build::c_program(&root, &root.join("conformance/c/async_alloc.c"), &prefix.join("lib"), &program)?;
+    let selector = format!("{adapter}:*");
+    build::run(Process::new(program).env("ONEAPI_DEVICE_SELECTOR", selector).env_remove("UR_ADAPTERS_FORCE_LOAD"))
 }

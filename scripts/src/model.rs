@@ -72,6 +72,9 @@ pub struct Flags {
     pub bit: String,
     /// Macro of all bits that are not defined.
     pub mask: String,
+    /// Bits that have no name yet and are allowed all the same.
+    #[serde(default)]
+    pub reserved: u32,
     pub desc: String,
     pub values: Vec<Value>,
 }
@@ -262,7 +265,12 @@ impl CType {
             .filter(|word| *word != "const")
             .collect::<Vec<_>>()
             .join(" ");
-        Self { base, is_const, pointers, array }
+        Self {
+            base,
+            is_const,
+            pointers,
+            array,
+        }
     }
 
     pub fn is_pointer(&self) -> bool {
@@ -271,6 +279,15 @@ impl CType {
 
     pub fn is_plain(&self) -> bool {
         self.pointers == 0 && self.array.is_none()
+    }
+}
+
+impl Flags {
+    /// Bits that a set must not have: the value of its mask macro.
+    pub fn undefined(&self) -> u32 {
+        self.values
+            .iter()
+            .fold(!self.reserved, |mask, value| mask & !value.value)
     }
 }
 
@@ -306,10 +323,17 @@ impl Spec {
         let mut groups = Vec::new();
         for name in &order.groups {
             let group: Group = read(&dir.join(format!("{name}.yml")))?;
-            ensure!(&group.name == name, "{name}.yml calls itself {}", group.name);
+            ensure!(
+                &group.name == name,
+                "{name}.yml calls itself {}",
+                group.name
+            );
             groups.push(group);
         }
-        let spec = Self { groups, tables: order.tables };
+        let spec = Self {
+            groups,
+            tables: order.tables,
+        };
         spec.check()?;
         Ok(spec)
     }
@@ -362,13 +386,20 @@ impl Spec {
     }
 
     pub fn is_callback(&self, base: &str) -> bool {
-        self.items().any(|item| matches!(item, Item::Callback(found) if found.name == base))
+        self.items()
+            .any(|item| matches!(item, Item::Callback(found) if found.name == base))
     }
 
     /// The structure type whose tag a struct carries, if it has one.
     pub fn stype(&self, name: &str) -> Option<&Value> {
-        let tag = format!("UR_STRUCTURE_TYPE_{}", name.strip_prefix("ur_")?.strip_suffix("_t")?.to_uppercase());
-        self.enum_of("ur_structure_type_t")?.values.iter().find(|value| value.name == tag)
+        let tag = format!(
+            "UR_STRUCTURE_TYPE_{}",
+            name.strip_prefix("ur_")?.strip_suffix("_t")?.to_uppercase()
+        );
+        self.enum_of("ur_structure_type_t")?
+            .values
+            .iter()
+            .find(|value| value.name == tag)
     }
 
     fn check(&self) -> Result<()> {
@@ -387,15 +418,34 @@ impl Spec {
             .collect();
         for function in self.functions() {
             let name = &function.name;
-            ensure!(slots.get(name.as_str()).copied() == function.table.as_deref(), "{name}: table and spec/ddi.yml differ");
-            ensure!(ids.contains(function.id.as_str()), "{name}: unknown id {}", function.id);
-            let params: BTreeSet<_> = function.params.iter().map(|param| param.name.as_str()).collect();
+            ensure!(
+                slots.get(name.as_str()).copied() == function.table.as_deref(),
+                "{name}: table and spec/ddi.yml differ"
+            );
+            ensure!(
+                ids.contains(function.id.as_str()),
+                "{name}: unknown id {}",
+                function.id
+            );
+            let params: BTreeSet<_> = function
+                .params
+                .iter()
+                .map(|param| param.name.as_str())
+                .collect();
             for param in &function.params {
                 if let Some(count) = &param.count {
-                    ensure!(params.contains(count.as_str()), "{name}: {} counts by unknown {count}", param.name);
+                    ensure!(
+                        params.contains(count.as_str()),
+                        "{name}: {} counts by unknown {count}",
+                        param.name
+                    );
                 }
                 for named in param.info.iter().flatten() {
-                    ensure!(params.contains(named.as_str()), "{name}: {} names unknown {named}", param.name);
+                    ensure!(
+                        params.contains(named.as_str()),
+                        "{name}: {} names unknown {named}",
+                        param.name
+                    );
                 }
             }
             for case in &function.errors {

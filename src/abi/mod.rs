@@ -7,6 +7,7 @@
 #![allow(non_camel_case_types, non_snake_case)]
 mod ddi;
 mod params;
+pub mod print;
 mod types;
 pub use ddi::*;
 pub use params::*;

@@ -1357,7 +1357,7 @@ pub struct ur_kernel_suggest_max_cooperative_group_count_params_t {
 pub struct ur_enqueue_usm_device_alloc_exp_params_t {
     pub phQueue: *mut ur_queue_handle_t,
     pub ppPool: *mut ur_usm_pool_handle_t,
-    pub psize: *mut usize,
+    pub psize: *const usize,
     pub ppProperties: *mut *const ur_exp_async_usm_alloc_properties_t,
     pub pnumEventsInWaitList: *mut u32,
     pub pphEventWaitList: *mut *const ur_event_handle_t,
@@ -1370,7 +1370,7 @@ pub struct ur_enqueue_usm_device_alloc_exp_params_t {
 pub struct ur_enqueue_usm_shared_alloc_exp_params_t {
     pub phQueue: *mut ur_queue_handle_t,
     pub ppPool: *mut ur_usm_pool_handle_t,
-    pub psize: *mut usize,
+    pub psize: *const usize,
     pub ppProperties: *mut *const ur_exp_async_usm_alloc_properties_t,
     pub pnumEventsInWaitList: *mut u32,
     pub pphEventWaitList: *mut *const ur_event_handle_t,
@@ -1383,7 +1383,7 @@ pub struct ur_enqueue_usm_shared_alloc_exp_params_t {
 pub struct ur_enqueue_usm_host_alloc_exp_params_t {
     pub phQueue: *mut ur_queue_handle_t,
     pub ppPool: *mut ur_usm_pool_handle_t,
-    pub psize: *mut usize,
+    pub psize: *const usize,
     pub ppProperties: *mut *const ur_exp_async_usm_alloc_properties_t,
     pub pnumEventsInWaitList: *mut u32,
     pub pphEventWaitList: *mut *const ur_event_handle_t,

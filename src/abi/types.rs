@@ -4382,7 +4382,7 @@ pub const UR_KERNEL_LAUNCH_PROPERTIES_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE: ur_ker
     0x8,
 );
 /// Bits that are not defined.
-pub const UR_KERNEL_LAUNCH_PROPERTIES_FLAGS_MASK: u32 = 0xfffffff0;
+pub const UR_KERNEL_LAUNCH_PROPERTIES_FLAGS_MASK: u32 = 0xffffff80;
 impl ur_kernel_launch_properties_flags_t {
     /// Each defined bit with its C name.
     pub const BITS: &'static [(u32, &'static str)] = &[

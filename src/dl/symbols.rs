@@ -46,7 +46,7 @@ macro_rules! symbols {
             _library: ::core::option::Option<$crate::dl::Library>,
         }
 
-        #[allow(dead_code)]
+        #[allow(dead_code, non_snake_case)]
         impl $Name {
             pub const SYMBOLS: &'static [(&'static str, bool)] = &[
                 $(($crate::symbols!(@name $req $($req_symbol)?), true),)*

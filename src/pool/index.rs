@@ -26,7 +26,7 @@ pub(crate) struct Bin {
     /// (bytes of the run, its address, its first segment).
     pub runs: BySize,
     pub mixed: BySize,
-    watch: BTreeSet<(u64, SegId)>,
+    pub(super) watch: BTreeSet<(u64, SegId)>,
 }
 
 impl Bin {
@@ -49,7 +49,7 @@ struct Tag {
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pub clear: BySize,
-    bins: BTreeMap<LaneId, Bin>,
+    pub(super) bins: BTreeMap<LaneId, Bin>,
     /// Clear segments that are all of their slab, by the slab's bytes.
     idle: BTreeSet<(u64, SegId)>,
     tags: Vec<Tag>,

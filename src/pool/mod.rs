@@ -19,12 +19,19 @@
 
 mod index;
 mod offsets;
+#[doc(hidden)]
+pub mod oracle;
 mod policy;
 mod request;
 mod source;
 mod state;
 mod stats;
 mod store;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use request::{Acquired, Block, Config, Order, PoolError, Request, UnknownPointer, WaitPolicy};
 pub use source::{Slab, Source, SourceError};

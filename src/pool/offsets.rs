@@ -177,16 +177,16 @@ impl Offsets {
             front = taken;
             taken = self.split(taken, place.start);
         }
-        while self.seg(taken).end() < end {
-            let next = self.seg(taken).next;
-            if self.seg(next).end() > end {
-                self.split(next, end);
-            }
-            self.absorb_next(taken);
-        }
         let mut back = NIL;
-        if self.seg(taken).end() > end {
-            back = self.split(taken, end);
+        let mut last = taken;
+        while self.seg(last).end() < end {
+            last = self.seg(last).next;
+        }
+        if self.seg(last).end() > end {
+            back = self.split(last, end);
+        }
+        while self.seg(taken).end() < end {
+            self.absorb_next(taken);
         }
         let seg = self.seg_mut(taken);
         seg.state = State::Live { requested };

@@ -10,7 +10,8 @@ pub struct Slab {
     pub bytes: u64,
 }
 
-/// Why a source gave nothing.
+/// Why a source gave nothing. Only a lack of its memory makes a pool look further; the others are
+/// the request's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceError {
     /// No memory of this kind is left; the pool falls back to waits and to releasing what is cold.

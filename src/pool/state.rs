@@ -108,6 +108,10 @@ impl State {
                 attempt.refused = Some(SourceError::OutOfMemory);
             }
         }
+        if let Some(error) = attempt.refused.filter(|e| *e != SourceError::OutOfMemory) {
+            // Not a lack of memory, so neither waiting nor giving back would mend it.
+            return Step::Done(Err(PoolError::Source(error)));
+        }
         let waits = if request.may_wait {
             self.config.waits
         } else {

@@ -3,11 +3,12 @@
 //!
 //! A driver moves work and memory; it decides nothing about order, reuse or events.
 
-use super::{Context, Event, Queue, UsmPool};
+use super::{Context, Domain, Event, Hooks, Queue, UsmPool};
 use crate::abi::*;
 use crate::hal::Backend;
-use crate::object::{Object, Result};
+use crate::object::{Error, Object, Result};
 use crate::timeline::Clock;
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -23,13 +24,41 @@ pub enum Kind {
 pub enum Work<D: Driver> {
     /// Nothing: its completion alone matters.
     Marker,
-    Copy { dst: usize, src: usize, bytes: usize },
+    Copy {
+        dst: usize,
+        src: usize,
+        bytes: usize,
+    },
     /// Copies `region` (bytes, rows, slices) between two pitched blocks.
-    CopyRect { dst: Pitched, src: Pitched, region: [usize; 3] },
+    CopyRect {
+        dst: Pitched,
+        src: Pitched,
+        region: [usize; 3],
+    },
     /// Repeats `pattern` over `bytes`, a multiple of its length.
-    Fill { dst: usize, pattern: Box<[u8]>, bytes: usize },
+    Fill {
+        dst: usize,
+        pattern: Box<[u8]>,
+        bytes: usize,
+    },
     /// Repeats `pattern` over each row of `region` (bytes, rows, slices).
-    FillRect { dst: Pitched, pattern: Box<[u8]>, region: [usize; 3] },
+    FillRect {
+        dst: Pitched,
+        pattern: Box<[u8]>,
+        region: [usize; 3],
+    },
+    /// A hint: the range will be used on the host, or on the lane's device.
+    Prefetch {
+        addr: usize,
+        bytes: usize,
+        to_host: bool,
+    },
+    /// A hint on how the range will be used.
+    Advise {
+        addr: usize,
+        bytes: usize,
+        advice: ur_usm_advice_flags_t,
+    },
     Launch(D::Launch),
 }
 
@@ -59,11 +88,17 @@ pub struct LaunchRequest<'a> {
     pub properties: Option<&'a ur_kernel_launch_ext_properties_t>,
 }
 
+/// What runs when a marker is done.
+pub type Notice = Box<dyn FnOnce() + Send>;
+
 /// One backend. The engine's own objects stand for its queues, events, contexts and pools.
 pub trait Driver:
-    Backend<Queue = Queue<Self>, Event = Event<Self>, Context = Context<Self>, UsmPool = UsmPool<Self>>
+    Backend<Queue = Queue<Self>, Event = Event<Self>, Context = Context<Self>, UsmPool = UsmPool<Self>> + Hooks<Self>
 {
-    /// A physical in-order stream of one device.
+    /// What the driver keeps with each context; `()` if nothing.
+    type State: Send + Sync;
+    /// A physical in-order stream of one device. Dropped only after all of it was seen complete, or
+    /// to have failed.
     type Lane: Send + Sync;
     /// A position in a lane that can be waited for. Cheap to clone.
     type Marker: Clone + Send + Sync;
@@ -74,17 +109,29 @@ pub trait Driver:
     type Launch: Send;
 
     /// Opens a lane. A driver that sees each command end (`TRACKS`) raises the clock itself.
-    fn lane(device: &Object<Self::Device>, flags: ur_queue_flags_t, clock: &Arc<Clock>) -> Result<Self::Lane>;
+    fn lane(
+        domain: &Domain<Self>,
+        device: &Object<Self::Device>,
+        flags: ur_queue_flags_t,
+        clock: &Arc<Clock>,
+    ) -> Result<Self::Lane>;
 
     /// Whether the driver raises a lane's clock to a command's epoch as soon as it has completed.
     /// If not, the engine records markers and asks.
     const TRACKS: bool;
 
     /// Gives work to a lane as the command with this epoch. Returns at once. With `stamps`, the
-    /// driver notes there when the command started and ended.
-    fn submit(lane: &Self::Lane, epoch: u64, work: Work<Self>, stamps: Option<Arc<Stamps>>) -> Result<()>;
+    /// driver notes there when the command started and ended. On failure nothing was given, and the
+    /// epoch is used again.
+    fn submit(
+        lane: &Self::Lane,
+        epoch: u64,
+        work: Work<Self>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()>;
 
-    /// A marker of everything submitted to the lane so far, up to `epoch`.
+    /// A marker of everything submitted to the lane so far, up to `epoch`. A driver that tracks may
+    /// be asked for any past epoch; the others are asked for the last one only.
     fn mark(lane: &Self::Lane, epoch: u64) -> Result<Self::Marker>;
 
     /// Later work on the lane waits for the marker, on the device's side.
@@ -96,13 +143,20 @@ pub trait Driver:
     /// Blocks the calling thread until then.
     fn block(marker: &Self::Marker) -> Result<()>;
 
-    /// Runs `then` once the marker is done, on a thread that may block and run user code, at once
-    /// if it is done already (on such a thread too).
-    fn notify(marker: &Self::Marker, then: Box<dyn FnOnce() + Send>) -> Result<()>;
+    /// Has `then` run once the marker is done, on any thread and at once if it is done already.
+    /// `then` is short, never blocks and runs no user code. A driver that cannot tell hands it back,
+    /// and the engine blocks a thread of its own instead.
+    fn notify(marker: &Self::Marker, then: Notice) -> Option<Notice> {
+        let _ = marker;
+        Some(then)
+    }
 
     /// A point that the host signals: its marker, which lanes can wait for, and the means.
     /// A driver that tracks raises `clock` to 1 at the signal.
-    fn host_point(context: &Object<Context<Self>>, clock: &Arc<Clock>) -> Result<(Self::Marker, Self::Signal)>;
+    fn host_point(
+        domain: &Domain<Self>,
+        clock: &Arc<Clock>,
+    ) -> Result<(Self::Marker, Self::Signal)>;
 
     /// Completes a host-signalled point.
     fn signal(signal: Self::Signal);
@@ -116,7 +170,7 @@ pub trait Driver:
 
     /// Memory from the system: an address, zeroed if `zeroed`. `device` is none for host memory.
     fn acquire(
-        context: &Context<Self>,
+        domain: &Domain<Self>,
         device: Option<&Object<Self::Device>>,
         kind: Kind,
         bytes: usize,
@@ -124,13 +178,57 @@ pub trait Driver:
     ) -> Result<usize>;
 
     /// Gives a slab back. All use of it has been observed complete.
-    fn release(context: &Context<Self>, kind: Kind, addr: usize, bytes: usize);
+    fn release(domain: &Domain<Self>, kind: Kind, addr: usize, bytes: usize);
 
     /// Smallest amount of memory that the system gives, in bytes: slabs are multiples of it.
     fn granularity(device: Option<&Object<Self::Device>>, kind: Kind) -> usize;
 
     /// Address and length in bytes of a buffer's memory on the device.
     fn buffer(mem: &Object<Self::Mem>, device: &Object<Self::Device>) -> Result<(usize, usize)>;
+
+    /// The device that this one is a part of.
+    fn parent(device: &Object<Self::Device>) -> Option<Arc<Object<Self::Device>>> {
+        let _ = device;
+        None
+    }
+
+    /// Most bytes that one synchronous allocation may have.
+    fn max_alloc(device: &Object<Self::Device>) -> usize {
+        let _ = device;
+        usize::MAX
+    }
+
+    /// Where the host sees a range of a buffer, and the work that brings the contents there.
+    fn map(
+        mem: &Object<Self::Mem>,
+        device: &Object<Self::Device>,
+        flags: ur_map_flags_t,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(usize, Work<Self>)> {
+        let _ = (mem, device, flags, offset, bytes);
+        Err(Error::unsupported())
+    }
+
+    /// The work that ends a mapping and brings what the host wrote back.
+    fn unmap(
+        mem: &Object<Self::Mem>,
+        device: &Object<Self::Device>,
+        addr: usize,
+    ) -> Result<Work<Self>> {
+        let _ = (mem, device, addr);
+        Err(Error::unsupported())
+    }
+
+    /// Address and length in bytes of a program's global variable on the device.
+    fn global(
+        program: &Object<Self::Program>,
+        device: &Object<Self::Device>,
+        name: &CStr,
+    ) -> Result<(usize, usize)> {
+        let _ = (program, device, name);
+        Err(Error::unsupported())
+    }
 
     /// Nanoseconds on the device's clock, the base of profiling times.
     fn now(device: &Object<Self::Device>) -> Result<u64>;

@@ -36,11 +36,22 @@ impl Layer for Counting {
         context: &LayerContext,
     ) -> Result<(), ur_result_t> {
         let below = table.DeviceExp.pfnWaitExp.map(|wait| wait as usize);
-        let below = if below == Some(inner_wait as Wait as usize) { "inner" } else { "layer" };
+        let below = if below == Some(inner_wait as Wait as usize) {
+            "inner"
+        } else {
+            "layer"
+        };
         let located = context.code_location.is_some();
-        note(format!("{} wraps {below} as {names:?}, located {located}", self.name));
+        note(format!(
+            "{} wraps {below} as {names:?}, located {located}",
+            self.name
+        ));
         table.DeviceExp.pfnWaitExp = Some(outer_wait);
-        if self.fails { Err(UR_RESULT_ERROR_OUT_OF_RESOURCES) } else { Ok(()) }
+        if self.fails {
+            Err(UR_RESULT_ERROR_OUT_OF_RESOURCES)
+        } else {
+            Ok(())
+        }
     }
 
     fn teardown(&mut self) {
@@ -49,22 +60,43 @@ impl Layer for Counting {
 }
 
 fn first() -> Box<dyn Layer> {
-    Box::new(Counting { name: "first", fails: false })
+    Box::new(Counting {
+        name: "first",
+        fails: false,
+    })
 }
 
 fn second() -> Box<dyn Layer> {
-    Box::new(Counting { name: "second", fails: false })
+    Box::new(Counting {
+        name: "second",
+        fails: false,
+    })
 }
 
 fn failing() -> Box<dyn Layer> {
-    Box::new(Counting { name: "failing", fails: true })
+    Box::new(Counting {
+        name: "failing",
+        fails: true,
+    })
 }
 
 const LAYERS: &[Known] = &[
-    Known { names: &["FIRST", "FIRST_MORE"], make: Some(first) },
-    Known { names: &["ABSENT"], make: None },
-    Known { names: &["SECOND"], make: Some(second) },
-    Known { names: &["FAILING"], make: Some(failing) },
+    Known {
+        names: &["FIRST", "FIRST_MORE"],
+        make: Some(first),
+    },
+    Known {
+        names: &["ABSENT"],
+        make: None,
+    },
+    Known {
+        names: &["SECOND"],
+        make: Some(second),
+    },
+    Known {
+        names: &["FAILING"],
+        make: Some(failing),
+    },
 ];
 
 unsafe extern "C" fn locate(_: *mut c_void) -> ur_code_location_t {
@@ -78,8 +110,13 @@ fn chains_are_ordered_inside_out_and_end_in_reverse() {
         let mut table = ur_dditable_t::default();
         table.DeviceExp.pfnWaitExp = Some(inner_wait);
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let location = CodeLocation { callback: locate, user_data: std::ptr::null_mut() };
-        let context = LayerContext { code_location: Some(location) };
+        let location = CodeLocation {
+            callback: locate,
+            user_data: std::ptr::null_mut(),
+        };
+        let context = LayerContext {
+            code_location: Some(location),
+        };
         let chain = Chain::build(LAYERS, &names, &mut table, &context);
         let wait = table.DeviceExp.pfnWaitExp.expect("still there");
         // SAFETY: both functions ignore their argument.
@@ -113,7 +150,11 @@ fn known_names() {
     let all = available();
     let names: Vec<&str> = all.split(';').collect();
     assert_eq!(names.len(), 9);
-    assert!(names.iter().all(|name| is_known(name) && name.starts_with("UR_LAYER_")));
+    assert!(
+        names
+            .iter()
+            .all(|name| is_known(name) && name.starts_with("UR_LAYER_"))
+    );
     assert!(names.contains(&"UR_LAYER_TRACING"));
     // A part of a name, or of the list, is no name.
     assert!(!is_known("UR_LAYER") && !is_known("") && !is_known("UR_LAYER_ASAN;UR_LAYER_MSAN"));

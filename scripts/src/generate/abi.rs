@@ -8,9 +8,21 @@ use std::fmt::Write as _;
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(vec![
         File::rust("src/abi/mod.rs", MOD_DOC, MOD_BODY)?,
-        File::rust("src/abi/types.rs", "Enums, flag sets, structs, unions, callbacks and macros.", &types(spec))?,
-        File::rust("src/abi/ddi.rs", "Function pointer types and the tables that adapters fill.", &ddi(spec))?,
-        File::rust("src/abi/params.rs", "One struct a function: pointers to a call's arguments, for tracing.", &params(spec))?,
+        File::rust(
+            "src/abi/types.rs",
+            "Enums, flag sets, structs, unions, callbacks and macros.",
+            &types(spec),
+        )?,
+        File::rust(
+            "src/abi/ddi.rs",
+            "Function pointer types and the tables that adapters fill.",
+            &ddi(spec),
+        )?,
+        File::rust(
+            "src/abi/params.rs",
+            "One struct a function: pointers to a call's arguments, for tracing.",
+            &params(spec),
+        )?,
     ])
 }
 
@@ -22,6 +34,7 @@ const MOD_BODY: &str = "
 #![allow(non_camel_case_types, non_snake_case)]
 mod ddi;
 mod params;
+pub mod print;
 mod types;
 pub use ddi::*;
 pub use params::*;
@@ -41,21 +54,46 @@ fn types(spec: &Spec) -> String {
                 );
             }
             Item::Typedef(typedef) => {
-                let _ = writeln!(out, "{}pub type {} = {};", rust::doc(&typedef.desc), typedef.name, rust::ty(&typedef.ty));
+                let _ = writeln!(
+                    out,
+                    "{}pub type {} = {};",
+                    rust::doc(&typedef.desc),
+                    typedef.name,
+                    rust::ty(&typedef.ty)
+                );
             }
             Item::Enum(found) => enumeration(&mut out, found),
             Item::Flags(found) => flags(&mut out, found),
             Item::Struct(found) => {
-                aggregate(&mut out, spec, "struct", &found.name, &found.desc, &found.members);
+                aggregate(
+                    &mut out,
+                    spec,
+                    "struct",
+                    &found.name,
+                    &found.desc,
+                    &found.members,
+                );
             }
             Item::Union(found) => {
-                aggregate(&mut out, spec, "union", &found.name, &found.desc, &found.members);
+                aggregate(
+                    &mut out,
+                    spec,
+                    "union",
+                    &found.name,
+                    &found.desc,
+                    &found.members,
+                );
             }
             Item::Callback(found) => callback(&mut out, found),
             Item::Macro(found) => {
                 if found.args.is_empty() && found.value.starts_with('"') {
                     let text = found.value.trim_matches('"');
-                    let _ = writeln!(out, "{}pub const {}: &std::ffi::CStr = c{text:?};", rust::doc(&found.desc), found.name);
+                    let _ = writeln!(
+                        out,
+                        "{}pub const {}: &std::ffi::CStr = c{text:?};",
+                        rust::doc(&found.desc),
+                        found.name
+                    );
                 }
             }
             Item::Function(_) => {}
@@ -72,13 +110,29 @@ fn enumeration(out: &mut String, found: &Enum) {
         rust::doc(&found.desc)
     );
     for value in &found.values {
-        let _ = writeln!(out, "{}pub const {}: {name} = {name}({});", rust::doc(&value.desc), value.name, value.value);
+        let _ = writeln!(
+            out,
+            "{}pub const {}: {name} = {name}({});",
+            rust::doc(&value.desc),
+            value.name,
+            value.value
+        );
     }
     // Aliases share a value; only the first can stand in a match.
     let mut seen = std::collections::BTreeSet::new();
-    let first: Vec<_> = found.values.iter().filter(|value| seen.insert(value.value)).collect();
-    let arms: String = first.iter().map(|value| format!("{} => Some({:?}),", value.value, value.name)).collect();
-    let all: String = first.iter().map(|value| format!("{},", value.name)).collect();
+    let first: Vec<_> = found
+        .values
+        .iter()
+        .filter(|value| seen.insert(value.value))
+        .collect();
+    let arms: String = first
+        .iter()
+        .map(|value| format!("{} => Some({:?}),", value.value, value.name))
+        .collect();
+    let all: String = first
+        .iter()
+        .map(|value| format!("{},", value.name))
+        .collect();
     let _ = write!(
         out,
         "impl {name} {{
@@ -102,14 +156,32 @@ fn flags(out: &mut String, found: &Flags) {
         "{}#[repr(transparent)] #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)] pub struct {name}(pub u32);\n",
         rust::doc(&found.desc)
     );
-    let _ = writeln!(out, "{}pub type {} = {name};", rust::doc("One bit of the set."), found.bit);
-    let mut mask = u32::MAX;
+    let _ = writeln!(
+        out,
+        "{}pub type {} = {name};",
+        rust::doc("One bit of the set."),
+        found.bit
+    );
+    let mask = found.undefined();
     for value in &found.values {
-        mask &= !value.value;
-        let _ = writeln!(out, "{}pub const {}: {name} = {name}({:#x});", rust::doc(&value.desc), value.name, value.value);
+        let _ = writeln!(
+            out,
+            "{}pub const {}: {name} = {name}({:#x});",
+            rust::doc(&value.desc),
+            value.name,
+            value.value
+        );
     }
-    let _ = writeln!(out, "/// Bits that are not defined.\npub const {}: u32 = {mask:#010x};", found.mask);
-    let names: String = found.values.iter().map(|value| format!("({:#x}, {:?}),", value.value, value.name)).collect();
+    let _ = writeln!(
+        out,
+        "/// Bits that are not defined.\npub const {}: u32 = {mask:#010x};",
+        found.mask
+    );
+    let names: String = found
+        .values
+        .iter()
+        .map(|value| format!("({:#x}, {:?}),", value.value, value.name))
+        .collect();
     let _ = write!(
         out,
         "impl {name} {{
@@ -145,12 +217,30 @@ fn flags(out: &mut String, found: &Flags) {
     );
 }
 
-fn aggregate(out: &mut String, spec: &Spec, keyword: &str, name: &str, desc: &str, members: &[Param]) {
+fn aggregate(
+    out: &mut String,
+    spec: &Spec,
+    keyword: &str,
+    name: &str,
+    desc: &str,
+    members: &[Param],
+) {
     let fields: String = members
         .iter()
-        .map(|member| format!("{}pub {}: {},\n", rust::doc(&member.desc), rust::ident(&member.name), rust::ty(&member.ty)))
+        .map(|member| {
+            format!(
+                "{}pub {}: {},\n",
+                rust::doc(&member.desc),
+                rust::ident(&member.name),
+                rust::ty(&member.ty)
+            )
+        })
         .collect();
-    let _ = write!(out, "{}#[repr(C)] #[derive(Clone, Copy)] pub {keyword} {name} {{ {fields} }}\n", rust::doc(desc));
+    let _ = write!(
+        out,
+        "{}#[repr(C)] #[derive(Clone, Copy)] pub {keyword} {name} {{ {fields} }}\n",
+        rust::doc(desc)
+    );
     let tag = match spec.stype(name) {
         Some(value) if keyword == "struct" => format!("Self {{ stype: {}, ..zeroed }}", value.name),
         _ => "zeroed".to_owned(),
@@ -216,7 +306,11 @@ fn ddi(spec: &Spec) -> String {
             table = table.name,
             name = table.struct_name
         );
-        let _ = writeln!(members, "/// The {0} table.\npub {0}: {1},", table.name, table.struct_name);
+        let _ = writeln!(
+            members,
+            "/// The {0} table.\npub {0}: {1},",
+            table.name, table.struct_name
+        );
         let _ = writeln!(
             symbols,
             "DdiTable {{ name: {0:?}, symbol: c\"urGet{0}ProcAddrTable\", offset: std::mem::offset_of!(ur_dditable_t, {0}), slots: {1} }},",
@@ -250,13 +344,28 @@ fn ddi(spec: &Spec) -> String {
 fn params(spec: &Spec) -> String {
     let mut out = String::from("use super::types::*;\nuse std::ffi::{c_char, c_void};\n");
     for function in spec.functions() {
-        let Some(name) = function.params_struct() else { continue };
+        let Some(name) = function.params_struct() else {
+            continue;
+        };
         let fields: String = function
             .params
             .iter()
-            .map(|param| format!("pub p{}: *mut {},\n", param.name, rust::ty(&param.ty)))
+            .map(|param| {
+                // Constness of the argument itself shows only here, behind a pointer to it.
+                let ty = param.c_type();
+                let pointer = if ty.is_const && ty.is_plain() {
+                    "*const"
+                } else {
+                    "*mut"
+                };
+                format!("pub p{}: {pointer} {},\n", param.name, rust::ctype(&ty))
+            })
             .collect();
-        let _ = write!(out, "/// Arguments of `{}`.\n#[repr(C)] #[derive(Clone, Copy)] pub struct {name} {{ {fields} }}\n", function.name);
+        let _ = write!(
+            out,
+            "/// Arguments of `{}`.\n#[repr(C)] #[derive(Clone, Copy)] pub struct {name} {{ {fields} }}\n",
+            function.name
+        );
     }
     out
 }

@@ -10,10 +10,19 @@ use anyhow::{Context as _, Result, bail};
 /// null checks of required parameters.
 pub fn rust(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     let tokens = tokens(text)?;
-    let mut parser = Parser { spec, function, tokens, at: 0 };
+    let mut parser = Parser {
+        spec,
+        function,
+        tokens,
+        at: 0,
+    };
     let value = parser.or()?;
     if parser.at != parser.tokens.len() {
-        bail!("{}: cannot read `{text}` from token {}", function.name, parser.at);
+        bail!(
+            "{}: cannot read `{text}` from token {}",
+            function.name,
+            parser.at
+        );
     }
     Ok(value.truth())
 }
@@ -25,8 +34,10 @@ enum Token {
     Sign(&'static str),
 }
 
-const SIGNS: [&str; 20] =
-    ["==", "!=", "<=", ">=", "<", ">", "&", "|", "+", "-", "*", "/", "%", "(", ")", "[", "]", "?", ":", "!"];
+const SIGNS: [&str; 20] = [
+    "==", "!=", "<=", ">=", "<", ">", "&", "|", "+", "-", "*", "/", "%", "(", ")", "[", "]", "?",
+    ":", "!",
+];
 
 fn tokens(text: &str) -> Result<Vec<Token>> {
     let mut rest = text.trim_start();
@@ -40,7 +51,10 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
             let end = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len());
             (Token::Number(rest[..end].to_owned()), end)
         } else {
-            let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign)).with_context(|| format!("`{text}`: stray `{first}`"))?;
+            let sign = SIGNS
+                .iter()
+                .find(|sign| rest.starts_with(**sign))
+                .with_context(|| format!("`{text}`: stray `{first}`"))?;
             (Token::Sign(sign), sign.len())
         };
         out.push(token);
@@ -128,7 +142,13 @@ impl Parser<'_> {
     fn bits(&mut self) -> Result<Value> {
         let mut left = self.sum()?;
         loop {
-            let sign = if self.take("&") { "&" } else if self.take("|") { "|" } else { return Ok(left) };
+            let sign = if self.take("&") {
+                "&"
+            } else if self.take("|") {
+                "|"
+            } else {
+                return Ok(left);
+            };
             left = Value::Int(format!("({} {sign} {})", left.int()?, self.sum()?.int()?));
         }
     }
@@ -136,8 +156,18 @@ impl Parser<'_> {
     fn sum(&mut self) -> Result<Value> {
         let mut left = self.product()?;
         loop {
-            let method = if self.take("+") { "wrapping_add" } else if self.take("-") { "wrapping_sub" } else { return Ok(left) };
-            left = Value::Int(format!("{}.{method}({})", left.int()?, self.product()?.int()?));
+            let method = if self.take("+") {
+                "wrapping_add"
+            } else if self.take("-") {
+                "wrapping_sub"
+            } else {
+                return Ok(left);
+            };
+            left = Value::Int(format!(
+                "{}.{method}({})",
+                left.int()?,
+                self.product()?.int()?
+            ));
         }
     }
 
@@ -145,9 +175,17 @@ impl Parser<'_> {
         let mut left = self.primary()?;
         loop {
             left = if self.take("*") {
-                Value::Int(format!("{}.wrapping_mul({})", left.int()?, self.primary()?.int()?))
+                Value::Int(format!(
+                    "{}.wrapping_mul({})",
+                    left.int()?,
+                    self.primary()?.int()?
+                ))
             } else if self.take("%") {
-                Value::Int(format!("{}.checked_rem({}).unwrap_or(0)", left.int()?, self.primary()?.int()?))
+                Value::Int(format!(
+                    "{}.checked_rem({}).unwrap_or(0)",
+                    left.int()?,
+                    self.primary()?.int()?
+                ))
             } else {
                 return Ok(left);
             };
@@ -170,7 +208,11 @@ impl Parser<'_> {
             self.close()?;
             return Ok(value);
         }
-        let token = self.tokens.get(self.at).cloned().context("an operand is wanted")?;
+        let token = self
+            .tokens
+            .get(self.at)
+            .cloned()
+            .context("an operand is wanted")?;
         self.at += 1;
         match token {
             Token::Number(text) => Ok(Value::Int(format!("{text}u64"))),
@@ -188,7 +230,11 @@ impl Parser<'_> {
     }
 
     fn close(&mut self) -> Result<()> {
-        if self.take(")") { Ok(()) } else { bail!("{}: `)` is wanted", self.function.name) }
+        if self.take(")") {
+            Ok(())
+        } else {
+            bail!("{}: `)` is wanted", self.function.name)
+        }
     }
 
     fn name(&mut self, name: &str) -> Result<Value> {
@@ -199,7 +245,11 @@ impl Parser<'_> {
             _ => {}
         }
         if name.starts_with("UR_") {
-            return Ok(Value::Int(if name.ends_with("_MASK") { format!("u64::from({name})") } else { format!("u64::from({name}.0)") }));
+            return Ok(Value::Int(if name.ends_with("_MASK") {
+                format!("u64::from({name})")
+            } else {
+                format!("u64::from({name}.0)")
+            }));
         }
         let mut parts = name.split('.');
         let first = parts.next().unwrap_or_default();
@@ -212,8 +262,15 @@ impl Parser<'_> {
         let mut text = super::rust::ident(first);
         let mut ty = param.c_type();
         for part in parts {
-            let holder = self.spec.struct_of(&ty.base).with_context(|| format!("`{name}`: no struct {}", ty.base))?;
-            let member = holder.members.iter().find(|member| member.name == part).with_context(|| format!("no member {part}"))?;
+            let holder = self
+                .spec
+                .struct_of(&ty.base)
+                .with_context(|| format!("`{name}`: no struct {}", ty.base))?;
+            let member = holder
+                .members
+                .iter()
+                .find(|member| member.name == part)
+                .with_context(|| format!("no member {part}"))?;
             text = match ty.pointers {
                 0 => format!("{text}.{}", super::rust::ident(part)),
                 _ => format!("(*{text}).{}", super::rust::ident(part)),
@@ -225,7 +282,9 @@ impl Parser<'_> {
             if !self.take("]") {
                 bail!("`]` is wanted");
             }
-            return Ok(Value::Int(format!("(*{text}.add({index} as usize) as u64)")));
+            return Ok(Value::Int(format!(
+                "(*{text}.add({index} as usize) as u64)"
+            )));
         }
         Ok(self.leaf(text, &ty))
     }

@@ -14,11 +14,44 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         .map(|function| Plan::new(spec, function))
         .collect::<Result<Vec<_>>>()?;
     Ok(vec![
-        File::rust("src/hal/generated/mod.rs", "Generated parts of the hal.", "pub mod info;\npub mod shims;\npub mod traits;\n")?,
+        File::rust(
+            "src/hal/generated/mod.rs",
+            "Generated parts of the hal.",
+            "pub mod info;\npub mod shims;\npub mod traits;\n",
+        )?,
         File::rust("src/hal/generated/info.rs", INFO_DOC, &infos(spec))?,
-        File::rust("src/hal/generated/traits.rs", TRAITS_DOC, &traits(spec, &plans))?,
-        File::rust("src/hal/generated/shims.rs", SHIMS_DOC, &shims(spec, &plans)?)?,
+        File::rust(
+            "src/hal/generated/traits.rs",
+            TRAITS_DOC,
+            &traits(spec, &plans),
+        )?,
+        File::rust(
+            "src/hal/generated/shims.rs",
+            SHIMS_DOC,
+            &shims(spec, &plans)?,
+        )?,
     ])
+}
+
+/// A table function and the trait method that answers it, `(trait, method)`; none where the hal does.
+pub struct Entry {
+    pub function: String,
+    pub method: Option<(String, String)>,
+}
+
+pub fn entries(spec: &Spec) -> Result<Vec<Entry>> {
+    spec.functions()
+        .filter(|function| function.table.is_some())
+        .map(|function| {
+            let plan = Plan::new(spec, function)?;
+            let method = matches!(plan.kind, Shape::Method { .. })
+                .then(|| (associated(&plan.object), plan.method.clone()));
+            Ok(Entry {
+                function: function.name.clone(),
+                method,
+            })
+        })
+        .collect()
 }
 
 const INFO_DOC: &str = "Properties as Rust enums, so that a query is a match without a wildcard.";
@@ -58,7 +91,9 @@ enum Shape {
     AdapterGet,
     Retain,
     Release,
-    Method { this: Option<String> },
+    Method {
+        this: Option<String>,
+    },
 }
 
 /// An argument of the trait method.
@@ -91,7 +126,9 @@ fn class(handle: &str) -> &'static str {
         "ur_mem_handle_t" => "Mem",
         "ur_physical_mem_handle_t" => "PhysicalMem",
         "ur_usm_pool_handle_t" => "USMPool",
-        "ur_exp_command_buffer_handle_t" | "ur_exp_command_buffer_command_handle_t" => "CommandBuffer",
+        "ur_exp_command_buffer_handle_t" | "ur_exp_command_buffer_command_handle_t" => {
+            "CommandBuffer"
+        }
         "ur_exp_executable_graph_handle_t" => "GraphExecutableGraph",
         "ur_exp_graph_handle_t" => "Graph",
         _ => "",
@@ -102,7 +139,10 @@ fn method_name(function: &Function, object: &str) -> String {
     let stem = function.stem();
     let short = match stem.strip_prefix("Enqueue") {
         Some(rest) if object == "ur_queue_handle_t" => rest,
-        _ => stem.strip_prefix(class(object)).filter(|rest| !rest.is_empty()).unwrap_or(stem),
+        _ => stem
+            .strip_prefix(class(object))
+            .filter(|rest| !rest.is_empty())
+            .unwrap_or(stem),
     };
     rust::snake(short)
 }
@@ -119,14 +159,25 @@ impl<'a> Plan<'a> {
                 returns: Vec::new(),
             });
         }
-        let dispatch = function.dispatch(spec).with_context(|| format!("{}: no dispatch handle", function.name))?;
+        let dispatch = function
+            .dispatch(spec)
+            .with_context(|| format!("{}: no dispatch handle", function.name))?;
         let object = dispatch.c_type().base;
         let kind = match counts(function) {
             Some(Own::Retain) => Shape::Retain,
             Some(Own::Release) => Shape::Release,
-            _ => Shape::Method { this: (!dispatch.c_type().is_pointer()).then(|| dispatch.name.clone()) },
+            _ => Shape::Method {
+                this: (!dispatch.c_type().is_pointer()).then(|| dispatch.name.clone()),
+            },
         };
-        let mut plan = Self { function, method: method_name(function, &object), object, kind, args: Vec::new(), returns: Vec::new() };
+        let mut plan = Self {
+            function,
+            method: method_name(function, &object),
+            object,
+            kind,
+            args: Vec::new(),
+            returns: Vec::new(),
+        };
         if let Shape::Method { this } = &plan.kind {
             let this = this.clone();
             plan.classify(spec, this.as_deref())?;
@@ -175,7 +226,13 @@ fn absorbed<'a>(spec: &Spec, function: &'a Function) -> BTreeSet<&'a str> {
         }
         if let Some(info) = &param.info {
             out.extend(info.iter().skip(1).map(String::as_str));
-            out.extend(function.params.iter().filter(|other| other.name == "pPropSizeRet").map(|other| other.name.as_str()));
+            out.extend(
+                function
+                    .params
+                    .iter()
+                    .filter(|other| other.name == "pPropSizeRet")
+                    .map(|other| other.name.as_str()),
+            );
         }
         if is_list_out(spec, param)
             && let Some(total) = total_of(function, param)
@@ -198,8 +255,14 @@ fn is_list_out(spec: &Spec, param: &Param) -> bool {
 
 /// The parameter after a handle list that receives how many there are.
 fn total_of<'a>(function: &'a Function, list: &Param) -> Option<&'a Param> {
-    let at = function.params.iter().position(|param| param.name == list.name)?;
-    function.params.get(at + 1).filter(|next| next.dir == Dir::Out && next.ty == "uint32_t *")
+    let at = function
+        .params
+        .iter()
+        .position(|param| param.name == list.name)?;
+    function
+        .params
+        .get(at + 1)
+        .filter(|next| next.dir == Dir::Out && next.ty == "uint32_t *")
 }
 
 fn object_ty(handle: &str) -> String {
@@ -234,7 +297,14 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
     let raw = rust::ident(&param.name);
     let name = arg_name(&param.name);
     let is_handle = spec.is_handle(&ty.base);
-    let done = |ty: String, decode: String| Ok(Decoded::Arg(Arg { name: name.clone(), ty, decode, param }));
+    let done = |ty: String, decode: String| {
+        Ok(Decoded::Arg(Arg {
+            name: name.clone(),
+            ty,
+            decode,
+            param,
+        }))
+    };
     if let Some(info) = &param.info {
         return done_info(spec, function, param, info);
     }
@@ -243,25 +313,51 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
         return match (ty.pointers, &param.count, param.dir) {
             (0, None, _) if param.optional => done(
                 format!("Option<&Object<{object}>>"),
-                format!("if {raw}.is_null() {{ None }} else {{ Some(unsafe {{ Object::<{object}>::borrow({raw}.cast(), B::table()) }}?) }}"),
+                format!(
+                    "if {raw}.is_null() {{ None }} else {{ Some(unsafe {{ Object::<{object}>::borrow({raw}.cast(), B::table()) }}?) }}"
+                ),
             ),
-            (0, None, _) => done(format!("&Object<{object}>"), format!("unsafe {{ Object::<{object}>::borrow({raw}.cast(), B::table()) }}?")),
+            (0, None, _) => done(
+                format!("&Object<{object}>"),
+                format!("unsafe {{ Object::<{object}>::borrow({raw}.cast(), B::table()) }}?"),
+            ),
             (1, Some(count), Dir::Out) => {
-                let total = total_of(function, param).map_or("std::ptr::null_mut()".to_owned(), |total| total.name.clone());
-                done(format!("ListOut<'_, {object}>"), format!("unsafe {{ ListOut::new({count}, {raw}.cast(), {total}) }}"))
-            }
-            (1, Some(count), _) => {
-                let null = if param.name == "phEventWaitList" { "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST" } else { "UR_RESULT_ERROR_INVALID_NULL_HANDLE" };
+                let total = total_of(function, param)
+                    .map_or("std::ptr::null_mut()".to_owned(), |total| {
+                        total.name.clone()
+                    });
                 done(
-                    format!("Handles<'_, {object}>"),
-                    format!("unsafe {{ Handles::<{object}>::borrow({raw}.cast(), {count} as usize, B::table(), {null}) }}?"),
+                    format!("ListOut<'_, {object}>"),
+                    format!("unsafe {{ ListOut::new({count}, {raw}.cast(), {total}) }}"),
                 )
             }
-            (1, None, Dir::Out) if !param.optional => {
-                Ok(Decoded::Return(Return { param, ty: format!("Arc<Object<{object}>>"), is_handle: true }))
+            (1, Some(count), _) => {
+                let null = if param.name == "phEventWaitList" {
+                    "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST"
+                } else {
+                    "UR_RESULT_ERROR_INVALID_NULL_HANDLE"
+                };
+                done(
+                    format!("Handles<'_, {object}>"),
+                    format!(
+                        "unsafe {{ Handles::<{object}>::borrow({raw}.cast(), {count} as usize, B::table(), {null}) }}?"
+                    ),
+                )
             }
-            (1, None, _) => done(format!("OutHandle<'_, {object}>"), format!("unsafe {{ OutHandle::<{object}>::new({raw}.cast()) }}")),
-            _ => anyhow::bail!("{}: {} is a handle in no known role", function.name, param.name),
+            (1, None, Dir::Out) if !param.optional => Ok(Decoded::Return(Return {
+                param,
+                ty: format!("Arc<Object<{object}>>"),
+                is_handle: true,
+            })),
+            (1, None, _) => done(
+                format!("OutHandle<'_, {object}>"),
+                format!("unsafe {{ OutHandle::<{object}>::new({raw}.cast()) }}"),
+            ),
+            _ => anyhow::bail!(
+                "{}: {} is a handle in no known role",
+                function.name,
+                param.name
+            ),
         };
     }
     if let Some(count) = &param.count {
@@ -272,29 +368,54 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
             true => done(ty.base.clone(), raw),
             false => {
                 let bare = format!("<{} as Unwrapped>::Fn", ty.base);
-                done(bare, format!("{raw}.ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER))?"))
+                done(
+                    bare,
+                    format!("{raw}.ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER))?"),
+                )
             }
         };
     }
     if ty.base == "char" && ty.is_const && ty.pointers == 1 && param.dir == Dir::In {
         return match param.optional {
-            true => done("Option<&CStr>".into(), format!("if {raw}.is_null() {{ None }} else {{ Some(unsafe {{ CStr::from_ptr({raw}) }}) }}")),
-            false => done("&CStr".into(), format!("unsafe {{ CStr::from_ptr({raw}) }}")),
+            true => done(
+                "Option<&CStr>".into(),
+                format!(
+                    "if {raw}.is_null() {{ None }} else {{ Some(unsafe {{ CStr::from_ptr({raw}) }}) }}"
+                ),
+            ),
+            false => done(
+                "&CStr".into(),
+                format!("unsafe {{ CStr::from_ptr({raw}) }}"),
+            ),
         };
     }
     if ty.pointers == 1 && param.dir == Dir::In && spec.struct_of(&ty.base).is_some() {
         return match param.optional {
-            true => done(format!("Option<&{}>", ty.base), format!("unsafe {{ {raw}.as_ref() }}")),
+            true => done(
+                format!("Option<&{}>", ty.base),
+                format!("unsafe {{ {raw}.as_ref() }}"),
+            ),
             false => done(format!("&{}", ty.base), format!("unsafe {{ &*{raw} }}")),
         };
     }
-    let is_value_out = param.dir == Dir::Out && (ty.pointers == 2 || ty.pointers == 1 && ty.base != "void");
+    let is_value_out =
+        param.dir == Dir::Out && (ty.pointers == 2 || ty.pointers == 1 && ty.base != "void");
     if is_value_out {
-        let inner = CType { pointers: ty.pointers - 1, ..ty.clone() };
+        let inner = CType {
+            pointers: ty.pointers - 1,
+            ..ty.clone()
+        };
         let inner = rust::ctype(&inner);
         return match param.optional {
-            true => done(format!("Out<'_, {inner}>"), format!("unsafe {{ Out::new({raw}) }}")),
-            false => Ok(Decoded::Return(Return { param, ty: inner, is_handle: false })),
+            true => done(
+                format!("Out<'_, {inner}>"),
+                format!("unsafe {{ Out::new({raw}) }}"),
+            ),
+            false => Ok(Decoded::Return(Return {
+                param,
+                ty: inner,
+                is_handle: false,
+            })),
         };
     }
     if ty.is_plain() && matches!(ty.base.as_str(), "bool" | "ur_bool_t") {
@@ -303,7 +424,12 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
     done(rust::ctype(&ty), raw)
 }
 
-fn done_info<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param, info: &[String]) -> Result<Decoded<'a>> {
+fn done_info<'a>(
+    spec: &'a Spec,
+    function: &'a Function,
+    param: &'a Param,
+    info: &[String],
+) -> Result<Decoded<'a>> {
     let _ = spec;
     let raw = rust::ident(&param.name);
     let size = info.get(1);
@@ -325,18 +451,38 @@ fn done_info<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param, info:
     }))
 }
 
-fn done_slice<'a>(param: &'a Param, ty: &CType, raw: &str, name: &str, count: &str) -> Result<Decoded<'a>> {
+fn done_slice<'a>(
+    param: &'a Param,
+    ty: &CType,
+    raw: &str,
+    name: &str,
+    count: &str,
+) -> Result<Decoded<'a>> {
     let element = match (ty.base.as_str(), ty.pointers) {
         ("void", 1) => "u8".to_owned(),
-        _ => rust::ctype(&CType { pointers: ty.pointers - 1, ..ty.clone() }),
+        _ => rust::ctype(&CType {
+            pointers: ty.pointers - 1,
+            ..ty.clone()
+        }),
     };
     let slice = format!("unsafe {{ slice({raw}.cast::<{element}>(), {count} as usize) }}");
     let (ty, decode) = match (param.optional, ty.base.as_str()) {
-        (true, "size_t") => (format!("Option<&[{element}]>"), format!("if {raw}.is_null() {{ None }} else {{ Some({slice}?) }}")),
-        (true, _) => (format!("&[{element}]"), format!("if {raw}.is_null() {{ &[] }} else {{ {slice}? }}")),
+        (true, "size_t") => (
+            format!("Option<&[{element}]>"),
+            format!("if {raw}.is_null() {{ None }} else {{ Some({slice}?) }}"),
+        ),
+        (true, _) => (
+            format!("&[{element}]"),
+            format!("if {raw}.is_null() {{ &[] }} else {{ {slice}? }}"),
+        ),
         (false, _) => (format!("&[{element}]"), format!("{slice}?")),
     };
-    Ok(Decoded::Arg(Arg { name: name.to_owned(), ty, decode, param }))
+    Ok(Decoded::Arg(Arg {
+        name: name.to_owned(),
+        ty,
+        decode,
+        param,
+    }))
 }
 
 /// The info enums: those that some function takes as `propName`.
@@ -352,7 +498,10 @@ fn info_enums(spec: &Spec) -> Vec<&Enum> {
 
 /// `QueueInfo` of `ur_queue_info_t`.
 fn info_name(found: &str) -> String {
-    let stem = found.trim_start_matches("ur_").trim_start_matches("exp_").trim_end_matches("_t");
+    let stem = found
+        .trim_start_matches("ur_")
+        .trim_start_matches("exp_")
+        .trim_end_matches("_t");
     heck::AsUpperCamelCase(stem).to_string()
 }
 
@@ -360,7 +509,11 @@ fn variant_name(found: &Enum, value: &str) -> String {
     let prefix = format!("{}_", found.name.trim_end_matches("_t").to_uppercase());
     let stem = value.strip_prefix(&prefix).unwrap_or(value);
     let camel = heck::AsUpperCamelCase(stem).to_string();
-    if camel.starts_with(|letter: char| letter.is_ascii_digit()) { format!("Is{camel}") } else { camel }
+    if camel.starts_with(|letter: char| letter.is_ascii_digit()) {
+        format!("Is{camel}")
+    } else {
+        camel
+    }
 }
 
 fn infos(spec: &Spec) -> String {
@@ -368,13 +521,31 @@ fn infos(spec: &Spec) -> String {
     for found in info_enums(spec) {
         let name = info_name(&found.name);
         let mut seen = BTreeSet::new();
-        let values: Vec<_> = found.values.iter().filter(|value| seen.insert(value.value)).collect();
+        let values: Vec<_> = found
+            .values
+            .iter()
+            .filter(|value| seen.insert(value.value))
+            .collect();
         let variants: String = values
             .iter()
-            .map(|value| format!("{}{},", rust::doc(&value.desc), variant_name(found, &value.name)))
+            .map(|value| {
+                format!(
+                    "{}{},",
+                    rust::doc(&value.desc),
+                    variant_name(found, &value.name)
+                )
+            })
             .collect();
-        let arms: String =
-            values.iter().map(|value| format!("{} => Ok(Self::{}),", value.name, variant_name(found, &value.name))).collect();
+        let arms: String = values
+            .iter()
+            .map(|value| {
+                format!(
+                    "{} => Ok(Self::{}),",
+                    value.name,
+                    variant_name(found, &value.name)
+                )
+            })
+            .collect();
         let _ = write!(
             out,
             "{doc}#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)] pub enum {name} {{ {variants} }}
@@ -401,11 +572,18 @@ fn traits(spec: &Spec, plans: &[Plan<'_>]) -> String {
         use std::ffi::{CStr, c_char, c_void};
         use std::sync::Arc;\n",
     );
-    let handles: Vec<_> = spec.handles().filter(|handle| handle.name != "ur_loader_config_handle_t").collect();
+    let handles: Vec<_> = spec
+        .handles()
+        .filter(|handle| handle.name != "ur_loader_config_handle_t")
+        .collect();
     let mut types = String::new();
     for handle in &handles {
         let name = associated(&handle.name);
-        let _ = writeln!(types, "{}type {name}: {name}<Self>;", rust::doc(&handle.desc));
+        let _ = writeln!(
+            types,
+            "{}type {name}: {name}<Self>;",
+            rust::doc(&handle.desc)
+        );
     }
     let _ = write!(
         out,
@@ -421,12 +599,18 @@ fn traits(spec: &Spec, plans: &[Plan<'_>]) -> String {
         let name = associated(&handle.name);
         let mut methods = String::new();
         for plan in plans.iter().filter(|plan| plan.object == handle.name) {
-            let Shape::Method { this } = &plan.kind else { continue };
+            let Shape::Method { this } = &plan.kind else {
+                continue;
+            };
             let mut params: Vec<String> = Vec::new();
             if this.is_some() {
                 params.push("this: &Object<Self>".into());
             }
-            params.extend(plan.args.iter().map(|arg| format!("{}: {}", arg.name, method_ty(spec, arg))));
+            params.extend(
+                plan.args
+                    .iter()
+                    .map(|arg| format!("{}: {}", arg.name, method_ty(spec, arg))),
+            );
             let _ = write!(
                 methods,
                 "{}#[doc = \"\"]\n#[doc = {:?}]\nfn {}({}) -> Result<{}> {{ Err(Error::unsupported()) }}\n",
@@ -437,7 +621,11 @@ fn traits(spec: &Spec, plans: &[Plan<'_>]) -> String {
                 plan.return_type(),
             );
         }
-        let _ = write!(out, "{}pub trait {name}<B: Backend>: Body {{ {methods} }}\n", rust::doc(&format!("Behind `{}`. {}", handle.name, handle.desc)));
+        let _ = write!(
+            out,
+            "{}pub trait {name}<B: Backend>: Body {{ {methods} }}\n",
+            rust::doc(&format!("Behind `{}`. {}", handle.name, handle.desc))
+        );
         let _ = write!(
             out,
             "/// Stands for the `{0}` of a backend that has none.
@@ -474,8 +662,16 @@ fn shims(spec: &Spec, plans: &[Plan<'_>]) -> Result<String> {
     for plan in plans {
         let body = match &plan.kind {
             Shape::AdapterGet => {
-                let names: Vec<_> = plan.function.params.iter().map(|param| param.name.as_str()).collect();
-                format!("unsafe {{ crate::hal::adapter_get::<B>({}) }}", names.join(", "))
+                let names: Vec<_> = plan
+                    .function
+                    .params
+                    .iter()
+                    .map(|param| param.name.as_str())
+                    .collect();
+                format!(
+                    "unsafe {{ crate::hal::adapter_get::<B>({}) }}",
+                    names.join(", ")
+                )
             }
             Shape::Retain => format!("{}.retain(); Ok(())", borrow_first(plan)),
             Shape::Release => format!("{}.release()", borrow_first(plan)),
@@ -493,8 +689,15 @@ fn shims(spec: &Spec, plans: &[Plan<'_>]) -> Result<String> {
 }
 
 fn borrow_first(plan: &Plan<'_>) -> String {
-    let first = plan.function.params.first().map_or("", |param| param.name.as_str());
-    format!("unsafe {{ Object::<{}>::borrow({first}.cast(), B::table()) }}?", object_ty(&plan.object))
+    let first = plan
+        .function
+        .params
+        .first()
+        .map_or("", |param| param.name.as_str());
+    format!(
+        "unsafe {{ Object::<{}>::borrow({first}.cast(), B::table()) }}?",
+        object_ty(&plan.object)
+    )
 }
 
 fn shim_body(spec: &Spec, plan: &Plan<'_>, this: Option<&str>) -> Result<String> {
@@ -507,7 +710,11 @@ fn shim_body(spec: &Spec, plan: &Plan<'_>, this: Option<&str>) -> Result<String>
         }
     }
     if let Some(this) = this {
-        let _ = writeln!(body, "let this = unsafe {{ Object::<{}>::borrow({this}.cast(), B::table()) }}?;", object_ty(&plan.object));
+        let _ = writeln!(
+            body,
+            "let this = unsafe {{ Object::<{}>::borrow({this}.cast(), B::table()) }}?;",
+            object_ty(&plan.object)
+        );
     }
     for arg in plan.args.iter().filter(|arg| arg.ty.contains("&Object<")) {
         let _ = writeln!(body, "let {} = {};", arg.name, arg.decode);
@@ -517,17 +724,32 @@ fn shim_body(spec: &Spec, plan: &Plan<'_>, this: Option<&str>) -> Result<String>
     }
     for case in &plan.function.errors {
         let Some(when) = &case.when else { continue };
-        let condition = expr::rust(spec, plan.function, when).with_context(|| plan.function.name.clone())?;
-        let _ = writeln!(body, "ensure(!(unsafe {{ {condition} }}), UR_RESULT_ERROR_{})?;", case.code);
+        let condition =
+            expr::rust(spec, plan.function, when).with_context(|| plan.function.name.clone())?;
+        let _ = writeln!(
+            body,
+            "ensure(!(unsafe {{ {condition} }}), UR_RESULT_ERROR_{})?;",
+            case.code
+        );
     }
-    for param in plan.function.params.iter().filter(|param| param.name == "phEventWaitList" && param.optional) {
+    for param in plan
+        .function
+        .params
+        .iter()
+        .filter(|param| param.name == "phEventWaitList" && param.optional)
+    {
         if let Some(count) = &param.count {
-            let _ = writeln!(body, "ensure(phEventWaitList.is_null() == ({count} == 0), UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;");
+            let _ = writeln!(
+                body,
+                "ensure(phEventWaitList.is_null() == ({count} == 0), UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;"
+            );
         }
     }
     for arg in plan.args.iter().filter(|arg| !arg.ty.contains("&Object<")) {
         let decode = match arg.param.name.as_str() {
-            "propName" if spec.enum_of(&arg.param.c_type().base).is_some() => format!("{}.try_into()?", arg.decode),
+            "propName" if spec.enum_of(&arg.param.c_type().base).is_some() => {
+                format!("{}.try_into()?", arg.decode)
+            }
             _ => arg.decode.clone(),
         };
         let annotation = match arg.param.name.as_str() {
@@ -539,7 +761,13 @@ fn shim_body(spec: &Spec, plan: &Plan<'_>, this: Option<&str>) -> Result<String>
     }
     let mut call: Vec<&str> = this.map(|_| "this").into_iter().collect();
     call.extend(plan.args.iter().map(|arg| arg.name.as_str()));
-    let call = format!("<{} as {}<B>>::{}({})", object_ty(&plan.object), associated(&plan.object), plan.method, call.join(", "));
+    let call = format!(
+        "<{} as {}<B>>::{}({})",
+        object_ty(&plan.object),
+        associated(&plan.object),
+        plan.method,
+        call.join(", ")
+    );
     body.push_str(&encode(plan, &call));
     Ok(body)
 }
@@ -559,7 +787,11 @@ fn encode(plan: &Plan<'_>, call: &str) -> String {
     for back in &plan.returns {
         let to = rust::ident(&back.param.name);
         let _ = match back.is_handle {
-            true => writeln!(out, "unsafe {{ {to}.write({}.into_handle().cast()) }};", back_name(back)),
+            true => writeln!(
+                out,
+                "unsafe {{ {to}.write({}.into_handle().cast()) }};",
+                back_name(back)
+            ),
             false => writeln!(out, "unsafe {{ {to}.write({}) }};", back_name(back)),
         };
     }
@@ -581,7 +813,11 @@ fn range_check(spec: &Spec, param: &Param) -> String {
         }
         return value_check(spec, &ty.base, &raw);
     }
-    if ty.pointers == 1 && param.dir == Dir::In && param.count.is_none() && spec.struct_of(&ty.base).is_some() {
+    if ty.pointers == 1
+        && param.dir == Dir::In
+        && param.count.is_none()
+        && spec.struct_of(&ty.base).is_some()
+    {
         let inner = members_check(spec, &ty.base, "inner");
         if !inner.is_empty() {
             return format!("if let Some(inner) = unsafe {{ {raw}.as_ref() }} {{ {inner} }}\n");
@@ -603,18 +839,29 @@ fn element_check(spec: &Spec, arg: &Arg<'_>) -> String {
 }
 
 fn members_check(spec: &Spec, base: &str, holder: &str) -> String {
-    let Some(found) = spec.struct_of(base) else { return String::new() };
+    let Some(found) = spec.struct_of(base) else {
+        return String::new();
+    };
     found
         .members
         .iter()
         .filter(|member| member.name != "stype" && member.c_type().is_plain())
-        .map(|member| value_check(spec, &member.c_type().base, &format!("{holder}.{}", rust::ident(&member.name))))
+        .map(|member| {
+            value_check(
+                spec,
+                &member.c_type().base,
+                &format!("{holder}.{}", rust::ident(&member.name)),
+            )
+        })
         .collect()
 }
 
 fn value_check(spec: &Spec, base: &str, text: &str) -> String {
     if let Some(flags) = spec.flags_of(base).filter(|flags| flags.name == base) {
-        return format!("ensure({text}.0 & {} == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n", flags.mask);
+        return format!(
+            "ensure({text}.0 & {} == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n",
+            flags.mask
+        );
     }
     match spec.enum_of(base) {
         Some(_) if base != "ur_structure_type_t" => {
@@ -629,11 +876,20 @@ fn ddi(spec: &Spec) -> String {
     let mut members = String::new();
     for table in &spec.tables {
         let mut slots = String::new();
-        for function in spec.functions().filter(|function| table.slots.contains(&function.name)) {
+        for function in spec
+            .functions()
+            .filter(|function| table.slots.contains(&function.name))
+        {
             let slot = function.slot.as_deref().unwrap_or_default();
             let _ = write!(slots, "{slot}: Some({}::<B>),", function.name);
         }
-        let _ = write!(members, "{}: {} {{ {slots} }},", table.name, table.struct_name);
+        let _ = write!(
+            members,
+            "{}: {} {{ {slots} }},",
+            table.name, table.struct_name
+        );
     }
-    format!("/// Every slot filled with a backend's shims.\npub const fn ddi<B: Backend>() -> ur_dditable_t {{ ur_dditable_t {{ {members} }} }}\n")
+    format!(
+        "/// Every slot filled with a backend's shims.\npub const fn ddi<B: Backend>() -> ur_dditable_t {{ ur_dditable_t {{ {members} }} }}\n"
+    )
 }

@@ -11,7 +11,13 @@ pub fn ctype(ty: &CType) -> String {
     let base = match ty.base.as_str() {
         "void" if ty.pointers > 0 => "c_void",
         "void" => "()",
-        "char" | "int8_t" => if ty.base == "char" { "c_char" } else { "i8" },
+        "char" | "int8_t" => {
+            if ty.base == "char" {
+                "c_char"
+            } else {
+                "i8"
+            }
+        }
         "bool" | "uint8_t" | "unsigned char" => "u8",
         "int" | "int32_t" => "i32",
         "uint16_t" => "u16",
@@ -25,7 +31,11 @@ pub fn ctype(ty: &CType) -> String {
     };
     let mut out = base.to_owned();
     for level in 0..ty.pointers {
-        let mutability = if level == 0 && ty.is_const { "const" } else { "mut" };
+        let mutability = if level == 0 && ty.is_const {
+            "const"
+        } else {
+            "mut"
+        };
         out = format!("*{mutability} {out}");
     }
     match &ty.array {
@@ -47,12 +57,17 @@ pub fn doc(text: &str) -> String {
     if text.is_empty() {
         return String::new();
     }
-    text.lines().map(|line| format!("#[doc = {:?}]\n", format!(" {line}"))).collect()
+    text.lines()
+        .map(|line| format!("#[doc = {:?}]\n", format!(" {line}")))
+        .collect()
 }
 
 /// `a: T, b: U` of an extern function.
 pub fn params(list: &[Param]) -> String {
-    list.iter().map(|param| format!("{}: {}", ident(&param.name), ty(&param.ty))).collect::<Vec<_>>().join(", ")
+    list.iter()
+        .map(|param| format!("{}: {}", ident(&param.name), ty(&param.ty)))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Lower-case words of a camel-case C name: `USMFill2D` is `usm_fill_2d`.
@@ -63,7 +78,9 @@ pub fn snake(name: &str) -> String {
         let before = at.checked_sub(1).map(|i| chars[i]);
         let after = chars.get(at + 1);
         let starts_word = letter.is_uppercase()
-            && before.is_some_and(|b| b.is_lowercase() || (b.is_uppercase() && after.is_some_and(|a| a.is_lowercase())))
+            && before.is_some_and(|b| {
+                b.is_lowercase() || (b.is_uppercase() && after.is_some_and(|a| a.is_lowercase()))
+            })
             || letter.is_ascii_digit() && after == Some(&'D');
         if starts_word {
             out.push('_');
@@ -75,16 +92,23 @@ pub fn snake(name: &str) -> String {
 
 /// The trait or type name of a handle: `UsmPool` of `ur_usm_pool_handle_t`.
 pub fn object_name(handle: &str) -> String {
-    let stem = handle.trim_start_matches("ur_").trim_end_matches("_handle_t").trim_start_matches("exp_");
+    let stem = handle
+        .trim_start_matches("ur_")
+        .trim_end_matches("_handle_t")
+        .trim_start_matches("exp_");
     heck::AsUpperCamelCase(stem).to_string()
 }
 
 /// A handle's field or kind name: `usm_pool` of `ur_usm_pool_handle_t`.
 pub fn object_stem(handle: &str) -> &str {
-    handle.trim_start_matches("ur_").trim_end_matches("_handle_t").trim_start_matches("exp_")
+    handle
+        .trim_start_matches("ur_")
+        .trim_end_matches("_handle_t")
+        .trim_start_matches("exp_")
 }
 
 /// Whether a struct consists of more than plain old data that zero bytes can stand for.
 pub fn has_union(spec: &Spec, base: &str) -> bool {
-    spec.items().any(|item| matches!(item, crate::model::Item::Union(found) if found.name == base))
+    spec.items()
+        .any(|item| matches!(item, crate::model::Item::Union(found) if found.name == base))
 }

@@ -59,7 +59,14 @@ impl FakeSource {
     /// Slabs that are out, ascending by address.
     pub fn slabs(&self) -> Vec<Slab> {
         let ledger = self.ledger();
-        ledger.out.iter().map(|(base, bytes)| Slab { base: *base, bytes: *bytes }).collect()
+        ledger
+            .out
+            .iter()
+            .map(|(base, bytes)| Slab {
+                base: *base,
+                bytes: *bytes,
+            })
+            .collect()
     }
 
     pub fn bytes_out(&self) -> u64 {
@@ -90,10 +97,17 @@ impl Source for FakeSource {
             return Err(SourceError::OutOfMemory);
         }
         let unit = self.granularity.max(4096);
-        let start = ledger.next.checked_next_multiple_of(unit).ok_or(SourceError::OutOfMemory)?;
-        let base = start.checked_add(self.skew).ok_or(SourceError::OutOfMemory)?;
+        let start = ledger
+            .next
+            .checked_next_multiple_of(unit)
+            .ok_or(SourceError::OutOfMemory)?;
+        let base = start
+            .checked_add(self.skew)
+            .ok_or(SourceError::OutOfMemory)?;
         // A gap, so that slabs never touch.
-        ledger.next = base.checked_add(bytes + unit).ok_or(SourceError::OutOfMemory)?;
+        ledger.next = base
+            .checked_add(bytes + unit)
+            .ok_or(SourceError::OutOfMemory)?;
         ledger.out.insert(base, bytes);
         Ok(Slab { base, bytes })
     }
@@ -101,7 +115,9 @@ impl Source for FakeSource {
     fn release(&self, slab: Slab) {
         let mut ledger = self.ledger();
         if ledger.out.remove(&slab.base) != Some(slab.bytes) {
-            ledger.wrong.push(format!("{slab:?} given back, but it is not out"));
+            ledger
+                .wrong
+                .push(format!("{slab:?} given back, but it is not out"));
         }
     }
 

@@ -27,7 +27,7 @@ mod shrink;
 
 pub use fake::FakeSource;
 pub use random::{Random, Rng};
-pub use run::{Outcome, Report, How, run};
+pub use run::{How, Outcome, Report, run};
 pub use script::{QueueName, Script, Setup, Step};
 pub use shrink::shrink;
 
@@ -37,8 +37,14 @@ pub use shrink::shrink;
 pub fn check(script: &str, expectation: &str) -> Result<(), String> {
     let script = Script::parse(script)?;
     let report = run(&script)?;
-    for claim in expectation.split(';').map(str::trim).filter(|c| !c.is_empty()) {
-        report.holds(&script, claim).map_err(|found| format!("{claim}: {found} in `{script}`"))?;
+    for claim in expectation
+        .split(';')
+        .map(str::trim)
+        .filter(|c| !c.is_empty())
+    {
+        report
+            .holds(&script, claim)
+            .map_err(|found| format!("{claim}: {found} in `{script}`"))?;
     }
     Ok(())
 }

@@ -14,10 +14,27 @@ pub enum QueueName {
 /// References are to the index of an earlier step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    Alloc { queue: QueueName, bytes: u64, align: u64, after: Vec<usize>, may_wait: bool },
-    Free { queue: QueueName, block: usize, after: Vec<usize> },
-    Run { queue: QueueName, uses: Vec<usize>, after: Vec<usize> },
-    Barrier { queue: QueueName, after: Vec<usize> },
+    Alloc {
+        queue: QueueName,
+        bytes: u64,
+        align: u64,
+        after: Vec<usize>,
+        may_wait: bool,
+    },
+    Free {
+        queue: QueueName,
+        block: usize,
+        after: Vec<usize>,
+    },
+    Run {
+        queue: QueueName,
+        uses: Vec<usize>,
+        after: Vec<usize>,
+    },
+    Barrier {
+        queue: QueueName,
+        after: Vec<usize>,
+    },
     Wait(usize),
     Finish(QueueName),
     Settle,
@@ -56,8 +73,15 @@ pub struct Setup {
 impl Default for Setup {
     /// Every growth is as small as can be, so that reuse and growth cannot be confused.
     fn default() -> Self {
-        let config = Config { chunk_bytes: 0, min_align: 64, ..Config::default() };
-        Self { config, granularity: 64 }
+        let config = Config {
+            chunk_bytes: 0,
+            min_align: 64,
+            ..Config::default()
+        };
+        Self {
+            config,
+            granularity: 64,
+        }
     }
 }
 
@@ -71,7 +95,11 @@ pub struct Script {
 
 impl Script {
     pub fn new(setup: Setup, steps: Vec<Step>) -> Self {
-        Self { setup, steps, names: HashMap::new() }
+        Self {
+            setup,
+            steps,
+            names: HashMap::new(),
+        }
     }
 
     pub fn find(&self, name: &str) -> Option<usize> {
@@ -80,8 +108,13 @@ impl Script {
 
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut out = Self::default();
-        for line in text.split([';', '\n']).map(str::trim).filter(|line| !line.is_empty()) {
-            out.statement(line).map_err(|why| format!("{why} in `{line}`"))?;
+        for line in text
+            .split([';', '\n'])
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+        {
+            out.statement(line)
+                .map_err(|why| format!("{why} in `{line}`"))?;
         }
         Ok(out)
     }
@@ -107,19 +140,36 @@ impl Script {
         let number = || first.and_then(number);
         let step = match verb {
             "alloc" => {
-                let (bytes, align) = match args[1..] {
+                let (bytes, align) = match *args.get(1..).unwrap_or_default() {
                     [bytes] => (number_of(bytes)?, 0),
                     [bytes, "align", align] => (number_of(bytes)?, number_of(align)?),
                     _ => return Err("expected a size".into()),
                 };
-                Step::Alloc { queue: queue(first?)?, bytes, align, after, may_wait }
+                Step::Alloc {
+                    queue: queue(first?)?,
+                    bytes,
+                    align,
+                    after,
+                    may_wait,
+                }
             }
             "free" => {
                 let block = self.step(args.get(1).ok_or("expected a block")?)?;
-                Step::Free { queue: queue(first?)?, block, after }
+                Step::Free {
+                    queue: queue(first?)?,
+                    block,
+                    after,
+                }
             }
-            "run" => Step::Run { queue: queue(first?)?, uses: self.all(&args[1..])?, after },
-            "barrier" => Step::Barrier { queue: queue(first?)?, after },
+            "run" => Step::Run {
+                queue: queue(first?)?,
+                uses: self.all(args.get(1..).unwrap_or_default())?,
+                after,
+            },
+            "barrier" => Step::Barrier {
+                queue: queue(first?)?,
+                after,
+            },
             "wait" => Step::Wait(self.step(first?)?),
             "finish" => Step::Finish(queue(first?)?),
             "settle" => Step::Settle,
@@ -136,7 +186,9 @@ impl Script {
 
     fn properties(&mut self, words: &[&str]) -> Result<(), String> {
         for pair in words.chunks(2) {
-            let [key, value] = pair else { return Err("expected a value".into()) };
+            let [key, value] = pair else {
+                return Err("expected a value".into());
+            };
             let config = &mut self.setup.config;
             match *key {
                 "max" => config.max_bytes = Some(number_of(value)?),
@@ -159,7 +211,8 @@ impl Script {
     }
 
     fn step(&self, name: &str) -> Result<usize, String> {
-        self.find(name).ok_or_else(|| format!("unknown name {name}"))
+        self.find(name)
+            .ok_or_else(|| format!("unknown name {name}"))
     }
 
     fn all(&self, names: &[&str]) -> Result<Vec<usize>, String> {
@@ -210,7 +263,11 @@ impl fmt::Display for QueueName {
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let config = &self.setup.config;
-        write!(f, "pool chunk {} align {}", config.chunk_bytes, config.min_align)?;
+        write!(
+            f,
+            "pool chunk {} align {}",
+            config.chunk_bytes, config.min_align
+        )?;
         write!(f, " grain {} waits ", self.setup.granularity)?;
         f.write_str(match config.waits {
             WaitPolicy::Never => "never",
@@ -234,7 +291,10 @@ impl fmt::Display for Script {
 impl Script {
     fn write_step(&self, f: &mut fmt::Formatter<'_>, at: usize, step: &Step) -> fmt::Result {
         let list = |steps: &[usize]| -> String {
-            steps.iter().map(|step| format!(" {}", self.name(*step))).collect()
+            steps
+                .iter()
+                .map(|step| format!(" {}", self.name(*step)))
+                .collect()
         };
         match step {
             Step::Wait(event) => return write!(f, "wait {}", self.name(*event)),
@@ -245,7 +305,12 @@ impl Script {
             _ => write!(f, "{} = ", self.name(at))?,
         }
         match step {
-            Step::Alloc { queue, bytes, align, .. } => {
+            Step::Alloc {
+                queue,
+                bytes,
+                align,
+                ..
+            } => {
                 write!(f, "alloc {queue} {bytes}")?;
                 if *align > 0 {
                     write!(f, " align {align}")?;
@@ -256,7 +321,13 @@ impl Script {
             Step::Barrier { queue, .. } => write!(f, "barrier {queue}")?,
             _ => {}
         }
-        if matches!(step, Step::Alloc { may_wait: false, .. }) {
+        if matches!(
+            step,
+            Step::Alloc {
+                may_wait: false,
+                ..
+            }
+        ) {
             f.write_str(" nowait")?;
         }
         if !step.after().is_empty() {

@@ -3,7 +3,7 @@
 //! Only cbindgen reads it. Running code uses `src/abi`, where an enum is an integer, because a C
 //! caller may pass any value; here an enum must be an enum, so that C gets one with the right tag.
 
-use super::comment;
+use super::comment::{self, Recurring};
 use crate::generate::{abi, rust};
 use crate::model::{CType, Callback, Function, Item, Param, Spec, Value};
 use std::fmt::Write as _;
@@ -18,18 +18,21 @@ pub struct AbiModel {
     pub types: Vec<String>,
 }
 
-pub fn abi_model(spec: &Spec) -> AbiModel {
+pub fn abi_model(spec: &Spec, recurring: &Recurring) -> AbiModel {
     let mut model = AbiModel::default();
     for item in spec.items() {
-        model.item(item);
+        model.item(item, recurring);
     }
     for function in spec.functions() {
         model.params(function);
         model.pointer(&abi::pfn(function), &function.params, "ur_result_t", "");
     }
     for table in &spec.tables {
-        let slots: Vec<&Function> =
-            table.slots.iter().filter_map(|name| spec.functions().find(|function| &function.name == name)).collect();
+        let slots: Vec<&Function> = table
+            .slots
+            .iter()
+            .filter_map(|name| spec.functions().find(|function| &function.name == name))
+            .collect();
         let members: Vec<Field> = slots
             .iter()
             .map(|function| Field {
@@ -38,8 +41,16 @@ pub fn abi_model(spec: &Spec) -> AbiModel {
                 desc: String::new(),
             })
             .collect();
-        model.aggregate("struct", &table.struct_name, &format!("Slots of the {} table, in order.", table.name), &members);
-        let version = [plain("version", "ur_api_version_t"), plain("pDdiTable", &format!("{} *", table.struct_name))];
+        model.aggregate(
+            "struct",
+            &table.struct_name,
+            &format!("Slots of the {} table, in order.", table.name),
+            &members,
+        );
+        let version = [
+            plain("version", "ur_api_version_t"),
+            plain("pDdiTable", &format!("{} *", table.struct_name)),
+        ];
         let desc = format!("Fills in the {} table of an adapter.", table.name);
         model.function(&getter(&table.name), &version, &desc);
         model.pointer(&getter_pointer(&table.name), &version, "ur_result_t", "");
@@ -47,9 +58,14 @@ pub fn abi_model(spec: &Spec) -> AbiModel {
     let all: Vec<Field> = spec
         .tables
         .iter()
-        .map(|table| Field { name: table.name.clone(), ty: table.struct_name.clone(), desc: String::new() })
+        .map(|table| Field {
+            name: table.name.clone(),
+            ty: table.struct_name.clone(),
+            desc: String::new(),
+        })
         .collect();
-    let desc = "All tables of an adapter. The first word of every handle points to its adapter's own.";
+    let desc =
+        "All tables of an adapter. The first word of every handle points to its adapter's own.";
     model.aggregate("struct", "ur_dditable_t", desc, &all);
     model
 }
@@ -66,7 +82,10 @@ pub fn getter_pointer(table: &str) -> String {
 
 /// `UR_QUEUE_INFO_FORCE_UINT32` of `ur_queue_info_t`.
 pub fn force_name(enumeration: &str) -> String {
-    format!("{}_FORCE_UINT32", enumeration.trim_end_matches("_t").to_uppercase())
+    format!(
+        "{}_FORCE_UINT32",
+        enumeration.trim_end_matches("_t").to_uppercase()
+    )
 }
 
 struct Field {
@@ -76,25 +95,41 @@ struct Field {
 }
 
 impl AbiModel {
-    fn item(&mut self, item: &Item) {
+    fn item(&mut self, item: &Item, recurring: &Recurring) {
         match item {
             Item::Handle(handle) => {
                 let name = &handle.name;
                 let _ = writeln!(self.source, "pub struct {name}_ {{ _opaque: u8 }}");
                 self.types.push(name.clone());
-                let _ = writeln!(self.source, "{}pub type {name} = *mut {name}_;", doc(&handle.desc));
+                let _ = writeln!(
+                    self.source,
+                    "{}pub type {name} = *mut {name}_;",
+                    doc(&handle.desc)
+                );
             }
-            Item::Typedef(typedef) => self.alias(&typedef.name, &ty(&CType::parse(&typedef.ty)), &typedef.desc),
+            Item::Typedef(typedef) => self.alias(
+                &typedef.name,
+                &ty(&CType::parse(&typedef.ty)),
+                &typedef.desc,
+            ),
             Item::Enum(found) => self.enumeration(&found.name, &found.desc, &found.values),
             Item::Flags(found) => {
                 self.alias(&found.name, "uint32_t", &found.desc);
                 let desc = format!("Bits of `{}`.", found.name);
                 self.enumeration(&found.bit, &desc, &found.values);
             }
-            Item::Struct(found) => self.aggregate("struct", &found.name, &found.desc, &fields(&found.members)),
-            Item::Union(found) => self.aggregate("union", &found.name, &found.desc, &fields(&found.members)),
+            Item::Struct(found) => {
+                self.aggregate("struct", &found.name, &found.desc, &fields(&found.members))
+            }
+            Item::Union(found) => {
+                self.aggregate("union", &found.name, &found.desc, &fields(&found.members))
+            }
             Item::Callback(found) => self.callback(found),
-            Item::Function(found) => self.function(&found.name, &found.params, &comment::function(found)),
+            Item::Function(found) => self.function(
+                &found.name,
+                &found.params,
+                &comment::function(found, recurring),
+            ),
             Item::Macro(_) => {}
         }
     }
@@ -108,17 +143,32 @@ impl AbiModel {
         self.types.push(name.to_owned());
         let _ = writeln!(self.source, "{}#[repr(C)] pub enum {name} {{", doc(desc));
         for value in values {
-            let _ = writeln!(self.source, "{}{} = {},", indented(&comment::value(value)), value.name, value.value);
+            let _ = writeln!(
+                self.source,
+                "{}{} = {},",
+                indented(&comment::value(value)),
+                value.name,
+                value.value
+            );
         }
         let _ = writeln!(self.source, "{} = {FORCE} }}", force_name(name));
     }
 
     fn aggregate(&mut self, keyword: &str, name: &str, desc: &str, fields: &[Field]) {
         self.types.push(name.to_owned());
-        let _ = writeln!(self.source, "{}#[repr(C)] pub {keyword} {name} {{", doc(desc));
+        let _ = writeln!(
+            self.source,
+            "{}#[repr(C)] pub {keyword} {name} {{",
+            doc(desc)
+        );
         for field in fields {
             let ty = ty(&CType::parse(&field.ty));
-            let _ = writeln!(self.source, "{}pub {}: {ty},", indented(&field.desc), rust::ident(&field.name));
+            let _ = writeln!(
+                self.source,
+                "{}pub {}: {ty},",
+                indented(&field.desc),
+                rust::ident(&field.name)
+            );
         }
         self.source.push_str("}\n");
     }
@@ -133,7 +183,14 @@ impl AbiModel {
             "void" => String::new(),
             other => format!(" -> {}", ty(&CType::parse(other))),
         };
-        self.alias(name, &format!("Option<unsafe extern \"C\" fn({}){returns}>", arguments(params)), desc);
+        self.alias(
+            name,
+            &format!(
+                "Option<unsafe extern \"C\" fn({}){returns}>",
+                arguments(params)
+            ),
+            desc,
+        );
     }
 
     fn function(&mut self, name: &str, params: &[Param], desc: &str) {
@@ -147,11 +204,17 @@ impl AbiModel {
 
     /// The struct of pointers to a call's arguments.
     fn params(&mut self, function: &Function) {
-        let Some(name) = function.params_struct() else { return };
+        let Some(name) = function.params_struct() else {
+            return;
+        };
         let fields: Vec<Field> = function
             .params
             .iter()
-            .map(|param| Field { name: format!("p{}", param.name), ty: format!("{} *", param.ty), desc: String::new() })
+            .map(|param| Field {
+                name: format!("p{}", param.name),
+                ty: format!("{} *", param.ty),
+                desc: String::new(),
+            })
             .collect();
         self.aggregate("struct", &name, "", &fields);
     }
@@ -176,7 +239,11 @@ fn plain(name: &str, ty: &str) -> Param {
 fn fields(members: &[Param]) -> Vec<Field> {
     members
         .iter()
-        .map(|member| Field { name: member.name.clone(), ty: member.ty.clone(), desc: comment::member(member) })
+        .map(|member| Field {
+            name: member.name.clone(),
+            ty: member.ty.clone(),
+            desc: comment::member(member),
+        })
         .collect()
 }
 
@@ -202,7 +269,11 @@ fn ty(ty: &CType) -> String {
     }
     .to_owned();
     for level in 0..ty.pointers {
-        let mutability = if level == 0 && ty.is_const { "const" } else { "mut" };
+        let mutability = if level == 0 && ty.is_const {
+            "const"
+        } else {
+            "mut"
+        };
         out = format!("*{mutability} {out}");
     }
     match &ty.array {
@@ -220,5 +291,8 @@ fn indented(text: &str) -> String {
 }
 
 fn lines(text: &str, width: usize) -> String {
-    comment::wrap(text, width).iter().map(|line| format!("#[doc = {:?}]\n", comment::spaced(line))).collect()
+    comment::wrap(text, width)
+        .iter()
+        .map(|line| format!("#[doc = {:?}]\n", comment::spaced(line)))
+        .collect()
 }

@@ -4,7 +4,7 @@
 //! convention and visibility of functions, comments of parameters, types named without their tags.
 
 use super::abi_model::{AbiModel, FORCE};
-use super::comment;
+use super::comment::{self, Recurring};
 use crate::model::Param;
 use anyhow::{Context as _, Result};
 use cbindgen::{Config, DocumentationLength, DocumentationStyle, Language, Layout, Style};
@@ -16,35 +16,69 @@ pub struct Declarations(HashMap<String, String>);
 impl Declarations {
     /// A type's declaration.
     pub fn get(&self, name: &str) -> Result<String> {
-        self.0.get(name).cloned().with_context(|| format!("cbindgen gave no declaration of {name}"))
+        self.0
+            .get(name)
+            .cloned()
+            .with_context(|| format!("cbindgen gave no declaration of {name}"))
+    }
+
+    /// A struct's declaration, its members as many a line as fit.
+    pub fn filled(&self, name: &str) -> Result<String> {
+        let text = self.get(name)?;
+        let (head, rest) = text
+            .split_once('{')
+            .with_context(|| format!("{name} is no struct"))?;
+        let (members, tail) = rest
+            .rsplit_once('}')
+            .with_context(|| format!("{name} is no struct"))?;
+        let members = members
+            .split_inclusive(';')
+            .map(str::trim)
+            .filter(|member| !member.is_empty());
+        let lines = comment::fill(members, comment::WIDTH);
+        Ok(format!("{head}{{\n  {}\n}}{tail}", lines.join("\n  ")))
     }
 
     /// The typedef of a function pointer, its parameters as many a line as fit.
     pub fn pointer(&self, name: &str) -> Result<String> {
         let (comment, head, arguments) = parts(&self.get(name)?)?;
         let head = head.replace("(*", "(UR_APICALL *");
-        let mut out = format!("{comment}{head}(");
-        let lines = comment::wrap(&arguments.join(", "), comment::WIDTH);
-        for line in &lines {
-            out += &format!("\n    {line}");
-        }
-        Ok(out + ");")
+        let lines = comment::fill(arguments.iter().map(String::as_str), comment::WIDTH);
+        Ok(format!("{comment}{head}(\n    {});", lines.join("\n    ")))
     }
 
     /// A function's prototype, each parameter below its description.
-    pub fn function(&self, name: &str, params: &[Param]) -> Result<String> {
+    pub fn function(&self, name: &str, params: &[Param], recurring: &Recurring) -> Result<String> {
         let (comment, head, arguments) = parts(&self.get(name)?)?;
-        let returns = head.strip_suffix(name).unwrap_or_default().trim_start_matches("extern ").trim_end();
-        let mut out = format!("{comment}UR_APIEXPORT {returns} UR_APICALL {name}(");
+        let returns = head
+            .strip_suffix(name)
+            .unwrap_or_default()
+            .trim_start_matches("extern ")
+            .trim_end();
+        let mut lines = Vec::new();
+        let mut plain: Vec<&str> = Vec::new();
         for (at, argument) in arguments.iter().enumerate() {
-            let text = params.get(at).map(comment::param).unwrap_or_default();
-            for line in comment::wrap(&text, comment::WIDTH - 4) {
-                out += &format!("\n    /// {line}");
+            let text = params
+                .get(at)
+                .map(|param| recurring.param(param))
+                .unwrap_or_default();
+            if !text.is_empty() {
+                lines.extend(comment::fill(plain.drain(..), comment::WIDTH));
+                lines.extend(
+                    comment::wrap(&text, comment::WIDTH - 4)
+                        .iter()
+                        .map(|line| format!("/// {line}")),
+                );
+                lines.push(argument.clone());
+            } else {
+                plain.push(argument);
             }
-            let comma = if at + 1 < arguments.len() { "," } else { "" };
-            out += &format!("\n    {argument}{comma}");
         }
-        Ok(out + ");")
+        lines.extend(comment::fill(plain, comment::WIDTH));
+        Ok(format!(
+            "{comment}UR_APIEXPORT {returns} UR_APICALL {name}(\n    {});",
+            lines.join("\n    ")
+        ))
     }
 }
 
@@ -60,8 +94,15 @@ pub fn declarations(model: &AbiModel) -> Result<Declarations> {
     let mut text = Vec::new();
     bindings.write(&mut text);
     let text = String::from_utf8(text)?;
-    let blocks = text.split("\n\n").map(str::trim).filter(|block| !block.is_empty());
-    Ok(Declarations(blocks.filter_map(|block| Some((name(block)?, tidy(block)))).collect()))
+    let blocks = text
+        .split("\n\n")
+        .map(str::trim)
+        .filter(|block| !block.is_empty());
+    Ok(Declarations(
+        blocks
+            .filter_map(|block| Some((name(block)?, tidy(block))))
+            .collect(),
+    ))
 }
 
 fn config(types: &[String]) -> Config {
@@ -81,12 +122,18 @@ fn config(types: &[String]) -> Config {
 
 /// The name that a block declares: of a function, a function pointer or a typedef.
 fn name(block: &str) -> Option<String> {
-    let code: Vec<&str> = block.lines().filter(|line| !line.starts_with("//")).collect();
+    let code: Vec<&str> = block
+        .lines()
+        .filter(|line| !line.starts_with("//"))
+        .collect();
     let first = code.first()?;
     let found = if let Some((_, rest)) = first.split_once("(*") {
         rest.split(')').next()?
     } else if first.starts_with("typedef") {
-        code.last()?.trim_end_matches(';').rsplit([' ', '*', '}']).next()?
+        code.last()?
+            .trim_end_matches(';')
+            .rsplit([' ', '*', '}'])
+            .next()?
     } else {
         first.split('(').next()?.rsplit([' ', '*']).next()?
     };
@@ -107,7 +154,11 @@ fn tidy(block: &str) -> String {
 }
 
 fn number(value: u32, bits: bool) -> String {
-    if bits || value == FORCE || value >= 0x100 { format!("{value:#x}") } else { value.to_string() }
+    if bits || value == FORCE || value >= 0x100 {
+        format!("{value:#x}")
+    } else {
+        value.to_string()
+    }
 }
 
 /// Types by their typedefs' names, but where a tag is declared.
@@ -115,15 +166,33 @@ fn untagged(line: &str) -> String {
     if line.starts_with("typedef") && (line.ends_with('{') || line.contains("_handle_t_ ")) {
         return line.to_owned();
     }
-    ["enum ", "struct ", "union "].iter().fold(line.to_owned(), |line, tag| line.replace(&format!("{tag}ur_"), "ur_"))
+    ["enum ", "struct ", "union "]
+        .iter()
+        .fold(line.to_owned(), |line, tag| {
+            line.replace(&format!("{tag}ur_"), "ur_")
+        })
 }
 
-/// Comment, everything before the parameter list, and the parameters of a function or pointer.
+/// Comment, everything before the parameter list, and the parameters of a function or pointer,
+/// each with the comma that follows it.
 fn parts(block: &str) -> Result<(String, String, Vec<String>)> {
-    let (comment, code): (Vec<&str>, Vec<&str>) = block.lines().partition(|line| line.starts_with("//"));
+    let (comment, code): (Vec<&str>, Vec<&str>) =
+        block.lines().partition(|line| line.starts_with("//"));
     let comment: String = comment.iter().map(|line| format!("{line}\n")).collect();
-    let code = code.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
-    let (head, list) =
-        code.trim_end_matches(");").rsplit_once('(').with_context(|| format!("no parameter list: {code}"))?;
-    Ok((comment, head.to_owned(), list.split(", ").map(str::to_owned).collect()))
+    let code = code
+        .iter()
+        .map(|line| line.trim())
+        .collect::<Vec<_>>()
+        .join(" ");
+    let (head, list) = code
+        .trim_end_matches(");")
+        .rsplit_once('(')
+        .with_context(|| format!("no parameter list: {code}"))?;
+    Ok((
+        comment,
+        head.to_owned(),
+        list.split_inclusive(", ")
+            .map(|one| one.trim().to_owned())
+            .collect(),
+    ))
 }

@@ -1,0 +1,53 @@
+//! The executor: worker threads that run commands of in-order lanes, and fences to wait for.
+//!
+//! Owns threads, lanes, fences, the splitting of commands over workers and the way a kernel's
+//! function is called. Uses `std`, `libc` and the identity and clock of a lane from
+//! `ur::timeline`. Must never know an object of Unified Runtime, an event, a pool or an error code.
+//!
+//! | a lane is | which means | it leaves by |
+//! |---|---|---|
+//! | idle | nothing queued | [`Lane::submit`] -> ready |
+//! | ready | in the crew's queue | a worker, or a thread blocked on it, claims it -> running |
+//! | running | one thread at a time, or the job made of its command, owns it | its queue is empty -> idle; its head waits for a fence -> waiting; its turn is over -> ready |
+//! | waiting | registered with the fence that its head waits for | the fence is raised -> ready |
+//!
+//! A command's epoch is raised after its last byte is written and what it held is dropped. Nobody
+//! but a thread that asked to ever blocks: a worker that meets an unreached fence leaves the lane
+//! to the fence. No lock is held while another is taken, and none while foreign code runs.
+
+mod clock;
+mod command;
+mod crew;
+mod fence;
+mod fork;
+mod job;
+mod kernel;
+mod lane;
+mod mask;
+mod scratch;
+#[cfg(test)]
+mod tests;
+
+pub use clock::now;
+pub use command::{Command, Pitched};
+pub use crew::{Crew, Executor};
+pub use fence::{Fence, Marker, Signal};
+pub use kernel::{Args, Form, Function, Launch, NdRange, State};
+pub use lane::Lane;
+pub use mask::Span;
+pub use scratch::{LOCAL_BYTES};
+
+/// Why the executor could not do as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Its threads are gone: it was stopped, or this process is a fork of the one they run in.
+    Lost,
+    /// The system gave no thread or no memory for it.
+    Exhausted,
+}
+
+/// Told when a command starts and ends, in nanoseconds of [`now`].
+pub trait Stamp: Send + Sync {
+    fn started(&self, at: u64);
+    fn ended(&self, at: u64);
+}

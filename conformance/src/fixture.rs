@@ -1,0 +1,161 @@
+//! The device under test: a loader opened and initialised, one adapter, platform and device of it.
+//! Everything else that a test needs it makes itself, through `objects`.
+
+use crate::generated::api::Api;
+use crate::objects::info;
+use crate::outcome::{Done, Stop};
+use crate::status::Status;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use ur::abi::*;
+use ur::dl::{Binding, Library};
+
+/// Which loader, and which of the devices that it offers.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub loader: PathBuf,
+    pub device: usize,
+}
+
+/// The device under test, by name; what expectations and reports go by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    pub adapter: String,
+    pub device: String,
+}
+
+pub struct Fixture {
+    pub ur: &'static Api,
+    pub loader: PathBuf,
+    pub adapter: ur_adapter_handle_t,
+    pub platform: ur_platform_handle_t,
+    pub device: ur_device_handle_t,
+    pub backend: ur_backend_t,
+}
+
+impl Fixture {
+    /// Opens and initialises the loader and finds the device.
+    pub fn open(target: &Target) -> Result<Self, String> {
+        let ur = load(&target.loader)?;
+        let init = ur.urLoaderInit(ur_device_init_flags_t(0), null_mut());
+        if !init.is_ok() {
+            return Err(init.to_string());
+        }
+        Self::find(ur, target).map_err(|stop| match stop {
+            Stop::Failed(message) | Stop::Skipped(message) => message,
+            Stop::Unsupported { what, .. } => what,
+        })
+    }
+
+    fn find(ur: &'static Api, target: &Target) -> Result<Self, Stop> {
+        let mut seen = 0;
+        for adapter in adapters(ur)? {
+            let query = |size, value, ret| ur.urAdapterGetInfo(adapter, UR_ADAPTER_INFO_BACKEND, size, value, ret);
+            let backend = info::value::<ur_backend_t>(query)?;
+            for platform in platforms(ur, adapter)? {
+                for device in devices(ur, platform, UR_DEVICE_TYPE_ALL)? {
+                    if seen == target.device {
+                        let loader = target.loader.clone();
+                        return Ok(Self { ur, loader, adapter, platform, device, backend });
+                    }
+                    seen += 1;
+                }
+            }
+        }
+        Err(Stop::failed(format!("no device {}: the loader offers {seen}", target.device)))
+    }
+
+    /// The names of adapter and device.
+    pub fn identity(&self) -> Identity {
+        let query = |size, value, ret| self.ur.urDeviceGetInfo(self.device, UR_DEVICE_INFO_NAME, size, value, ret);
+        let device = info::text(query).unwrap_or_default();
+        Identity { adapter: adapter_name(self.backend), device }
+    }
+
+    /// Whether a yes-or-no property of the device is there and true.
+    pub fn supports(&self, property: ur_device_info_t) -> Result<bool, Stop> {
+        match self.device_info::<ur_bool_t>(property) {
+            Ok(answer) => Ok(answer != 0),
+            Err(Stop::Unsupported { .. }) => Ok(false),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Goes on only if the device has a feature. If its query says that it has not, `refusal` must
+    /// be refused as unsupported, and the test ends as that.
+    pub fn require(&self, property: ur_device_info_t, refusal: impl FnOnce() -> Status) -> Done {
+        if self.supports(property)? {
+            return Ok(());
+        }
+        let status = refusal();
+        if !status.is_unsupported() {
+            return Err(Stop::failed(format!("{property:?} is false, but {status}")));
+        }
+        let what = format!("{property:?} is false, and {status}");
+        Err(Stop::Unsupported { what, documented: true })
+    }
+
+    /// As `require`, where nothing has to be refused or something else checks the refusal.
+    pub fn need(&self, property: ur_device_info_t) -> Done {
+        match self.supports(property)? {
+            true => Ok(()),
+            false => Err(Stop::Unsupported { what: format!("{property:?} is false"), documented: true }),
+        }
+    }
+
+    /// A property of the device.
+    #[track_caller]
+    pub fn device_info<T: Copy>(&self, property: ur_device_info_t) -> Result<T, Stop> {
+        info::value(|size, value, ret| self.ur.urDeviceGetInfo(self.device, property, size, value, ret))
+    }
+}
+
+/// Opens a loader library. It stays open for the life of the process.
+pub fn load(path: &Path) -> Result<&'static Api, String> {
+    let library = Library::open(path, Binding::Usual).map_err(|error| error.to_string())?;
+    Ok(Box::leak(Box::new(Api::new(library))))
+}
+
+/// All adapters, each with a reference that the process keeps.
+pub fn adapters(ur: &Api) -> Result<Vec<ur_adapter_handle_t>, Stop> {
+    let mut count = 0;
+    ur.urAdapterGet(0, null_mut(), &mut count).ok()?;
+    let mut list = vec![null_mut(); count as usize];
+    if count > 0 {
+        ur.urAdapterGet(count, list.as_mut_ptr(), &mut count).ok()?;
+    }
+    list.truncate(count as usize);
+    Ok(list)
+}
+
+pub fn platforms(ur: &Api, adapter: ur_adapter_handle_t) -> Result<Vec<ur_platform_handle_t>, Stop> {
+    let mut count = 0;
+    ur.urPlatformGet(adapter, 0, null_mut(), &mut count).ok()?;
+    let mut list = vec![null_mut(); count as usize];
+    if count > 0 {
+        ur.urPlatformGet(adapter, count, list.as_mut_ptr(), null_mut()).ok()?;
+    }
+    Ok(list)
+}
+
+/// The devices of a platform of one type; none of that type is no failure.
+pub fn devices(ur: &Api, platform: ur_platform_handle_t, ty: ur_device_type_t) -> Result<Vec<ur_device_handle_t>, Stop> {
+    let mut count = 0;
+    let status = ur.urDeviceGet(platform, ty, 0, null_mut(), &mut count);
+    if status.code == UR_RESULT_ERROR_DEVICE_NOT_FOUND {
+        return Ok(Vec::new());
+    }
+    status.ok()?;
+    let mut list = vec![null_mut(); count as usize];
+    if count > 0 {
+        ur.urDeviceGet(platform, ty, count, list.as_mut_ptr(), null_mut()).ok()?;
+    }
+    Ok(list)
+}
+
+/// `native_cpu` of `UR_BACKEND_NATIVE_CPU`: the name of expectation files and libraries.
+pub fn adapter_name(backend: ur_backend_t) -> String {
+    let name = backend.name().unwrap_or("UR_BACKEND_UNKNOWN");
+    name.trim_start_matches("UR_BACKEND_").to_lowercase()
+}

@@ -1,0 +1,67 @@
+//! The kernels that tests launch, and who provides them: one provider a backend. A test names a
+//! kernel and never knows in what form a backend takes it.
+
+mod native_cpu;
+
+use std::ffi::{CStr, c_void};
+use ur::abi::*;
+
+/// `iota(u32 *out, u32 base)`: `out[i] = base + i`.
+pub const IOTA: &CStr = c"iota";
+/// `add(u32 *data, u32 amount)`: `data[i] += amount`.
+pub const ADD: &CStr = c"add";
+/// `sum(u32 *out, const u32 *a, const u32 *b)`: `out[i] = a[i] + b[i]`.
+pub const SUM: &CStr = c"sum";
+/// `verify(const u32 *data, u32 base, u32 *wrong)`: adds 1 to `wrong[0]`, atomically, for each `i`
+/// with `data[i] != base + i`.
+pub const VERIFY: &CStr = c"verify";
+/// `ids(Ids *out)`: one record for each work-item, at its place in the global range.
+pub const IDS: &CStr = c"ids";
+/// `through_local(u32 *out, u32 *scratch)`: writes its local id to local memory and reads it back.
+pub const THROUGH_LOCAL: &CStr = c"through_local";
+/// `mixed(u64 *out, u8 a, u16 b, u32 c, u64 d, Triple e)`: writes the sum of all its arguments.
+pub const MIXED: &CStr = c"mixed";
+
+/// All kernels, in the order in which they stand in a program.
+pub const ALL: [&CStr; 7] = [IOTA, ADD, SUM, VERIFY, IDS, THROUGH_LOCAL, MIXED];
+
+/// What `IDS` writes for a work-item.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    pub global: [u32; 3],
+    pub local: [u32; 3],
+    pub group: [u32; 3],
+    pub range: [u32; 3],
+    pub size: [u32; 3],
+    pub groups: [u32; 3],
+    pub offset: [u32; 3],
+}
+
+/// A struct that `MIXED` takes by value.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Triple {
+    pub a: u8,
+    pub b: u64,
+    pub c: u16,
+}
+
+/// A program as a backend takes it.
+pub enum Source {
+    /// For `urProgramCreateWithBinary`.
+    Binary { data: *const c_void, size: usize },
+}
+
+/// The test kernels in the form of one backend.
+pub trait KernelProvider: Sync {
+    fn source(&self) -> Source;
+}
+
+/// The provider for a backend, if there is one.
+pub fn provider(backend: ur_backend_t) -> Option<&'static dyn KernelProvider> {
+    match backend {
+        UR_BACKEND_NATIVE_CPU => Some(&native_cpu::NativeCpu),
+        _ => None,
+    }
+}

@@ -1,0 +1,170 @@
+//! Kernels for the host's own CPU: functions of this program, in a table of names and pointers that
+//! ends with a null entry, as DPC++ emits it. The layout of the state is that of its runtime.
+
+use super::{ALL, Ids, KernelProvider, Source, Triple};
+use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub struct NativeCpu;
+
+impl KernelProvider for NativeCpu {
+    fn source(&self) -> Source {
+        Source::Binary { data: (&raw const TABLE).cast(), size: size_of_val(&TABLE) }
+    }
+}
+
+/// Where a work-item is, as the runtime tells its kernel.
+#[repr(C)]
+pub struct State {
+    global_id: [usize; 3],
+    global_range: [usize; 3],
+    group_size: [usize; 3],
+    group_id: [usize; 3],
+    local_id: [usize; 3],
+    groups: [usize; 3],
+    offset: [usize; 3],
+    sub_groups: u32,
+    sub_group_id: u32,
+    sub_group_local_id: u32,
+    sub_group_size: u32,
+}
+
+/// A pointer argument is the pointer itself; a value is the address of its bytes.
+type Function = unsafe extern "C" fn(args: *const *mut c_void, state: *mut State);
+
+#[repr(C)]
+struct Entry {
+    name: *const c_char,
+    function: Option<Function>,
+}
+
+// SAFETY: the entries point to static names and functions only.
+unsafe impl Sync for Entry {}
+
+const fn entry(index: usize, function: Function) -> Entry {
+    Entry { name: ALL[index].as_ptr(), function: Some(function) }
+}
+
+static TABLE: [Entry; ALL.len() + 1] = [
+    entry(0, iota),
+    entry(1, add),
+    entry(2, sum),
+    entry(3, verify),
+    entry(4, ids),
+    entry(5, through_local),
+    entry(6, mixed),
+    Entry { name: std::ptr::null(), function: None },
+];
+
+/// A pointer argument.
+///
+/// # Safety
+/// `args` has more than `index` entries, and that one is a pointer argument.
+unsafe fn pointer<T>(args: *const *mut c_void, index: usize) -> *mut T {
+    // SAFETY: as promised by the caller.
+    unsafe { *args.add(index) }.cast()
+}
+
+/// A value argument.
+///
+/// # Safety
+/// `args` has more than `index` entries, and that one is a `T` by value.
+unsafe fn value<T: Copy>(args: *const *mut c_void, index: usize) -> T {
+    // SAFETY: as promised by the caller.
+    unsafe { (*args.add(index)).cast::<T>().read_unaligned() }
+}
+
+/// The linear position of a work-item, its offset left aside.
+///
+/// # Safety
+/// `state` points to the work-item's state.
+unsafe fn position(state: *const State) -> usize {
+    // SAFETY: as promised by the caller.
+    let state = unsafe { &*state };
+    let at = |d: usize| state.global_id[d] - state.offset[d];
+    (at(2) * state.global_range[1] + at(1)) * state.global_range[0] + at(0)
+}
+
+unsafe extern "C" fn iota(args: *const *mut c_void, state: *mut State) {
+    // SAFETY: launched as `iota(u32 *out, u32 base)` with room for every work-item.
+    unsafe {
+        let at = position(state);
+        let base = value::<u32>(args, 1);
+        pointer::<u32>(args, 0).add(at).write(base.wrapping_add(at as u32));
+    }
+}
+
+unsafe extern "C" fn add(args: *const *mut c_void, state: *mut State) {
+    // SAFETY: launched as `add(u32 *data, u32 amount)` with an element for every work-item.
+    unsafe {
+        let at = pointer::<u32>(args, 0).add(position(state));
+        at.write(at.read().wrapping_add(value::<u32>(args, 1)));
+    }
+}
+
+unsafe extern "C" fn sum(args: *const *mut c_void, state: *mut State) {
+    // SAFETY: launched as `sum(u32 *out, u32 *a, u32 *b)` with an element for every work-item.
+    unsafe {
+        let at = position(state);
+        let total = pointer::<u32>(args, 1).add(at).read().wrapping_add(pointer::<u32>(args, 2).add(at).read());
+        pointer::<u32>(args, 0).add(at).write(total);
+    }
+}
+
+unsafe extern "C" fn verify(args: *const *mut c_void, state: *mut State) {
+    // SAFETY: launched as `verify(u32 *data, u32 base, u32 *wrong)`, an element for every work-item
+    // and an aligned counter that is only reached through atomics meanwhile.
+    unsafe {
+        let at = position(state);
+        let want = value::<u32>(args, 1).wrapping_add(at as u32);
+        if pointer::<u32>(args, 0).add(at).read() != want {
+            AtomicU32::from_ptr(pointer::<u32>(args, 2)).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+unsafe extern "C" fn ids(args: *const *mut c_void, state: *mut State) {
+    // SAFETY: launched as `ids(Ids *out)` with a record for every work-item.
+    unsafe {
+        let record = {
+            let state = &*state;
+            let small = |wide: [usize; 3]| wide.map(|number| number as u32);
+            Ids {
+                global: small(state.global_id),
+                local: small(state.local_id),
+                group: small(state.group_id),
+                range: small(state.global_range),
+                size: small(state.group_size),
+                groups: small(state.groups),
+                offset: small(state.offset),
+            }
+        };
+        pointer::<Ids>(args, 0).add(position(state)).write(record);
+    }
+}
+
+unsafe extern "C" fn through_local(args: *const *mut c_void, state: *mut State) {
+    // SAFETY: launched as `through_local(u32 *out, u32 *scratch)` with an element of `out` for every
+    // work-item and one of `scratch` for every work-item of a group.
+    unsafe {
+        let local = (*state).local_id[0];
+        let scratch = pointer::<u32>(args, 1).add(local);
+        scratch.write_volatile(local as u32);
+        pointer::<u32>(args, 0).add(position(state)).write(scratch.read_volatile());
+    }
+}
+
+unsafe extern "C" fn mixed(args: *const *mut c_void, state: *mut State) {
+    // SAFETY: launched as `mixed(u64 *out, u8, u16, u32, u64, Triple)`.
+    unsafe {
+        let triple = value::<Triple>(args, 5);
+        let total = u64::from(value::<u8>(args, 1))
+            + u64::from(value::<u16>(args, 2))
+            + u64::from(value::<u32>(args, 3))
+            + value::<u64>(args, 4)
+            + u64::from(triple.a)
+            + triple.b
+            + u64::from(triple.c);
+        pointer::<u64>(args, 0).add(position(state)).write(total);
+    }
+}

@@ -1,0 +1,87 @@
+//! Objects of the interface that release themselves, and the calls on them that most tests make.
+//! A release that fails is noted here, and the test in which it happened fails.
+
+mod async_alloc;
+mod context;
+mod event;
+pub mod info;
+mod memory;
+mod program;
+mod queue;
+mod usm;
+
+pub use async_alloc::{Block, Limits, Pool};
+pub use context::Context;
+pub use event::Event;
+pub use memory::Buffer;
+pub use program::{Arg, Kernel, Program};
+pub use queue::{Gate, Queue};
+pub use usm::{Kind, Usm};
+
+use crate::status::Status;
+use std::ffi::c_void;
+use std::sync::{Mutex, PoisonError};
+
+static FAILED_RELEASES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Notes a release that was refused.
+fn released(status: Status) {
+    if !status.is_ok() {
+        let mut failed = FAILED_RELEASES.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.push(status.to_string());
+    }
+}
+
+/// Takes the releases refused since the last call.
+pub fn failed_releases() -> Vec<String> {
+    std::mem::take(&mut FAILED_RELEASES.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A pointer that is only passed on, and so may go to other threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub *mut c_void);
+
+// SAFETY: the interface lets any thread use its memory and objects; the tests order the accesses.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
+
+/// A struct of one handle and the loader that it came from, released on drop.
+macro_rules! owned {
+    ($(#[$doc:meta])* $name:ident, $raw:ty, $retain:ident, $release:ident) => {
+        $(#[$doc])*
+        pub struct $name {
+            pub ur: &'static crate::generated::api::Api,
+            pub raw: $raw,
+        }
+
+        // SAFETY: the interface lets any thread use its objects; only the last release must not
+        // race with other uses, which Rust's ownership ensures.
+        unsafe impl Send for $name {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name {}
+
+        impl $name {
+            /// Takes over one reference to a handle.
+            pub fn adopt(ur: &'static crate::generated::api::Api, raw: $raw) -> Self {
+                Self { ur, raw }
+            }
+
+            /// A second owner, with a reference of its own.
+            #[allow(dead_code)]
+            pub fn share(&self) -> Result<Self, crate::outcome::Stop> {
+                self.ur.$retain(self.raw).ok()?;
+                Ok(Self { ur: self.ur, raw: self.raw })
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                if !self.raw.is_null() {
+                    crate::objects::released(self.ur.$release(self.raw));
+                }
+            }
+        }
+    };
+}
+use owned;

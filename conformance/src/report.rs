@@ -1,0 +1,139 @@
+//! What a run tells: lines on the terminal, JUnit XML and JSON.
+
+use crate::expectations::Verdict;
+use crate::fixture::Identity;
+use crate::status::Called;
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+/// One judged test.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub suite: String,
+    pub test: String,
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    pub seconds: f64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub output: String,
+}
+
+impl Row {
+    /// The line that tells of it.
+    pub fn line(&self) -> String {
+        let (word, message) = match &self.verdict {
+            Verdict::Passed => ("ok", ""),
+            Verdict::Failed(message) => ("FAILED", message.as_str()),
+            Verdict::Unsupported(message) => ("unsupported", message.as_str()),
+            Verdict::ExpectedFailure(message) => ("failed as expected", message.as_str()),
+            Verdict::Skipped(message) => ("skipped", message.as_str()),
+        };
+        let mut line = format!("{word:<12} {}::{}", self.suite, self.test);
+        if !message.is_empty() {
+            line.push_str(": ");
+            line.push_str(message);
+        }
+        if matches!(self.verdict, Verdict::Failed(_)) {
+            for text in self.output.lines() {
+                line.push_str("\n    | ");
+                line.push_str(text);
+            }
+        }
+        line
+    }
+}
+
+/// How many tests ended in which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Totals {
+    pub passed: usize,
+    pub failed: usize,
+    pub unsupported: usize,
+    pub expected_failures: usize,
+    pub skipped: usize,
+}
+
+impl Totals {
+    pub fn of(rows: &[Row]) -> Self {
+        let mut totals = Self::default();
+        for row in rows {
+            *match row.verdict {
+                Verdict::Passed => &mut totals.passed,
+                Verdict::Failed(_) => &mut totals.failed,
+                Verdict::Unsupported(_) => &mut totals.unsupported,
+                Verdict::ExpectedFailure(_) => &mut totals.expected_failures,
+                Verdict::Skipped(_) => &mut totals.skipped,
+            } += 1;
+        }
+        totals
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} unsupported, {} failed as expected", self.unsupported, self.expected_failures)?;
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+/// A whole run.
+#[derive(Debug, Serialize)]
+pub struct Run {
+    pub loader: String,
+    #[serde(flatten)]
+    pub identity: Identity,
+    pub totals: Totals,
+    pub seconds: f64,
+    pub tests: Vec<Row>,
+    pub calls: Vec<Called>,
+}
+
+impl Run {
+    pub fn write_json(&self, path: &Path) -> Result<(), String> {
+        let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        std::fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    pub fn write_junit(&self, path: &Path) -> Result<(), String> {
+        let mut suites: BTreeMap<&str, TestSuite> = BTreeMap::new();
+        for row in &self.tests {
+            let suite = suites.entry(&row.suite).or_insert_with(|| TestSuite::new(format!("{}::{}", self.identity.adapter, row.suite)));
+            suite.add_test_case(case(row));
+        }
+        let mut report = Report::new("ur-conformance");
+        report.set_time(Duration::from_secs_f64(self.seconds));
+        report.add_test_suites(suites.into_values());
+        let text = report.to_string().map_err(|error| error.to_string())?;
+        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+fn case(row: &Row) -> TestCase {
+    let skipped = |kind: &str, message: &str| {
+        let mut status = TestCaseStatus::skipped();
+        status.set_type(kind).set_message(message);
+        status
+    };
+    let status = match &row.verdict {
+        Verdict::Passed => TestCaseStatus::success(),
+        Verdict::Failed(message) => {
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+            status.set_message(message.as_str());
+            status
+        }
+        Verdict::Unsupported(message) => skipped("unsupported", message),
+        Verdict::ExpectedFailure(message) => skipped("expected failure", message),
+        Verdict::Skipped(message) => skipped("skipped", message),
+    };
+    let mut case = TestCase::new(row.test.as_str(), status);
+    case.set_classname(row.suite.as_str()).set_time(Duration::from_secs_f64(row.seconds));
+    if !row.output.is_empty() {
+        case.set_system_err(row.output.as_str());
+    }
+    case
+}

@@ -1,0 +1,226 @@
+//! Runs tests in worker processes, several at a time. A worker that dies or does not answer fails
+//! the test that it was running, and another takes its place.
+
+use crate::fixture::{Identity, Target};
+use crate::outcome::Raw;
+use crate::registry::Test;
+use crate::status::Called;
+use crate::worker::Message;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What to run, and how.
+pub struct Plan<'a> {
+    pub tests: &'a [Test],
+    /// Indices of the tests to run, in order.
+    pub chosen: Vec<usize>,
+    pub target: &'a Target,
+    /// Environment of the workers, besides our own.
+    pub environment: Vec<(String, String)>,
+    pub jobs: usize,
+    pub timeout: Duration,
+}
+
+/// The end of one test.
+pub struct Ended {
+    pub test: usize,
+    pub outcome: Raw,
+    pub time: Duration,
+    /// What its process wrote to standard error meanwhile, at most a few kilobytes of it.
+    pub output: String,
+}
+
+impl Plan<'_> {
+    /// Starts a worker and returns what it runs on, or why it cannot.
+    pub fn identify(&self) -> Result<Identity, String> {
+        let worker = Worker::start(self, false)?;
+        let (_, identity) = worker.ready(self.timeout)?;
+        identity.ok_or_else(|| "the worker does not know its device".to_owned())
+    }
+
+    /// Runs the chosen tests and hands over each end as it comes, then returns all calls made.
+    pub fn run(&self, ended: &(dyn Fn(Ended) + Sync)) -> Vec<Called> {
+        let next = AtomicUsize::new(0);
+        let calls = Mutex::new(BTreeMap::new());
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.clamp(1, self.chosen.len().max(1)) {
+                scope.spawn(|| self.job(&next, ended, &calls));
+            }
+        });
+        calls.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    }
+
+    fn job(&self, next: &AtomicUsize, ended: &(dyn Fn(Ended) + Sync), calls: &Mutex<BTreeMap<String, Called>>) {
+        let mut shared: Option<Worker> = None;
+        while let Some(&index) = self.chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let start = Instant::now();
+            let own = self.tests[index].needs_own_process();
+            let worker = match shared.take().filter(|_| !own) {
+                Some(worker) => Ok(worker),
+                None => Worker::start(self, own).and_then(|worker| Ok(worker.ready(self.timeout)?.0)),
+            };
+            let (outcome, output) = match worker {
+                Ok(mut worker) => {
+                    let outcome = worker.test(index, self.timeout);
+                    let output = worker.output();
+                    match outcome {
+                        Ok(outcome) if own => {
+                            worker.finish(self.timeout, calls);
+                            (outcome, output)
+                        }
+                        Ok(outcome) => {
+                            shared = Some(worker);
+                            (outcome, output)
+                        }
+                        Err(reason) => (Raw::Failed(reason), worker.output()),
+                    }
+                }
+                Err(reason) => (Raw::Failed(reason), String::new()),
+            };
+            ended(Ended { test: index, outcome, time: start.elapsed(), output });
+        }
+        if let Some(worker) = shared {
+            worker.finish(self.timeout, calls);
+        }
+    }
+}
+
+/// A process that runs tests.
+struct Worker {
+    child: Child,
+    input: Option<ChildStdin>,
+    messages: Receiver<Message>,
+    errors: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Worker {
+    fn start(plan: &Plan, fresh: bool) -> Result<Self, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.arg("--loader").arg(&plan.target.loader).arg("--device").arg(plan.target.device.to_string());
+        command.arg("--worker").arg(if fresh { "fresh" } else { "ready" });
+        command.envs(plan.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("no worker process: {error}"))?;
+        let (sender, messages) = channel();
+        let output = child.stdout.take();
+        std::thread::spawn(move || {
+            for line in output.into_iter().flat_map(|stream| BufReader::new(stream).lines()).map_while(Result::ok) {
+                // What is no message was printed by a library, before the streams were separated.
+                if serde_json::from_str(&line).is_ok_and(|message| sender.send(message).is_err()) {
+                    return;
+                }
+            }
+        });
+        let errors = Arc::new(Mutex::new(Vec::new()));
+        let (stream, kept) = (child.stderr.take(), Arc::clone(&errors));
+        std::thread::spawn(move || stream.map(|stream| keep_tail(stream, &kept)));
+        let input = child.stdin.take();
+        Ok(Self { child, input, messages, errors })
+    }
+
+    /// Waits until the worker can take tests.
+    fn ready(mut self, timeout: Duration) -> Result<(Self, Option<Identity>), String> {
+        match self.answer(timeout)? {
+            Message::Ready(identity) => Ok((self, identity)),
+            Message::Unable(reason) => Err(reason),
+            other => Err(format!("the worker began with {other:?}")),
+        }
+    }
+
+    fn test(&mut self, index: usize, timeout: Duration) -> Result<Raw, String> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let sent = self.input.as_mut().map(|input| writeln!(input, "{index}").and_then(|()| input.flush()));
+        if !matches!(sent, Some(Ok(()))) {
+            return Err(format!("the worker took no test: {}", self.death()));
+        }
+        match self.answer(timeout)? {
+            Message::Ended { test, outcome } if test == index => Ok(outcome),
+            other => Err(format!("the worker answered {other:?}")),
+        }
+    }
+
+    /// Ends the worker and adds up its calls.
+    fn finish(mut self, timeout: Duration, calls: &Mutex<BTreeMap<String, Called>>) {
+        self.input = None;
+        if let Ok(Message::Calls(list)) = self.answer(timeout) {
+            let mut calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
+            for call in list {
+                match calls.get_mut(&call.function) {
+                    Some(row) => {
+                        row.calls += call.calls;
+                        row.errors.extend(call.errors);
+                    }
+                    None => drop(calls.insert(call.function.clone(), call)),
+                }
+            }
+        }
+        // A worker that does not end by itself is ended on drop.
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end && !matches!(self.child.try_wait(), Ok(Some(_))) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn answer(&mut self, timeout: Duration) -> Result<Message, String> {
+        match self.messages.recv_timeout(timeout) {
+            Ok(message) => Ok(message),
+            Err(RecvTimeoutError::Timeout) => Err(format!("no end after {} s", timeout.as_secs())),
+            Err(RecvTimeoutError::Disconnected) => Err(self.death()),
+        }
+    }
+
+    fn death(&mut self) -> String {
+        match self.child.wait() {
+            Ok(status) => format!("the process of the test died: {}", end_of(status)),
+            Err(error) => format!("the process of the test is gone: {error}"),
+        }
+    }
+
+    fn output(&self) -> String {
+        String::from_utf8_lossy(&self.errors.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn end_of(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => {
+            let name = match signal {
+                libc::SIGABRT => " (SIGABRT)",
+                libc::SIGBUS => " (SIGBUS)",
+                libc::SIGFPE => " (SIGFPE)",
+                libc::SIGILL => " (SIGILL)",
+                libc::SIGSEGV => " (SIGSEGV)",
+                _ => "",
+            };
+            format!("signal {signal}{name}")
+        }
+        None => status.to_string(),
+    }
+}
+
+const KEPT_OUTPUT: usize = 4096;
+
+fn keep_tail(mut stream: impl std::io::Read, kept: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; 1024];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(&buffer[..count]);
+        let surplus = kept.len().saturating_sub(KEPT_OUTPUT);
+        kept.drain(..surplus);
+    }
+}

@@ -1,0 +1,256 @@
+//! Queues.
+
+use crate::fixture::Fixture;
+use crate::generated::info::QUEUE_INFO;
+use crate::objects::{Context, Gate, Kind, Queue, info};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ptr::{null, null_mut};
+use std::time::Duration;
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    let mut tests = crate::tests!["queue";
+        default_is_in_order, flags_are_kept, contradicting_flags, undefined_flags, counts_references, belongs,
+        finish_waits, flush, empty, release_with_pending_work, in_order, out_of_order_waits_for_events,
+        out_of_order_is_not_held_back, enqueue_returns_at_once, priorities, index_properties, native_handle,
+    ];
+    for property in QUEUE_INFO {
+        let name = property.name.trim_start_matches("UR_QUEUE_INFO_").to_lowercase();
+        let on_device = matches!(name.as_str(), "device_default" | "size");
+        tests.push(Test::new("queue", format!("info_{name}"), move |fixture| {
+            let queue = Context::new(fixture)?.in_order(fixture)?;
+            let ask = |size, value, ret| {
+                fixture.ur.urQueueGetInfo(queue.raw, ur_queue_info_t(property.value), size, value, ret)
+            };
+            let mut size = 0;
+            let refused = ask(0, null_mut(), &mut size).code == UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
+            let needs_device_queue = on_device && !offers_device_queues(fixture)?;
+            if refused && (property.optional || needs_device_queue) {
+                return Ok(());
+            }
+            info::protocol(property, ask)
+        }));
+    }
+    tests
+}
+
+fn offers_device_queues(fixture: &Fixture) -> Result<bool, Stop> {
+    let flags: ur_queue_flags_t = fixture.device_info(UR_DEVICE_INFO_QUEUE_ON_DEVICE_PROPERTIES)?;
+    Ok(flags.intersects(UR_QUEUE_FLAG_ON_DEVICE | UR_QUEUE_FLAG_ON_DEVICE_DEFAULT))
+}
+
+fn default_is_in_order(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let mut raw = null_mut();
+    fixture.ur.urQueueCreate(context.raw, fixture.device, null(), &mut raw).ok()?;
+    let queue = Queue::adopt(fixture.ur, raw);
+    let flags: ur_queue_flags_t = queue.get(UR_QUEUE_INFO_FLAGS)?;
+    check!(!flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE), "the default queue is out-of-order");
+    Ok(())
+}
+
+fn flags_are_kept(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let wanted = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE | UR_QUEUE_FLAG_PROFILING_ENABLE;
+    let queue = Queue::new(&context, fixture.device, wanted)?;
+    let flags: ur_queue_flags_t = queue.get(UR_QUEUE_INFO_FLAGS)?;
+    check!(flags.contains(wanted), "flags {flags:?}, asked for {wanted:?}");
+    Ok(())
+}
+
+fn create_with(fixture: &Fixture, flags: ur_queue_flags_t) -> Result<crate::status::Status, Stop> {
+    let context = Context::new(fixture)?;
+    let properties = ur_queue_properties_t { flags, ..Default::default() };
+    let mut raw = null_mut();
+    let status = fixture.ur.urQueueCreate(context.raw, fixture.device, &properties, &mut raw);
+    check!(status.is_ok() != raw.is_null(), "{status} with handle {raw:?}");
+    drop(Queue::adopt(fixture.ur, raw));
+    Ok(status)
+}
+
+fn contradicting_flags(fixture: &Fixture) -> Done {
+    let priorities = UR_QUEUE_FLAG_PRIORITY_HIGH | UR_QUEUE_FLAG_PRIORITY_LOW;
+    create_with(fixture, priorities)?.fails(UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)?;
+    let submissions = UR_QUEUE_FLAG_SUBMISSION_BATCHED | UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE;
+    create_with(fixture, submissions)?.fails(UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)
+}
+
+fn undefined_flags(fixture: &Fixture) -> Done {
+    create_with(fixture, ur_queue_flags_t(UR_QUEUE_FLAGS_MASK))?.fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
+}
+
+fn priorities(fixture: &Fixture) -> Done {
+    let hints = [
+        UR_QUEUE_FLAG_PRIORITY_HIGH,
+        UR_QUEUE_FLAG_PRIORITY_LOW,
+        UR_QUEUE_FLAG_SUBMISSION_BATCHED,
+        UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE,
+        UR_QUEUE_FLAG_DISCARD_EVENTS,
+    ];
+    hints.into_iter().try_for_each(|hint| create_with(fixture, hint)?.ok())
+}
+
+fn index_properties(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let indices: u32 = fixture.device_info(UR_DEVICE_INFO_MAX_COMPUTE_QUEUE_INDICES)?;
+    if indices == 0 {
+        return Err(Stop::skipped("the device has no compute queue indices"));
+    }
+    let mut index = ur_queue_index_properties_t { computeIndex: indices - 1, ..Default::default() };
+    let properties = ur_queue_properties_t { pNext: (&raw mut index).cast(), ..Default::default() };
+    let mut raw = null_mut();
+    fixture.ur.urQueueCreate(context.raw, fixture.device, &properties, &mut raw).ok()?;
+    Queue::adopt(fixture.ur, raw).finish()
+}
+
+fn counts_references(fixture: &Fixture) -> Done {
+    let queue = Context::new(fixture)?.in_order(fixture)?;
+    let references = || queue.get::<u32>(UR_QUEUE_INFO_REFERENCE_COUNT);
+    check_eq!(references()?, 1, "references of a new queue");
+    let second = queue.share()?;
+    check_eq!(references()?, 2, "references after a retain");
+    drop(second);
+    check_eq!(references()?, 1, "references after a release");
+    Ok(())
+}
+
+fn belongs(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    check_eq!(queue.get::<ur_context_handle_t>(UR_QUEUE_INFO_CONTEXT)?, context.raw, "context of the queue");
+    check_eq!(queue.get::<ur_device_handle_t>(UR_QUEUE_INFO_DEVICE)?, fixture.device, "device of the queue");
+    Ok(())
+}
+
+fn finish_waits(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    queue.finish()?;
+    let gate = Gate::close(fixture, &queue)?;
+    let last = queue.marker(&[])?;
+    gate.open_after(Duration::from_millis(30));
+    queue.finish()?;
+    check!(gate.is_open(), "urQueueFinish returned while the queue was held back");
+    check!(last.is_complete()?, "a command is not complete after urQueueFinish");
+    Ok(())
+}
+
+fn flush(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    fixture.ur.urQueueFlush(queue.raw).ok()?;
+    let event = queue.marker(&[])?;
+    fixture.ur.urQueueFlush(queue.raw).ok()?;
+    check!(event.completes_within(Duration::from_secs(10))?, "a flushed command does not complete by itself");
+    Ok(())
+}
+
+fn empty(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let empty = || queue.get::<ur_bool_t>(UR_QUEUE_INFO_EMPTY);
+    check_eq!(empty()?, 1, "whether a new queue is empty");
+    let gate = Gate::close(fixture, &queue)?;
+    check_eq!(empty()?, 0, "whether a queue is empty that is held back");
+    gate.open();
+    queue.finish()?;
+    check_eq!(empty()?, 1, "whether a queue is empty after urQueueFinish");
+    Ok(())
+}
+
+fn release_with_pending_work(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Host, 4096)?;
+    let gate = Gate::close(fixture, &queue)?;
+    let event = queue.fill(memory.ptr, 0x3c_u8, 4096, &[])?;
+    gate.open_after(Duration::from_millis(20));
+    drop(queue);
+    event.wait()?;
+    check!(memory.host::<u8>().iter().all(|byte| *byte == 0x3c), "work of a released queue did not run");
+    Ok(())
+}
+
+fn in_order(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 1 << 20)?;
+    let result = context.usm(fixture, Kind::Host, 1 << 20)?;
+    for round in 0..50_u8 {
+        queue.fill(memory.ptr, round, 1 << 20, &[])?;
+        queue.copy(result.ptr, memory.ptr, 1 << 20, &[])?;
+        if round % 10 == 9 {
+            queue.finish()?;
+            check!(result.host::<u8>().iter().all(|byte| *byte == round), "round {round}: commands ran out of order");
+        }
+    }
+    Ok(())
+}
+
+fn out_of_order_waits_for_events(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.out_of_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 1 << 20)?;
+    let result = context.usm(fixture, Kind::Host, 1 << 20)?;
+    let mut before = queue.fill(memory.ptr, 0_u8, 1 << 20, &[])?;
+    for round in 1..30_u8 {
+        let filled = queue.fill(memory.ptr, round, 1 << 20, &[&before])?;
+        before = queue.copy(result.ptr, memory.ptr, 1 << 20, &[&filled])?;
+        before.wait()?;
+        check!(result.host::<u8>().iter().all(|byte| *byte == round), "round {round}: a wait list was ignored");
+    }
+    Ok(())
+}
+
+/// On an out-of-order queue a command that waits for nothing does not queue behind one that may
+/// never end by itself.
+fn out_of_order_is_not_held_back(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.out_of_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 4096)?;
+    let gate = Gate::close(fixture, &queue)?;
+    let held = queue.fill(memory.ptr, 1_u8, 64, &[&gate.event])?;
+    let free = queue.fill(memory.ptr, 2_u8, 4096, &[])?;
+    check!(free.completes_within(Duration::from_secs(10))?, "an independent command waits for one that is held back");
+    check!(!held.is_complete()?, "a command completed before what it waits for");
+    gate.open();
+    queue.finish()?;
+    check!(held.is_complete()?, "a command is not complete after urQueueFinish");
+    Ok(())
+}
+
+fn enqueue_returns_at_once(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
+        let memory = context.usm(fixture, Kind::Device, 4096)?;
+        let gate = Gate::close(fixture, &queue)?;
+        for _ in 0..100 {
+            queue.fill(memory.ptr, 1_u8, 4096, &[&gate.event])?;
+        }
+        check!(!gate.is_open() && !gate.event.is_complete()?, "an enqueue waited for its wait list");
+        gate.open();
+        queue.finish()?;
+    }
+    Ok(())
+}
+
+fn native_handle(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let mut native = 0;
+    let status = fixture.ur.urQueueGetNativeHandle(queue.raw, null_mut(), &mut native);
+    if status.is_unsupported() {
+        return Ok(());
+    }
+    status.ok()?;
+    let mut raw = null_mut();
+    let ur = fixture.ur;
+    let made = ur.urQueueCreateWithNativeHandle(native, context.raw, fixture.device, null(), &mut raw);
+    if made.is_unsupported() {
+        return Ok(());
+    }
+    made.ok()?;
+    Queue::adopt(fixture.ur, raw).finish()
+}

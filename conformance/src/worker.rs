@@ -1,0 +1,108 @@
+//! The process that runs tests. Tests come in as numbers, one a line, and their ends go out as JSON,
+//! so that a crash or a hang costs one test and not the run. Standard output belongs to the
+//! protocol; whatever libraries print there goes to standard error instead.
+
+use crate::fixture::{Fixture, Identity, Target};
+use crate::fresh::Fresh;
+use crate::objects::failed_releases;
+use crate::outcome::{Raw, Stop};
+use crate::registry::{Body, Test};
+use crate::status::Called;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{BufRead as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a worker tells.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Message {
+    /// Tests may come.
+    Ready(Option<Identity>),
+    /// There is nothing to run tests on.
+    Unable(String),
+    /// A test's end.
+    Ended { test: usize, outcome: Raw },
+    /// The calls made, when no more tests come.
+    Calls(Vec<Called>),
+}
+
+/// Runs tests until standard input ends. `fresh`: tests that need a process of their own.
+pub fn serve(tests: &[Test], target: &Target, fresh: bool) -> std::io::Result<()> {
+    let mut out = protocol_stream()?;
+    let bench = if fresh { Fresh::open(target).map(Bench::Fresh) } else { Fixture::open(target).map(Bench::Ready) };
+    let bench = match bench {
+        Ok(bench) => bench,
+        Err(reason) => return tell(&mut out, &Message::Unable(reason)),
+    };
+    tell(&mut out, &Message::Ready(bench.identity()))?;
+    for line in std::io::stdin().lock().lines() {
+        let Some(index) = line?.trim().parse::<usize>().ok().filter(|index| *index < tests.len()) else { continue };
+        let outcome = bench.run(&tests[index]);
+        tell(&mut out, &Message::Ended { test: index, outcome })?;
+    }
+    tell(&mut out, &Message::Calls(bench.calls()))
+}
+
+/// What tests run on.
+pub enum Bench {
+    Ready(Fixture),
+    Fresh(Fresh),
+}
+
+impl Bench {
+    pub fn identity(&self) -> Option<Identity> {
+        match self {
+            Bench::Ready(fixture) => Some(fixture.identity()),
+            Bench::Fresh(_) => None,
+        }
+    }
+
+    pub fn calls(&self) -> Vec<Called> {
+        match self {
+            Bench::Ready(fixture) => fixture.ur.calls().snapshot(),
+            Bench::Fresh(fresh) => fresh.ur.calls().snapshot(),
+        }
+    }
+
+    /// Runs one test; a panic in it is a failure of the test.
+    pub fn run(&self, test: &Test) -> Raw {
+        failed_releases();
+        let ended = catch_unwind(AssertUnwindSafe(|| match (&test.body, self) {
+            (Body::Device(run), Bench::Ready(fixture)) => run(fixture),
+            (Body::Process(run), Bench::Fresh(fresh)) => run(fresh),
+            _ => Err(Stop::failed("the test was sent to the wrong kind of process")),
+        }));
+        let raw = ended.map_or_else(|payload| Raw::Failed(panic_text(&*payload)), Raw::from);
+        let refused = failed_releases();
+        match raw {
+            Raw::Passed if !refused.is_empty() => Raw::Failed(format!("on release: {}", refused.join(", "))),
+            raw => raw,
+        }
+    }
+}
+
+fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    format!("the test panicked: {}", text.unwrap_or("no message"))
+}
+
+fn tell(out: &mut File, message: &Message) -> std::io::Result<()> {
+    let mut line = serde_json::to_string(message)?;
+    line.push('\n');
+    out.write_all(line.as_bytes())?;
+    out.flush()
+}
+
+/// Moves standard output aside: file descriptor 1 becomes standard error.
+fn protocol_stream() -> std::io::Result<File> {
+    let kept = std::io::stdout().as_fd().try_clone_to_owned()?;
+    let (from, to) = (std::io::stderr().as_raw_fd(), std::io::stdout().as_raw_fd());
+    // SAFETY: both are open descriptors of this process.
+    if unsafe { libc::dup2(from, to) } < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(File::from(kept))
+}

@@ -1,0 +1,381 @@
+//! The six functions that 2026.2 dropped and `libsycl.so.9` of 2026.1 still imports:
+//! `urKernelSetArg{Value,Local,Pointer,Sampler,MemObj}` and `urEnqueueKernelLaunch`.
+//!
+//! Owns their entry points and the intercepts that make the rest of the interface aware of them. The
+//! loader keeps each kernel's arguments and hands them over at launch, through the present tables:
+//! an adapter knows nothing of this. Arguments persist between launches, as they did.
+
+mod arguments;
+
+use std::ffi::{c_char, c_void};
+
+use ur::abi::*;
+use ur::object::{Error, Result, boundary, ensure};
+
+use self::arguments::{Argument, Arguments, Opaque, Value};
+use crate::dispatch::table_of;
+use crate::entry::versioned;
+use crate::generated::dispatch::DISPATCH;
+use crate::state::app_table;
+
+pub use self::arguments::forget_all;
+
+/// Puts the intercepts into the base table.
+pub fn hook(table: &mut ur_dditable_t) {
+    table.Kernel.pfnCreate = Some(kernel_create);
+    table.Kernel.pfnCreateWithNativeHandle = Some(kernel_create_with_native_handle);
+    table.Kernel.pfnRetain = Some(kernel_retain);
+    table.Kernel.pfnRelease = Some(kernel_release);
+    table.Kernel.pfnGetSuggestedLocalWorkSize = Some(suggested_local_work_size);
+    table.CommandBufferExp.pfnAppendKernelLaunchExp = Some(append_kernel_launch);
+}
+
+versioned! {
+    /// Copies `argSize` bytes as the argument's value.
+    ///
+    /// # Safety
+    /// The kernel is null or live; the value is null or has that many readable bytes.
+    fn urKernelSetArgValue(
+        hKernel: ur_kernel_handle_t,
+        argIndex: u32,
+        argSize: usize,
+        _pProperties: *const ur_kernel_arg_value_properties_t,
+        pArgValue: *const c_void,
+    ) {
+        usable(hKernel)?;
+        ensure(!pArgValue.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        let fits = argSize > 0 && argSize <= isize::MAX.cast_unsigned();
+        ensure(fits, UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE)?;
+        // SAFETY: not null, and the caller promises as many readable bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(pArgValue.cast::<u8>(), argSize) };
+        set(hKernel, argIndex, Argument::Value(Value::new(bytes)))
+    }
+
+    /// Gives the argument `argSize` bytes of each work-group's local memory.
+    ///
+    /// # Safety
+    /// The kernel is null or live.
+    fn urKernelSetArgLocal(
+        hKernel: ur_kernel_handle_t,
+        argIndex: u32,
+        argSize: usize,
+        _pProperties: *const ur_kernel_arg_local_properties_t,
+    ) {
+        usable(hKernel)?;
+        set(hKernel, argIndex, Argument::Local(argSize))
+    }
+
+    /// Sets a USM pointer, which may be null.
+    ///
+    /// # Safety
+    /// The kernel is null or live.
+    fn urKernelSetArgPointer(
+        hKernel: ur_kernel_handle_t,
+        argIndex: u32,
+        _pProperties: *const ur_kernel_arg_pointer_properties_t,
+        pArgValue: *const c_void,
+    ) {
+        usable(hKernel)?;
+        set(hKernel, argIndex, Argument::Pointer(Opaque(pArgValue.cast_mut())))
+    }
+
+    /// Sets a sampler.
+    ///
+    /// # Safety
+    /// The kernel is null or live.
+    fn urKernelSetArgSampler(
+        hKernel: ur_kernel_handle_t,
+        argIndex: u32,
+        _pProperties: *const ur_kernel_arg_sampler_properties_t,
+        hArgValue: ur_sampler_handle_t,
+    ) {
+        usable(hKernel)?;
+        ensure(!hArgValue.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
+        set(hKernel, argIndex, Argument::Sampler(Opaque(hArgValue.cast())))
+    }
+
+    /// Sets a buffer or image, which may be null; read and written unless the properties say less.
+    ///
+    /// # Safety
+    /// The kernel is null or live; the properties are null or readable.
+    fn urKernelSetArgMemObj(
+        hKernel: ur_kernel_handle_t,
+        argIndex: u32,
+        pProperties: *const ur_kernel_arg_mem_obj_properties_t,
+        hArgValue: ur_mem_handle_t,
+    ) {
+        usable(hKernel)?;
+        // SAFETY: the caller's promise.
+        let properties = unsafe { pProperties.as_ref() };
+        let access = properties.map_or(UR_MEM_FLAG_READ_WRITE, |given| given.memoryAccess);
+        ensure(access.0 & UR_MEM_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        set(hKernel, argIndex, Argument::MemObj { handle: Opaque(hArgValue.cast()), access })
+    }
+
+    /// Launches a kernel with the arguments that were set.
+    ///
+    /// # Safety
+    /// As for `urEnqueueKernelLaunchWithArgsExp`.
+    fn urEnqueueKernelLaunch(
+        hQueue: ur_queue_handle_t,
+        hKernel: ur_kernel_handle_t,
+        workDim: u32,
+        pGlobalWorkOffset: *const usize,
+        pGlobalWorkSize: *const usize,
+        pLocalWorkSize: *const usize,
+        launchPropList: *const ur_kernel_launch_ext_properties_t,
+        numEventsInWaitList: u32,
+        phEventWaitList: *const ur_event_handle_t,
+        phEvent: *mut ur_event_handle_t,
+    ) {
+        let launch = app_table().and_then(|table| table.EnqueueExp.pfnKernelLaunchWithArgsExp);
+        let launch = launch.ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
+        ensure(!hQueue.is_null() && !hKernel.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
+        with_list(arguments::of(hKernel).as_deref(), |count, list| {
+            // SAFETY: the caller's promise; the list lives until the call returns.
+            unsafe {
+                launch(
+                    hQueue, hKernel, workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize,
+                    count, list, launchPropList, numEventsInWaitList, phEventWaitList, phEvent,
+                )
+            }
+        })
+    }
+}
+
+fn usable(kernel: ur_kernel_handle_t) -> Result<()> {
+    ensure(app_table().is_some(), UR_RESULT_ERROR_UNINITIALIZED)?;
+    ensure(!kernel.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+}
+
+fn set(kernel: ur_kernel_handle_t, index: u32, argument: Argument) -> Result<()> {
+    arguments::set(kernel, index, argument, || references_of(kernel));
+    Ok(())
+}
+
+/// The kernel's reference count, or 1 if it does not tell.
+fn references_of(kernel: ur_kernel_handle_t) -> u32 {
+    let mut count = 1u32;
+    // SAFETY: the kernel is live, as the entry points ask.
+    let table = unsafe { table_of(kernel.cast()) };
+    if let Ok(Some(get_info)) = table.map(|table| table.Kernel.pfnGetInfo) {
+        let value = (&raw mut count).cast();
+        let what = UR_KERNEL_INFO_REFERENCE_COUNT;
+        // SAFETY: the value is as large as its type asks.
+        let result =
+            unsafe { get_info(kernel, what, size_of::<u32>(), value, std::ptr::null_mut()) };
+        if result != UR_RESULT_SUCCESS {
+            count = 1;
+        }
+    }
+    count
+}
+
+/// Calls `launch` with the arguments as a list, empty and null if there are none.
+fn with_list(
+    arguments: Option<&Arguments>,
+    launch: impl FnOnce(u32, *const ur_exp_kernel_arg_properties_t) -> ur_result_t,
+) -> Result<()> {
+    let list = arguments.map(Arguments::list).unwrap_or_default();
+    let start = if list.is_empty() {
+        std::ptr::null()
+    } else {
+        list.as_ptr()
+    };
+    let count = u32::try_from(list.len());
+    let count = count.map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX))?;
+    done(launch(count, start))
+}
+
+fn done(result: ur_result_t) -> Result<()> {
+    if result == UR_RESULT_SUCCESS {
+        Ok(())
+    } else {
+        Err(Error::new(result))
+    }
+}
+
+/// A slot of a table, which an adapter may have left null.
+fn slot<F>(function: Option<F>) -> Result<F> {
+    function.ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))
+}
+
+#[allow(non_snake_case)]
+unsafe extern "C" fn kernel_create(
+    hProgram: ur_program_handle_t,
+    pKernelName: *const c_char,
+    phKernel: *mut ur_kernel_handle_t,
+) -> ur_result_t {
+    boundary(|| {
+        let create = slot(DISPATCH.Kernel.pfnCreate)?;
+        // SAFETY: the caller's arguments, passed on.
+        done(unsafe { create(hProgram, pKernelName, phKernel) })?;
+        // SAFETY: the adapter just wrote the handle, unless none was wanted.
+        unsafe { phKernel.as_ref() }
+            .copied()
+            .into_iter()
+            .for_each(arguments::created);
+        Ok(())
+    })
+}
+
+#[allow(non_snake_case)]
+unsafe extern "C" fn kernel_create_with_native_handle(
+    hNativeKernel: ur_native_handle_t,
+    hContext: ur_context_handle_t,
+    hProgram: ur_program_handle_t,
+    pProperties: *const ur_kernel_native_properties_t,
+    phKernel: *mut ur_kernel_handle_t,
+) -> ur_result_t {
+    boundary(|| {
+        let create = slot(DISPATCH.Kernel.pfnCreateWithNativeHandle)?;
+        // SAFETY: the caller's arguments, passed on.
+        done(unsafe { create(hNativeKernel, hContext, hProgram, pProperties, phKernel) })?;
+        // SAFETY: the adapter just wrote the handle, unless none was wanted.
+        unsafe { phKernel.as_ref() }
+            .copied()
+            .into_iter()
+            .for_each(arguments::created);
+        Ok(())
+    })
+}
+
+#[allow(non_snake_case)]
+unsafe extern "C" fn kernel_retain(hKernel: ur_kernel_handle_t) -> ur_result_t {
+    boundary(|| {
+        let retain = slot(DISPATCH.Kernel.pfnRetain)?;
+        // SAFETY: the caller's arguments, passed on.
+        done(unsafe { retain(hKernel) })?;
+        arguments::retained(hKernel);
+        Ok(())
+    })
+}
+
+#[allow(non_snake_case)]
+unsafe extern "C" fn kernel_release(hKernel: ur_kernel_handle_t) -> ur_result_t {
+    boundary(|| {
+        let release = slot(DISPATCH.Kernel.pfnRelease)?;
+        // Before the call: after it, the address may be another kernel's.
+        arguments::released(hKernel);
+        // SAFETY: the caller's arguments, passed on.
+        done(unsafe { release(hKernel) })
+    })
+}
+
+/// The suggestion may depend on arguments (local memory), so that they go along.
+#[allow(non_snake_case)]
+unsafe extern "C" fn suggested_local_work_size(
+    hKernel: ur_kernel_handle_t,
+    hQueue: ur_queue_handle_t,
+    numWorkDim: u32,
+    pGlobalWorkOffset: *const usize,
+    pGlobalWorkSize: *const usize,
+    pSuggestedLocalWorkSize: *mut usize,
+) -> ur_result_t {
+    boundary(|| {
+        if let Some(arguments) = arguments::of(hKernel) {
+            let suggest = slot(DISPATCH.Kernel.pfnGetSuggestedLocalWorkSizeWithArgs)?;
+            let result = with_list(Some(&*arguments), |count, list| {
+                // SAFETY: the caller's arguments; the list lives until the call returns.
+                unsafe {
+                    suggest(
+                        hKernel,
+                        hQueue,
+                        numWorkDim,
+                        pGlobalWorkOffset,
+                        pGlobalWorkSize,
+                        count,
+                        list,
+                        pSuggestedLocalWorkSize,
+                    )
+                }
+            });
+            // An adapter that cannot use arguments may still have an answer.
+            if result != Err(Error::unsupported()) {
+                return result;
+            }
+        }
+        let suggest = slot(DISPATCH.Kernel.pfnGetSuggestedLocalWorkSize)?;
+        // SAFETY: the caller's arguments, passed on.
+        done(unsafe {
+            suggest(
+                hKernel,
+                hQueue,
+                numWorkDim,
+                pGlobalWorkOffset,
+                pGlobalWorkSize,
+                pSuggestedLocalWorkSize,
+            )
+        })
+    })
+}
+
+#[allow(non_snake_case)]
+unsafe extern "C" fn append_kernel_launch(
+    hCommandBuffer: ur_exp_command_buffer_handle_t,
+    hKernel: ur_kernel_handle_t,
+    workDim: u32,
+    pGlobalWorkOffset: *const usize,
+    pGlobalWorkSize: *const usize,
+    pLocalWorkSize: *const usize,
+    numKernelAlternatives: u32,
+    phKernelAlternatives: *mut ur_kernel_handle_t,
+    numSyncPointsInWaitList: u32,
+    pSyncPointWaitList: *const ur_exp_command_buffer_sync_point_t,
+    numEventsInWaitList: u32,
+    phEventWaitList: *const ur_event_handle_t,
+    pSyncPoint: *mut ur_exp_command_buffer_sync_point_t,
+    phEvent: *mut ur_event_handle_t,
+    phCommand: *mut ur_exp_command_buffer_command_handle_t,
+) -> ur_result_t {
+    boundary(|| {
+        if let Some(arguments) = arguments::of(hKernel) {
+            let append = slot(DISPATCH.CommandBufferExp.pfnAppendKernelLaunchWithArgsExp)?;
+            return with_list(Some(&*arguments), |count, list| {
+                // SAFETY: the caller's arguments; the list lives until the call returns.
+                unsafe {
+                    append(
+                        hCommandBuffer,
+                        hKernel,
+                        workDim,
+                        pGlobalWorkOffset,
+                        pGlobalWorkSize,
+                        pLocalWorkSize,
+                        count,
+                        list,
+                        numKernelAlternatives,
+                        phKernelAlternatives,
+                        numSyncPointsInWaitList,
+                        pSyncPointWaitList,
+                        numEventsInWaitList,
+                        phEventWaitList,
+                        pSyncPoint,
+                        phEvent,
+                        phCommand,
+                    )
+                }
+            });
+        }
+        let append = slot(DISPATCH.CommandBufferExp.pfnAppendKernelLaunchExp)?;
+        // SAFETY: the caller's arguments, passed on.
+        done(unsafe {
+            append(
+                hCommandBuffer,
+                hKernel,
+                workDim,
+                pGlobalWorkOffset,
+                pGlobalWorkSize,
+                pLocalWorkSize,
+                numKernelAlternatives,
+                phKernelAlternatives,
+                numSyncPointsInWaitList,
+                pSyncPointWaitList,
+                numEventsInWaitList,
+                phEventWaitList,
+                pSyncPoint,
+                phEvent,
+                phCommand,
+            )
+        })
+    })
+}

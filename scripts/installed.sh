@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds and runs the C example against an installed tree, through pkg-config and through CMake.
+#
+#   scripts/installed.sh PREFIX
+#
+# Installs pkg-config and cmake from Debian's packages where they are missing and apt-get is there.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+prefix=$(cd "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+if ! command -v pkg-config >/dev/null || ! command -v cmake >/dev/null; then
+    apt-get update -qq
+    apt-get install -y -qq pkg-config cmake >/dev/null
+fi
+
+run() {
+    LD_LIBRARY_PATH=$prefix/lib ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$1"
+}
+
+# shellcheck disable=SC2046 # the flags are words
+cc -std=c11 "$root/conformance/c/async_alloc.c" -o "$work/by-pkg-config" \
+    $(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs libur_loader)
+run "$work/by-pkg-config"
+
+cat >"$work/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.16)
+project(example C)
+find_package(unified-runtime 0.12 REQUIRED)
+add_executable(by-cmake $root/conformance/c/async_alloc.c)
+target_link_libraries(by-cmake PRIVATE unified-runtime::loader)
+CMAKE
+cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+cmake --build "$work/build" >/dev/null
+run "$work/build/by-cmake"

@@ -1,0 +1,88 @@
+//! Runs cargo and the C compiler, and knows where what they make lies.
+
+use anyhow::{Context as _, Result, bail};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The adapters of the workspace: the folders below adapters/.
+pub fn adapters(root: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root.join("adapters"))? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Builds every library and program; returns the folder that they are in.
+pub fn workspace(root: &Path, release: bool) -> Result<PathBuf> {
+    let mut cargo = cargo(root);
+    cargo.args(["build", "--workspace"]);
+    if release {
+        cargo.arg("--release");
+    }
+    run(&mut cargo)?;
+    Ok(target_dir(root)?.join(if release { "release" } else { "debug" }))
+}
+
+pub fn target_dir(root: &Path) -> Result<PathBuf> {
+    let output = cargo(root)
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .context("cargo metadata")?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    metadata["target_directory"]
+        .as_str()
+        .map(PathBuf::from)
+        .context("cargo metadata names no target directory")
+}
+
+/// Compiles a C program of the project against include/ and a loader in `lib`.
+pub fn c_program(root: &Path, source: &Path, lib: &Path, out: &Path) -> Result<()> {
+    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    cc.args([
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pedantic",
+        "-O1",
+    ]);
+    cc.arg("-I")
+        .arg(root.join("include"))
+        .arg(source)
+        .arg("-o")
+        .arg(out);
+    cc.arg("-L").arg(lib).arg("-lur_loader").arg(rpath(lib));
+    run(&mut cc)
+}
+
+fn rpath(lib: &Path) -> std::ffi::OsString {
+    let mut text = std::ffi::OsString::from("-Wl,-rpath,");
+    text.push(lib);
+    text
+}
+
+fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root);
+    cargo
+}
+
+/// Runs a command that must succeed.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| show(command))?;
+    if !status.success() {
+        bail!("{} failed: {status}", show(command));
+    }
+    Ok(())
+}
+
+fn show(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
+}

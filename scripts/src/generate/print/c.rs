@@ -1,0 +1,59 @@
+//! The C functions: prototypes in `ur_print.h`, definitions in the loader.
+
+use super::{Printer, Subject, call_struct, printers, render};
+use crate::model::Spec;
+use anyhow::Result;
+use minijinja::context;
+
+pub fn header(spec: &Spec) -> Result<String> {
+    let sections: Vec<_> = spec
+        .groups
+        .iter()
+        .map(|group| {
+            let prototypes: Vec<String> = printers(group).iter().map(prototype).collect();
+            context! { title => group.title.as_str(), prototypes }
+        })
+        .collect();
+    render(
+        include_str!("../../../templates/print/ur_print.h.j2"),
+        context! { sections },
+    )
+}
+
+fn prototype(printer: &Printer) -> String {
+    let subject = match &printer.subject {
+        Subject::Enumerator(name) => format!("enum {name} value"),
+        Subject::Struct(found) => format!("const struct {} params", found.name),
+        Subject::Call(function) => format!("const struct {} *params", call_struct(function)),
+    };
+    format!(
+        "UR_APIEXPORT ur_result_t UR_APICALL {}({subject}, char *buffer, const size_t buff_size, size_t *out_size);",
+        printer.name
+    )
+}
+
+pub fn exports(spec: &Spec) -> Result<String> {
+    let lines: Vec<String> = spec
+        .groups
+        .iter()
+        .flat_map(printers)
+        .map(|printer| {
+            let name = printer.name;
+            match printer.subject {
+                Subject::Enumerator(ty) if spec.flags_of(ty).is_some() => {
+                    format!("bit {name}: {ty};")
+                }
+                Subject::Enumerator(ty) => format!("value {name}: {ty};"),
+                Subject::Struct(found) => format!("value {name}: {};", found.name),
+                Subject::Call(function) if function.params.is_empty() => {
+                    format!("call {name}: NoArguments;")
+                }
+                Subject::Call(function) => format!("call {name}: {};", call_struct(function)),
+            }
+        })
+        .collect();
+    render(
+        include_str!("../../../templates/print/exports.rs.j2"),
+        context! { lines },
+    )
+}

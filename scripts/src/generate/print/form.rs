@@ -1,0 +1,227 @@
+//! How each member, argument and property reads as text, whatever language prints it.
+//!
+//! Owns the reading of C types, counts and tags, and the few places where the reference's text
+//! follows no rule of the specification. Knows no language.
+
+use crate::model::{CType, Item, Param, Spec};
+
+/// The text of one value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// A number of this C type; a `bool` is 0 or 1.
+    Number(String),
+    /// A byte, as `true` or `false`.
+    Truth,
+    /// An enum, a flag set or a structure, by its type's own printer.
+    Named(String),
+    /// A flag set, by the enum of its bits.
+    Flags { set: String, bit: String },
+    /// An address, or `nullptr`.
+    Address,
+    /// An integer that stands for an address.
+    Native,
+    /// An address, or `0`.
+    Bare,
+    /// A function's address, or `0`.
+    Callback,
+    /// The address of a string, then the string.
+    Text,
+    /// The address of a value, then the value.
+    Pointer(Box<Form>),
+    /// The address of a list, then its values; the member that counts them.
+    List(Box<Form>, String),
+    /// Values in place.
+    Array(Box<Form>),
+    /// The next structure of a chain.
+    Chain,
+    /// A union, and the member that says which of its members is meant.
+    Union { name: String, tag: String },
+    /// A property's value: the arguments that name it and that give its size.
+    Info { name: String, size: String },
+}
+
+/// How the bytes of a property read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Property {
+    Text,
+    One(Form),
+    List(Form),
+}
+
+/// Pointers that the reference prints bare: not what they point to, and `0` for null.
+const BARE: [(&str, &[&str]); 11] = [
+    ("urIPCGetMemHandleExp", &["pMem"]),
+    ("urIPCOpenMemHandleExp", &["pIPCMemHandleData", "ppMem"]),
+    ("urIPCCloseMemHandleExp", &["pMem"]),
+    ("urIPCOpenPhysMemHandleExp", &["pIPCPhysMemHandleData"]),
+    ("urIPCOpenEventHandleExp", &["pIPCEventHandleData"]),
+    ("urMemoryExportAllocExportableMemoryExp", &["ppMem"]),
+    ("urMemoryExportFreeExportableMemoryExp", &["pMem"]),
+    (
+        "urMemoryExportExportMemoryHandleExp",
+        &["pMem", "pMemHandleRet"],
+    ),
+    (
+        "ur_exp_command_buffer_update_memobj_arg_desc_t",
+        &["pProperties"],
+    ),
+    (
+        "ur_exp_command_buffer_update_pointer_arg_desc_t",
+        &["pProperties"],
+    ),
+    (
+        "ur_exp_command_buffer_update_value_arg_desc_t",
+        &["pProperties"],
+    ),
+];
+
+/// Lists of calls of which the reference prints the first value only.
+const FIRST_ONLY: [&str; 5] = [
+    "pGlobalWorkOffset",
+    "pGlobalWorkSize",
+    "pLocalWorkSize",
+    "pSpecConstants",
+    "pBinaries",
+];
+
+/// A property whose value the reference does not read.
+const UNREAD: (&str, &str) = ("urUSMPoolSetInfoExp", "pPropValue");
+
+/// Which member of a union each tag selects.
+const UNIONS: [(&str, &[(&str, &str)]); 3] = [
+    (
+        "ur_device_partition_value_t",
+        &[
+            ("UR_DEVICE_PARTITION_EQUALLY", "equally"),
+            ("UR_DEVICE_PARTITION_BY_COUNTS", "count"),
+            ("UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN", "affinity_domain"),
+        ],
+    ),
+    (
+        "ur_exp_kernel_arg_value_t",
+        &[
+            ("UR_EXP_KERNEL_ARG_TYPE_VALUE", "value"),
+            ("UR_EXP_KERNEL_ARG_TYPE_POINTER", "pointer"),
+            ("UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ", "memObjTuple"),
+            ("UR_EXP_KERNEL_ARG_TYPE_SAMPLER", "sampler"),
+        ],
+    ),
+    (
+        "ur_program_metadata_value_t",
+        &[
+            ("UR_PROGRAM_METADATA_TYPE_UINT32", "data32"),
+            ("UR_PROGRAM_METADATA_TYPE_UINT64", "data64"),
+            ("UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY", "pData"),
+            ("UR_PROGRAM_METADATA_TYPE_STRING", "pString"),
+        ],
+    ),
+];
+
+/// A member of a structure or an argument of a call; `owner` is the structure or the function.
+pub fn member(spec: &Spec, owner: &str, param: &Param) -> Form {
+    let ty = param.c_type();
+    if BARE
+        .iter()
+        .any(|(name, members)| *name == owner && members.contains(&param.name.as_str()))
+    {
+        return Form::Bare;
+    }
+    if let Some(tag) = &param.tag {
+        return Form::Union {
+            name: ty.base,
+            tag: tag.clone(),
+        };
+    }
+    if let Some([name, size]) = param.info.as_deref()
+        && (owner, param.name.as_str()) != UNREAD
+    {
+        return Form::Info {
+            name: name.clone(),
+            size: size.clone(),
+        };
+    }
+    if param.name == "pNext" {
+        return Form::Chain;
+    }
+    if ty.array.is_some() {
+        return Form::Array(Box::new(value(spec, &ty.base, 0)));
+    }
+    match &param.count {
+        Some(count) if !is_address(&ty) && !FIRST_ONLY.contains(&param.name.as_str()) => {
+            Form::List(
+                Box::new(value(spec, &ty.base, ty.pointers - 1)),
+                count.clone(),
+            )
+        }
+        _ => value(spec, &ty.base, ty.pointers),
+    }
+}
+
+/// The value of a property from its type: `uint32_t`, `size_t[`, `size_t[3`, `char[`.
+pub fn property(spec: &Spec, text: &str) -> Property {
+    let ty = CType::parse(text);
+    if ty.array.is_none() {
+        return Property::One(value(spec, &ty.base, ty.pointers));
+    }
+    match (ty.base.as_str(), ty.pointers) {
+        ("char", 0) => Property::Text,
+        ("void", 1) => Property::List(Form::Bare),
+        ("uint8_t", 0) => Property::List(Form::Number(ty.base)),
+        // The reference shows the first binary of a program alone.
+        ("unsigned char", 1) => Property::One(Form::Pointer(Box::new(Form::Truth))),
+        (base, pointers) => Property::List(value(spec, base, pointers)),
+    }
+}
+
+/// The tags of a union in order, each with the member that it selects.
+pub fn union_members<'a>(spec: &'a Spec, name: &str) -> Vec<(&'static str, &'a Param)> {
+    let tags = UNIONS
+        .iter()
+        .find(|(union, _)| *union == name)
+        .map_or(&[][..], |(_, tags)| tags);
+    let members = spec.items().find_map(|item| match item {
+        Item::Union(found) if found.name == name => Some(&found.members),
+        _ => None,
+    });
+    let member = |wanted: &str| members?.iter().find(|member| member.name == wanted);
+    tags.iter()
+        .filter_map(|(tag, wanted)| Some((*tag, member(wanted)?)))
+        .collect()
+}
+
+fn is_address(ty: &CType) -> bool {
+    ty.base == "void" && ty.pointers == 1
+}
+
+fn value(spec: &Spec, base: &str, pointers: usize) -> Form {
+    match (base, pointers) {
+        ("void", 1) => Form::Address,
+        ("char", 1) => Form::Text,
+        (_, 0) => plain(spec, base),
+        // Behind a pointer a native handle is the number that it is.
+        (_, 1) if plain(spec, base) == Form::Native => {
+            Form::Pointer(Box::new(Form::Number("uintptr_t".to_owned())))
+        }
+        _ => Form::Pointer(Box::new(value(spec, base, pointers - 1))),
+    }
+}
+
+fn plain(spec: &Spec, base: &str) -> Form {
+    let found = spec.items().find_map(|item| match item {
+        Item::Handle(handle) if handle.name == base => Some(Form::Address),
+        Item::Callback(callback) if callback.name == base => Some(Form::Callback),
+        Item::Enum(found) if found.name == base => Some(Form::Named(base.to_owned())),
+        Item::Struct(found) if found.name == base => Some(Form::Named(base.to_owned())),
+        Item::Flags(found) if found.name == base => Some(Form::Flags {
+            set: found.name.clone(),
+            bit: found.bit.clone(),
+        }),
+        Item::Typedef(typedef) if typedef.name == base => Some(plain(spec, &typedef.ty)),
+        _ => None,
+    });
+    found.unwrap_or_else(|| match base {
+        "uintptr_t" => Form::Native,
+        "uint8_t" | "unsigned char" => Form::Truth,
+        other => Form::Number(other.to_owned()),
+    })
+}

@@ -1,0 +1,266 @@
+//! The design's invariants, checked on the text of the tree.
+//!
+//! Owns the list of what may import what. Works on lines, not on syntax: a rule that a reader can
+//! check with grep stays one that grep can check.
+
+use anyhow::{Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The modules of src/, each with those it may import.
+const LAYERS: [(&str, &[&str]); 8] = [
+    ("abi", &[]),
+    ("object", &["abi"]),
+    ("dl", &[]),
+    ("timeline", &[]),
+    ("pool", &["timeline"]),
+    ("hal", &["abi", "object"]),
+    ("stream", &["abi", "object", "timeline", "pool", "hal"]),
+    ("lib", &[]),
+];
+
+/// What the clients of the C interface may use of src/.
+const CLIENTS: [(&str, &[&str]); 2] = [
+    ("loader", &["abi", "object", "dl", "timeline"]),
+    ("conformance", &["abi", "object", "dl"]),
+];
+
+/// What an adapter leaves to the shims, to the handle header and to the export macro.
+const NOT_IN_ADAPTERS: [(&str, &str); 5] = [
+    (
+        "catch_unwind",
+        "panics are caught in src/object/boundary.rs and src/dl/callback.rs only",
+    ),
+    (
+        "no_mangle",
+        "an adapter exports through `hal::export!` only",
+    ),
+    ("api_refs.", "reference counts live in src/object/handle.rs"),
+    (
+        "UR_RESULT_ERROR_INVALID_NULL_POINTER",
+        "null checks are the shims'",
+    ),
+    (
+        "UR_RESULT_ERROR_INVALID_NULL_HANDLE",
+        "null checks are the shims'",
+    ),
+];
+
+/// Fails with every violation, one a line.
+pub fn check(root: &Path) -> Result<()> {
+    let mut found = Vec::new();
+    layers(root, &mut found)?;
+    clients(root, &mut found)?;
+    adapters(root, &mut found)?;
+    generated(root, &mut found)?;
+    if !found.is_empty() {
+        bail!("the tree breaks its own rules:\n  {}", found.join("\n  "));
+    }
+    Ok(())
+}
+
+fn layers(root: &Path, found: &mut Vec<String>) -> Result<()> {
+    for (layer, may) in LAYERS {
+        let dir = root.join("src").join(layer);
+        if !dir.is_dir() {
+            continue;
+        }
+        for (path, text) in rust_files(&dir)? {
+            for (line, module) in uses(&text, "crate::") {
+                let known = LAYERS.iter().any(|(name, _)| *name == module);
+                if known && module != layer && !may.contains(&module.as_str()) {
+                    found.push(format!(
+                        "{}:{line}: {layer} must not import {module}",
+                        show(root, &path)
+                    ));
+                }
+            }
+            if matches!(layer, "pool" | "timeline") {
+                for (at, line) in code_lines(&text)
+                    .filter(|(_, line)| line.contains("std::ffi") || line.contains("libc::"))
+                {
+                    found.push(format!(
+                        "{}:{at}: {layer} knows no C type: {}",
+                        show(root, &path),
+                        line.trim()
+                    ));
+                }
+            }
+        }
+    }
+    for layer in ["pool", "timeline"] {
+        let text = fs::read_to_string(root.join("src").join(layer).join("mod.rs"))?;
+        if !text.contains("#![forbid(unsafe_code)]") {
+            found.push(format!("src/{layer}/mod.rs: must forbid unsafe code"));
+        }
+    }
+    Ok(())
+}
+
+fn clients(root: &Path, found: &mut Vec<String>) -> Result<()> {
+    for (package, may) in CLIENTS {
+        for (path, text) in rust_files(&root.join(package).join("src"))? {
+            for (line, module) in uses(&text, "ur::") {
+                let known = LAYERS.iter().any(|(name, _)| *name == module);
+                if known && !may.contains(&module.as_str()) {
+                    found.push(format!(
+                        "{}:{line}: {package} must not use ur::{module}",
+                        show(root, &path)
+                    ));
+                }
+            }
+        }
+        let manifest = fs::read_to_string(root.join(package).join("Cargo.toml"))?;
+        if manifest.contains("ur-adapter-") {
+            found.push(format!("{package}/Cargo.toml: {package} knows no adapter"));
+        }
+    }
+    Ok(())
+}
+
+fn adapters(root: &Path, found: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(root.join("adapters"))? {
+        let dir = entry?.path();
+        let manifest = fs::read_to_string(dir.join("Cargo.toml"))?;
+        let others = manifest
+            .lines()
+            .filter(|line| line.starts_with("ur-adapter-"))
+            .count();
+        if others > 0 {
+            found.push(format!(
+                "{}: adapters never depend on each other",
+                show(root, &dir)
+            ));
+        }
+        for (path, text) in rust_files(&dir.join("src"))? {
+            for (at, line) in code_lines(&text) {
+                for (word, why) in NOT_IN_ADAPTERS {
+                    if line.contains(word) {
+                        found.push(format!("{}:{at}: `{word}`: {why}", show(root, &path)));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Generated files say so on top, and nothing else claims to be one.
+fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {
+    for dir in [
+        "src/abi",
+        "src/hal/generated",
+        "loader/src/generated",
+        "conformance/src/generated",
+    ] {
+        for (path, text) in rust_files(&root.join(dir))? {
+            if !text.starts_with("// Generated by `cargo xtask gen`") {
+                found.push(format!(
+                    "{}: generated files live here, and say so",
+                    show(root, &path)
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every Rust file below a folder, in order.
+fn rust_files(dir: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let mut out = Vec::new();
+    let mut waiting = vec![dir.to_owned()];
+    while let Some(dir) = waiting.pop() {
+        if !dir.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(&dir)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let text = fs::read_to_string(&path)?;
+                out.push((path, text));
+            }
+        }
+    }
+    out.sort();
+    Ok(out)
+}
+
+/// Lines that are no comment, numbered from 1.
+fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(at, line)| (at + 1, line))
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+/// Modules named after a prefix: `crate::pool::X` gives `pool`.
+fn uses<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
+    code_lines(text).flat_map(move |(at, line)| {
+        line.match_indices(prefix)
+            .filter(|(begin, _)| {
+                !line[..*begin].ends_with(|before: char| {
+                    before.is_alphanumeric() || before == '_' || before == ':'
+                })
+            })
+            .map(move |(begin, _)| {
+                let rest = &line[begin + prefix.len()..];
+                let end = rest
+                    .find(|letter: char| !letter.is_alphanumeric() && letter != '_')
+                    .unwrap_or(rest.len());
+                (at, rest[..end].to_owned())
+            })
+            .collect::<Vec<_>>()
+    })
+}
+
+fn show(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root)
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_are_found_and_comments_are_not() {
+        let text = "use crate::pool::Pool;\n// use crate::abi::X;\nlet a = crate::timeline::f(my_crate::stream::x);\n";
+        let found: Vec<_> = uses(text, "crate::").collect();
+        assert_eq!(found, [(1, "pool".to_owned()), (3, "timeline".to_owned())]);
+    }
+
+    #[test]
+    fn a_broken_rule_is_named() {
+        let root = std::env::temp_dir().join(format!("ur-tidy-{}", std::process::id()));
+        for (path, text) in [
+            (
+                "src/pool/mod.rs",
+                "#![forbid(unsafe_code)]\nuse crate::abi::X;\n",
+            ),
+            ("src/timeline/mod.rs", "#![forbid(unsafe_code)]\n"),
+            ("loader/src/lib.rs", "use ur::stream::Queue;\n"),
+            ("loader/Cargo.toml", ""),
+            ("conformance/src/main.rs", ""),
+            ("conformance/Cargo.toml", ""),
+            ("adapters/x/src/lib.rs", "std::panic::catch_unwind(f);\n"),
+            ("adapters/x/Cargo.toml", ""),
+        ] {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap_or(&root)).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let report = check(&root).unwrap_err().to_string();
+        fs::remove_dir_all(&root).unwrap();
+        for part in [
+            "src/pool/mod.rs:2: pool must not import abi",
+            "ur::stream",
+            "catch_unwind",
+        ] {
+            assert!(report.contains(part), "{part} is missing in {report}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the built loader exports: the reference's symbols under the reference's version, and the six
+//! functions that older clients still import.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use xtask::reference::Reference;
+
+/// Dropped from the reference after 2026.1, but imported by its libsycl.
+const DROPPED: [&str; 6] = [
+    "urEnqueueKernelLaunch",
+    "urKernelSetArgLocal",
+    "urKernelSetArgMemObj",
+    "urKernelSetArgPointer",
+    "urKernelSetArgSampler",
+    "urKernelSetArgValue",
+];
+
+fn reference() -> Reference {
+    Reference::load().expect("scripts/abi/reference.json is readable")
+}
+
+/// `name@@VERSION` of each symbol that a shared object defines.
+fn exports(library: &Path) -> BTreeSet<String> {
+    let output = Command::new("nm")
+        .args(["-D", "--defined-only", "--with-symbol-versions"])
+        .arg(library)
+        .output()
+        .expect("nm (binutils) is installed");
+    assert!(
+        output.status.success(),
+        "nm: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let symbols = text
+        .lines()
+        .filter(|line| !line.contains(" A "))
+        .filter_map(|line| line.split_whitespace().last());
+    symbols.map(str::to_owned).collect()
+}
+
+/// The loader of this build, made by cargo if it is missing or stale.
+fn loader() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let target = test
+        .ancestors()
+        .nth(3)
+        .expect("target/<profile>/deps/<test>");
+    let release = target.join("release/libur_loader.so");
+    let mut build = Command::new(env!("CARGO"));
+    build
+        .args(["build", "--quiet", "--package", "ur-loader"])
+        .current_dir(xtask::repository());
+    build.arg("--target-dir").arg(target);
+    assert!(
+        build.status().expect("cargo runs").success(),
+        "{build:?} failed"
+    );
+    let debug = target.join("debug/libur_loader.so");
+    if debug.exists() { debug } else { release }
+}
+
+#[test]
+fn loader_exports_the_reference_set() {
+    let reference = reference();
+    let [version] = &reference.symbol_version[..] else {
+        panic!("one version")
+    };
+    let names = reference.symbols.iter().map(String::as_str).chain(DROPPED);
+    let expected: BTreeSet<String> = names.map(|name| format!("{name}@@{version}")).collect();
+    let library = loader();
+    let found = exports(&library);
+    let missing: Vec<_> = expected.difference(&found).collect();
+    let extra: Vec<_> = found.difference(&expected).collect();
+    assert!(
+        missing.is_empty() && extra.is_empty(),
+        "{}: {} missing: {missing:#?}\n{} too many: {extra:#?}",
+        library.display(),
+        missing.len(),
+        extra.len()
+    );
+    println!(
+        "{} symbols @@{version} agree, {} of them dropped by the reference",
+        found.len(),
+        DROPPED.len()
+    );
+}
+
+#[test]
+fn reference_symbols_are_its_functions() {
+    let reference = reference();
+    let declared = reference
+        .functions
+        .keys()
+        .chain(reference.getters.keys())
+        .chain(reference.printers.keys());
+    let declared: BTreeSet<_> = declared.collect();
+    let exported: BTreeSet<_> = reference.symbols.iter().collect();
+    assert_eq!(declared, exported);
+    println!(
+        "{} exported symbols: {} functions, {} table getters, {} printers",
+        exported.len(),
+        reference.functions.len(),
+        reference.getters.len(),
+        reference.printers.len()
+    );
+}
+
+#[test]
+fn nothing_that_an_older_libsycl_imports_is_missing() {
+    let reference = reference();
+    let exported: BTreeSet<_> = reference
+        .symbols
+        .iter()
+        .map(String::as_str)
+        .chain(DROPPED)
+        .collect();
+    let imports = &reference.imports_of_libsycl_2026_1_2;
+    let missing: Vec<_> = imports
+        .iter()
+        .filter(|name| !exported.contains(name.as_str()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "imported by libsycl 2026.1.2 and not exported: {missing:?}"
+    );
+    println!(
+        "{} imports of libsycl.so.9 2026.1.2 are exported",
+        imports.len()
+    );
+}

@@ -1,0 +1,222 @@
+//! Random programs that order their own uses and frees, as a correct caller does.
+
+use super::script::{QueueName, Script, Setup, Step};
+use crate::pool::{Config, WaitPolicy};
+
+/// A small generator of random numbers (SplitMix64, Steele et al., 2014), so that a seed is a
+/// program on every machine.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.draw() % n.max(1)
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// A block in use: its queue, and the steps that a free has to follow.
+struct Held {
+    alloc: usize,
+    queue: QueueName,
+    users: Vec<(QueueName, usize)>,
+}
+
+/// Makes programs.
+pub struct Random {
+    rng: Rng,
+    queues: Vec<QueueName>,
+    steps: Vec<Step>,
+    held: Vec<Held>,
+    /// Steps with an event.
+    events: Vec<usize>,
+    largest: u64,
+}
+
+impl Random {
+    /// A program of `length` steps.
+    pub fn script(seed: u64, length: usize) -> Script {
+        let mut rng = Rng::new(seed);
+        let setup = setup(&mut rng);
+        let in_order = (0..=rng.below(4) as u32).map(QueueName::InOrder);
+        let out_of_order = (0..rng.below(3) as u32).map(QueueName::OutOfOrder);
+        let queues = in_order.chain(out_of_order).collect();
+        let largest = rng.pick(&[256, 1024, 4096]);
+        let steps = Vec::with_capacity(length);
+        let mut random = Self {
+            rng,
+            queues,
+            steps,
+            held: vec![],
+            events: vec![],
+            largest,
+        };
+        while random.steps.len() < length {
+            let step = random.step();
+            random.steps.push(step);
+        }
+        Script::new(setup, random.steps)
+    }
+
+    fn step(&mut self) -> Step {
+        let at = self.steps.len();
+        let draw = self.rng.below(100);
+        match draw {
+            0..36 => self.alloc(),
+            36..62 if !self.held.is_empty() => self.free(),
+            62..84 => self.command(),
+            84..87 => {
+                let (queue, after) = (self.queue(), self.some_events());
+                self.events.push(at);
+                Step::Barrier { queue, after }
+            }
+            87..93 if !self.events.is_empty() => Step::Wait(self.rng.pick(&self.events)),
+            93..95 => Step::Finish(self.queue()),
+            95 => Step::Settle,
+            96 => Step::Trim(self.rng.below(4) * self.largest),
+            97 => Step::Threshold(self.rng.pick(&[0, 1024, u64::MAX])),
+            _ => self.alloc(),
+        }
+    }
+
+    fn queue(&mut self) -> QueueName {
+        self.rng.pick(&self.queues)
+    }
+
+    fn alloc(&mut self) -> Step {
+        let at = self.steps.len();
+        let host = self.rng.chance(5);
+        let queue = if host { QueueName::Host } else { self.queue() };
+        let bytes = match self.rng.below(4) {
+            0 => 64,
+            1 => 64 << self.rng.below(6),
+            _ => 1 + self.rng.below(self.largest),
+        };
+        let align = if self.rng.chance(10) {
+            self.rng.pick(&[128, 512, 4096])
+        } else {
+            0
+        };
+        let after = if host { vec![] } else { self.some_events() };
+        let may_wait = self.rng.chance(85);
+        self.held.push(Held {
+            alloc: at,
+            queue,
+            users: vec![],
+        });
+        self.events.push(at);
+        Step::Alloc {
+            queue,
+            bytes,
+            align,
+            after,
+            may_wait,
+        }
+    }
+
+    fn command(&mut self) -> Step {
+        let at = self.steps.len();
+        let queue = self.queue();
+        let mut after = self.some_events();
+        let mut uses = Vec::new();
+        for _ in 0..self.rng.below(3).min(self.held.len() as u64) {
+            let which = self.rng.below(self.held.len() as u64) as usize;
+            let held = &mut self.held[which];
+            if uses.contains(&held.alloc) {
+                continue;
+            }
+            if !follows(held.queue, queue) {
+                after.push(held.alloc);
+            }
+            uses.push(held.alloc);
+            held.users.push((queue, at));
+        }
+        self.events.push(at);
+        Step::Run { queue, uses, after }
+    }
+
+    fn free(&mut self) -> Step {
+        let at = self.steps.len();
+        let which = self.rng.below(self.held.len() as u64) as usize;
+        let held = self.held.swap_remove(which);
+        if self.rng.chance(4) {
+            return Step::Free {
+                queue: QueueName::Host,
+                block: held.alloc,
+                after: vec![],
+            };
+        }
+        let own = held.queue != QueueName::Host && self.rng.chance(70);
+        let queue = if own { held.queue } else { self.queue() };
+        let mut after = self.some_events();
+        let users = held.users.iter().copied().chain([(held.queue, held.alloc)]);
+        after.extend(
+            users
+                .filter(|(on, _)| !follows(*on, queue))
+                .map(|(_, step)| step),
+        );
+        self.events.push(at);
+        Step::Free {
+            queue,
+            block: held.alloc,
+            after,
+        }
+    }
+
+    /// A wait list, mostly empty, of mostly recent events.
+    fn some_events(&mut self) -> Vec<usize> {
+        if self.events.is_empty() || self.rng.chance(60) {
+            return Vec::new();
+        }
+        let recent = self.events.len().saturating_sub(12);
+        (0..=self.rng.below(2))
+            .map(|_| self.rng.pick(&self.events[recent..]))
+            .collect()
+    }
+}
+
+/// Whether a later step on `later` follows one on `earlier` without saying so.
+fn follows(earlier: QueueName, later: QueueName) -> bool {
+    match earlier {
+        QueueName::InOrder(_) => earlier == later,
+        QueueName::OutOfOrder(_) => false,
+        // The call had returned.
+        QueueName::Host => true,
+    }
+}
+
+fn setup(rng: &mut Rng) -> Setup {
+    let max_bytes = if rng.chance(50) {
+        None
+    } else {
+        Some(1024 * (1 + rng.below(24)))
+    };
+    Setup {
+        config: Config {
+            max_bytes,
+            release_threshold: rng.pick(&[u64::MAX, u64::MAX, 0, 2048]),
+            chunk_bytes: rng.pick(&[0, 0, 1024, 8192]),
+            min_align: 64,
+            waits: rng.pick(&[WaitPolicy::Bounded, WaitPolicy::Never, WaitPolicy::Always]),
+        },
+        granularity: rng.pick(&[64, 64, 512]),
+    }
+}

@@ -1,0 +1,321 @@
+//! Properties of placement and indexes, which hold after any sequence of operations.
+
+use super::index::BySize;
+use super::offsets::{NIL, Place, SegId, State};
+use super::policy::{Grain, Need, growth};
+use super::request::{Config, Order, PoolError, Request};
+use super::source::Slab;
+use super::store::Store;
+use crate::timeline::{Clock, Frontier, Point};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const UNIT: u64 = 64;
+const LANES: usize = 3;
+
+#[derive(Clone, Debug)]
+enum Op {
+    AddSlab {
+        units: u64,
+        skew: u64,
+    },
+    RemoveIdle {
+        bytes: u64,
+    },
+    /// In the stretch of free segments chosen by `pick`, at `offset` units, for `units`.
+    Take {
+        pick: usize,
+        offset: u64,
+        units: u64,
+    },
+    Free {
+        pick: usize,
+        death: Vec<(usize, u64)>,
+    },
+    Raise {
+        lane: usize,
+        epoch: u64,
+    },
+    Sweep,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let death = prop::collection::vec((0..LANES, 1..6u64), 0..4);
+    let op = prop_oneof![
+        1 => (1..40u64, 0..UNIT).prop_map(|(units, skew)| Op::AddSlab { units, skew }),
+        1 => (0..2000u64).prop_map(|bytes| Op::RemoveIdle { bytes }),
+        8 => (any::<usize>(), 0..20u64, 1..12u64)
+            .prop_map(|(pick, offset, units)| Op::Take { pick, offset, units }),
+        8 => (any::<usize>(), death).prop_map(|(pick, death)| Op::Free { pick, death }),
+        2 => (0..LANES, 0..8u64).prop_map(|(lane, epoch)| Op::Raise { lane, epoch }),
+        2 => Just(Op::Sweep),
+    ];
+    prop::collection::vec(op, 1..120)
+}
+
+/// Everything that is in the store, read the slow way.
+fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
+    let mut found = BTreeMap::new();
+    let mut clear = BySize::new();
+    let mut idle = BTreeSet::new();
+    let mut runs: BTreeMap<_, BySize> = BTreeMap::new();
+    let mut mixed: BTreeMap<_, BySize> = BTreeMap::new();
+    let mut watch: BTreeMap<_, BTreeSet<(u64, SegId)>> = BTreeMap::new();
+    for (id, entry) in store.offsets.slabs() {
+        let base = entry.slab.base.next_multiple_of(UNIT);
+        let end = (entry.slab.base + entry.slab.bytes) / UNIT * UNIT;
+        let (mut at, mut prev, mut free) = (base, NIL, 0);
+        let mut before: Option<&Frontier> = None;
+        let mut run: Option<(_, u64, u64, SegId)> = None;
+        for (seg_id, seg) in store.offsets.segs_from(entry.first) {
+            assert_eq!(
+                (seg.addr, seg.slab, seg.prev),
+                (at, id, prev),
+                "a gap or a bad link"
+            );
+            assert!(seg.bytes > 0 && seg.bytes.is_multiple_of(UNIT));
+            (at, prev) = (seg.end(), seg_id);
+            let lane = seg.death().and_then(Frontier::single).map(Point::lane);
+            if run.is_some_and(|(on, ..)| Some(on) != lane)
+                && let Some((on, bytes, addr, head)) = run.take()
+            {
+                runs.entry(on).or_default().insert((bytes, addr, head));
+            }
+            match &seg.state {
+                State::Vacant => panic!("a vacant segment in a slab"),
+                State::Live { requested } => {
+                    assert!(*requested <= seg.bytes);
+                    found.insert(seg.addr, seg.bytes);
+                }
+                State::Free(death) => {
+                    free += seg.bytes;
+                    assert!(
+                        before != Some(death),
+                        "neighbours of one death did not merge"
+                    );
+                    let key = (seg.bytes, seg.addr, seg_id);
+                    match (death.points().next(), lane) {
+                        (None, _) => {
+                            clear.insert(key);
+                            if store.offsets.spans_slab(seg_id) {
+                                idle.insert((entry.slab.bytes, seg_id));
+                            }
+                        }
+                        (Some(point), None) => {
+                            mixed.entry(point.lane()).or_default().insert(key);
+                            watch
+                                .entry(point.lane())
+                                .or_default()
+                                .insert((point.epoch, seg_id));
+                        }
+                        (Some(point), Some(lane)) => {
+                            watch.entry(lane).or_default().insert((point.epoch, seg_id));
+                            let (_, bytes, ..) = run.get_or_insert((lane, 0, seg.addr, seg_id));
+                            *bytes += seg.bytes;
+                        }
+                    }
+                }
+            }
+            before = seg.death();
+        }
+        if let Some((on, bytes, addr, head)) = run {
+            runs.entry(on).or_default().insert((bytes, addr, head));
+        }
+        assert_eq!(at, end, "bytes were lost or gained");
+        assert_eq!(free, entry.free_bytes);
+    }
+    assert_eq!(&found, live);
+    assert_eq!(store.index.clear, clear);
+    assert_eq!(store.index.idle(), &idle);
+    let lanes: Vec<_> = store.index.bins.keys().copied().collect();
+    assert_eq!(lanes, watch.keys().copied().collect::<Vec<_>>());
+    for (lane, bin) in &store.index.bins {
+        assert_eq!(bin.runs, runs.remove(lane).unwrap_or_default());
+        assert_eq!(bin.mixed, mixed.remove(lane).unwrap_or_default());
+        assert_eq!(Some(&bin.watch), watch.get(lane));
+    }
+}
+
+struct Bench {
+    store: Store,
+    clocks: Vec<Arc<Clock>>,
+    live: BTreeMap<u64, u64>,
+    next: u64,
+}
+
+impl Bench {
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::AddSlab { units, skew } => {
+                let slab = Slab {
+                    base: self.next + skew,
+                    bytes: units * UNIT,
+                };
+                self.next += (units + 2) * UNIT;
+                let left = (slab.base + slab.bytes) / UNIT * UNIT;
+                let some = left > slab.base.next_multiple_of(UNIT);
+                assert_eq!(self.store.add_slab(slab, UNIT), some);
+            }
+            Op::RemoveIdle { bytes } => {
+                let idle = self.store.index.idle().clone();
+                let fit = idle.iter().find(|(have, _)| have >= bytes).or(idle.last());
+                let slab = self.store.remove_idle(*bytes);
+                assert_eq!(slab.map(|slab| slab.bytes), fit.map(|(have, _)| *have));
+            }
+            Op::Take {
+                pick,
+                offset,
+                units,
+            } => self.take(*pick, *offset, units * UNIT),
+            Op::Free { pick, death } => {
+                let Some((addr, bytes)) = nth(&self.live, *pick) else {
+                    return;
+                };
+                let points = death
+                    .iter()
+                    .map(|(lane, e)| Point::new(&self.clocks[*lane], *e));
+                let block = self.store.free(addr, points.collect());
+                assert_eq!(block.map(|b| (b.addr, b.bytes)), Some((addr, bytes)));
+                assert_eq!(self.store.free(addr, Frontier::new()), None);
+                self.live.remove(&addr);
+            }
+            Op::Raise { lane, epoch } => self.clocks[*lane].raise(*epoch),
+            Op::Sweep => {
+                self.store.sweep();
+                let slabs = self.store.offsets.slabs();
+                let segs = slabs.flat_map(|(_, e)| self.store.offsets.segs_from(e.first));
+                let mut deaths = segs.filter_map(|(_, seg)| seg.death());
+                // Of each death the watched point at least is not complete.
+                assert!(deaths.all(|d| d.points().next().is_none_or(|p| !p.is_complete())));
+            }
+        }
+    }
+
+    fn take(&mut self, pick: usize, offset: u64, bytes: u64) {
+        let slabs = self.store.offsets.slabs();
+        let segs = slabs.flat_map(|(_, e)| self.store.offsets.segs_from(e.first));
+        let free: Vec<SegId> = segs
+            .filter(|(_, s)| s.death().is_some())
+            .map(|(i, _)| i)
+            .collect();
+        if free.is_empty() {
+            return;
+        }
+        let first = free[pick % free.len()];
+        let seg = self.store.offsets.seg(first);
+        let start = seg.addr + (offset * UNIT) % seg.bytes;
+        let mut id = first;
+        while self.store.offsets.seg(id).end() < start + bytes {
+            id = self.store.offsets.seg(id).next;
+            if self.store.offsets.death(id).is_none() {
+                return;
+            }
+        }
+        let block = self.store.take(Place { first, start }, bytes, bytes - 1);
+        assert_eq!((block.addr, block.bytes), (start, bytes));
+        let inside = self.store.live_around(start + bytes - 2);
+        assert_eq!(inside, Some(block));
+        assert_eq!(
+            self.store.live_around(start + bytes - 1),
+            None,
+            "beyond what was requested"
+        );
+        self.live.insert(start, bytes);
+    }
+}
+
+fn nth(live: &BTreeMap<u64, u64>, pick: usize) -> Option<(u64, u64)> {
+    let at = pick.checked_rem(live.len())?;
+    live.iter().nth(at).map(|(addr, bytes)| (*addr, *bytes))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn segments_tile_their_slabs_and_indexes_know_them_all(ops in ops()) {
+        let mut bench = Bench {
+            store: Store::default(),
+            clocks: (0..LANES).map(|_| Clock::new()).collect(),
+            live: BTreeMap::new(),
+            next: 1 << 20,
+        };
+        bench.apply(&Op::AddSlab { units: 32, skew: 0 });
+        for op in &ops {
+            bench.apply(op);
+            audit(&bench.store, &bench.live);
+        }
+        // Freed, complete and swept, every slab is one clear segment.
+        for clock in &bench.clocks {
+            clock.raise(u64::MAX);
+        }
+        for (addr, _) in std::mem::take(&mut bench.live) {
+            bench.store.free(addr, Frontier::new());
+        }
+        bench.store.sweep();
+        audit(&bench.store, &bench.live);
+        prop_assert_eq!(bench.store.index.idle().len(), bench.store.offsets.slabs().count());
+    }
+
+    #[test]
+    fn rounding_stays_within_its_bounds(bytes in 1..u64::MAX / 2, shift in 6..13u32, cut in 0..62u32) {
+        let unit = 1u64 << shift;
+        let bytes = (bytes >> cut).max(1);
+        let need = need(bytes, 0, unit).expect("representable");
+        let over = need.bytes - bytes;
+        prop_assert!(need.bytes.is_multiple_of(unit));
+        prop_assert!(over < unit || over < bytes / 8);
+        prop_assert!(bytes <= 8 << 20 || over < 1 << 20);
+        // A larger request never gets less.
+        prop_assert!(self::need(bytes + 1, 0, unit).expect("representable").bytes >= need.bytes);
+    }
+
+    #[test]
+    fn growth_suffices_and_never_exceeds_the_maximum(
+        bytes in 1..1u64 << 30,
+        align in prop_oneof![Just(0u64), Just(4096), Just(1 << 21)],
+        chunk in 0..1u64 << 26,
+        max in prop::option::of(1..1u64 << 31),
+        committed in 0..1u64 << 28,
+        grain in prop_oneof![Just(1u64), Just(4096), Just(1 << 21)],
+        (tight, padded) in any::<(bool, bool)>(),
+    ) {
+        let config = Config { max_bytes: max, chunk_bytes: chunk, ..Config::default() };
+        let need = need(bytes, align, config.min_align).expect("valid");
+        let source = Grain { granularity: grain, alignment: grain };
+        let room = max.unwrap_or(u64::MAX).saturating_sub(committed);
+        match growth(&need, &config, source, committed, tight, padded) {
+            Ok(ask) => {
+                prop_assert!(ask >= need.bytes && ask <= room);
+                let exact = need.bytes + if grain < need.align || padded { need.align - 1 } else { 0 };
+                prop_assert!(ask.is_multiple_of(grain) || ask == exact);
+                prop_assert!(!tight || ask < exact + grain);
+            }
+            Err(floor) => prop_assert!(floor > room && floor < need.bytes + need.align),
+        }
+    }
+}
+
+fn need(bytes: u64, align: u64, unit: u64) -> Result<Need, PoolError> {
+    let request = Request {
+        bytes,
+        align,
+        order: Order::Sync,
+        may_wait: false,
+    };
+    Need::new(&request, unit)
+}
+
+#[test]
+fn sizes_and_alignments_that_make_no_sense_are_errors() {
+    assert_eq!(need(0, 0, 64), Err(PoolError::InvalidSize));
+    assert_eq!(need(u64::MAX, 0, 64), Err(PoolError::InvalidSize));
+    assert_eq!(need(64, 3, 64), Err(PoolError::InvalidAlignment));
+    assert_eq!(need(1 << 63, 1 << 63, 64), Err(PoolError::InvalidAlignment));
+    assert!(need(1 << 62, 1 << 62, 64).is_ok());
+    assert_eq!(
+        need(1, 1, 64).map(|need| (need.bytes, need.align)),
+        Ok((64, 64))
+    );
+}

@@ -1,0 +1,271 @@
+//! What all contexts of an adapter share: where points come true, and the threads that wait for them.
+
+use super::lane::LaneCore;
+use super::reach::Reach;
+use super::threads::{Job, Threads};
+use super::{Domain, Driver, Notice};
+use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
+use crate::object::{Error, Object, Result, ensure};
+use crate::timeline::{Clock, Frontier, LaneId, Point};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+/// One an adapter: its lanes, its host-signalled points and its threads.
+pub struct Engine<D: Driver> {
+    places: RwLock<HashMap<LaneId, Place<D>>>,
+    /// Host-signalled points that were not signalled yet. While there are none, nothing can wait
+    /// for one.
+    unsignalled: AtomicUsize,
+    domains: Mutex<Vec<Weak<Domain<D>>>>,
+    threads: Threads,
+    process: u32,
+}
+
+/// Who can tell when a point is complete.
+enum Place<D: Driver> {
+    Lane(Weak<LaneCore<D>>),
+    Host(D::Marker),
+}
+
+/// A native marker, and the point that it proves complete.
+pub(crate) struct Mark<D: Driver> {
+    pub point: Point,
+    pub marker: D::Marker,
+}
+
+/// Locks that are entered even after a panic: what they guard is changed in single steps.
+pub(crate) fn enter<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<D: Driver> Default for Engine<D> {
+    fn default() -> Self {
+        Self {
+            places: RwLock::default(),
+            unsignalled: AtomicUsize::new(0),
+            domains: Mutex::default(),
+            threads: Threads::default(),
+            process: std::process::id(),
+        }
+    }
+}
+
+impl<D: Driver> Engine<D> {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Waits until everything enqueued on the device has completed, in whatever context, then gives
+    /// back what pools hold beyond their thresholds: `urDeviceWaitExp`.
+    pub fn wait_device(&self, device: &Object<D::Device>) -> Result<()> {
+        let domains: Vec<_> = enter(&self.domains).iter().filter_map(Weak::upgrade).collect();
+        for domain in &domains {
+            let mut all = Frontier::new();
+            for lane in domain.lanes() {
+                if std::ptr::eq(&*lane.device, device) {
+                    all.join(&lane.tip());
+                }
+            }
+            all.join(&self.unsignalled_of(domain));
+            self.wait(&all)?;
+        }
+        domains.iter().for_each(|domain| domain.settle());
+        Ok(())
+    }
+
+    /// Ends the engine's threads when the adapter ends: waits for the jobs that are running.
+    pub fn shut_down(&self) {
+        self.threads.shut_down();
+    }
+
+    /// A forked child has none of our threads: it gets an error instead of a hang.
+    pub(crate) fn check(&self) -> Result<()> {
+        ensure(self.process == std::process::id(), UR_RESULT_ERROR_DEVICE_LOST)
+    }
+
+    pub(crate) fn add_domain(&self, domain: &Arc<Domain<D>>) {
+        let mut domains = enter(&self.domains);
+        domains.retain(|old| old.strong_count() > 0);
+        domains.push(Arc::downgrade(domain));
+    }
+
+    pub(crate) fn add_lane(&self, lane: &Arc<LaneCore<D>>) {
+        self.insert(lane.clock.id(), Place::Lane(Arc::downgrade(lane)));
+    }
+
+    /// A lane has ended: nothing on it is waited for any more.
+    pub(crate) fn remove(&self, clock: &Clock) {
+        clock.raise(u64::MAX);
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let place = places.remove(&clock.id());
+        drop(places);
+        drop(place);
+    }
+
+    fn insert(&self, id: LaneId, place: Place<D>) {
+        self.places.write().unwrap_or_else(PoisonError::into_inner).insert(id, place);
+    }
+
+    /// A marker that proves the point complete; none if it is complete already.
+    pub(crate) fn mark(&self, point: &Point) -> Result<Option<Mark<D>>> {
+        if point.is_complete() {
+            return Ok(None);
+        }
+        let lane = {
+            let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+            match places.get(&point.lane()) {
+                // It has ended since.
+                None => return Ok(None),
+                Some(Place::Host(marker)) => {
+                    return Ok(Some(Mark { point: point.clone(), marker: marker.clone() }));
+                }
+                Some(Place::Lane(lane)) => lane.upgrade(),
+            }
+        };
+        lane.map(|lane| lane.mark(point.epoch)).transpose()
+    }
+
+    /// Whether all of it has completed. Asks the driver where that does not tell by itself.
+    pub(crate) fn is_done(&self, frontier: &Frontier) -> Result<bool> {
+        for point in frontier.points() {
+            if point.is_complete() {
+                continue;
+            }
+            if D::TRACKS {
+                return Ok(false);
+            }
+            if let Some(mark) = self.mark(point)? {
+                if !D::is_done(&mark.marker)? {
+                    return Ok(false);
+                }
+                mark.point.clock.raise(mark.point.epoch);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Blocks the host until all of it has completed.
+    pub(crate) fn wait(&self, frontier: &Frontier) -> Result<()> {
+        for point in frontier.points() {
+            if let Some(mark) = self.mark(point)? {
+                self.check()?;
+                D::block(&mark.marker)?;
+                mark.point.clock.raise(mark.point.epoch);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wait_reach(&self, reach: &Reach) -> Result<()> {
+        self.wait(&reach.done)?;
+        reach.order.mark_complete();
+        Ok(())
+    }
+
+    /// Runs a job on a thread of ours once the frontier has completed, or the driver has failed.
+    pub(crate) fn when(self: &Arc<Self>, frontier: Frontier, job: Job) -> Result<()> {
+        self.check()?;
+        self.threads.promise()?;
+        self.follow(frontier, job, false);
+        Ok(())
+    }
+
+    /// Follows the frontier point by point. `ours`: on one of our own threads.
+    fn follow(self: &Arc<Self>, mut rest: Frontier, job: Job, ours: bool) {
+        while let Some(point) = rest.points().next().cloned() {
+            rest.retain(|other| other.lane() != point.lane());
+            let mark = match self.mark(&point) {
+                Ok(None) => continue,
+                Ok(Some(mark)) => mark,
+                Err(error) => {
+                    log::error!("a wait for a lane failed: {:?}", error.code());
+                    continue;
+                }
+            };
+            let engine = Arc::clone(self);
+            let clock = Arc::clone(&mark.point.clock);
+            let epoch = mark.point.epoch;
+            let notice: Notice = Box::new(move || {
+                clock.raise(epoch);
+                let threads = engine.threads.clone();
+                threads.push(Box::new(move || engine.follow(rest, job, true)));
+            });
+            if ours && self.threads.promise().is_err() {
+                // The end has come: dropping the job completes what depends on it.
+                return;
+            }
+            if let Some(notice) = D::notify(&mark.marker, notice) {
+                self.block_for(mark, notice);
+            }
+            return;
+        }
+        if ours { job() } else { self.threads.push(job) }
+    }
+
+    fn block_for(&self, mark: Mark<D>, notice: Notice) {
+        // One promise is for the notice, one for the job that blocks.
+        if self.threads.promise().is_err() {
+            return;
+        }
+        self.threads.push(Box::new(move || {
+            if let Err(error) = D::block(&mark.marker) {
+                log::error!("waiting for a lane failed: {:?}", error.code());
+            }
+            notice();
+        }));
+    }
+
+    /// A new point that the host signals.
+    pub(crate) fn host_point(self: &Arc<Self>, domain: &Arc<Domain<D>>) -> Result<HostPoint<D>> {
+        let clock = Clock::new();
+        let (marker, signal) = D::host_point(domain, &clock)?;
+        self.insert(clock.id(), Place::Host(marker.clone()));
+        self.unsignalled.fetch_add(1, Ordering::AcqRel);
+        let point = Point::new(&clock, 1);
+        domain.add_host_point(&point);
+        Ok(HostPoint { point, marker, signal: Some(signal), engine: Arc::clone(self) })
+    }
+
+    /// The points of the frontier that the host has yet to signal.
+    pub(crate) fn unsignalled(&self, frontier: &Frontier) -> Frontier {
+        if self.unsignalled.load(Ordering::Acquire) == 0 {
+            return Frontier::new();
+        }
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        let hosts = |point: &&Point| matches!(places.get(&point.lane()), Some(Place::Host(_)));
+        frontier.points().filter(|point| !point.is_complete()).filter(hosts).cloned().collect()
+    }
+
+    /// All points of a domain that the host has yet to signal.
+    pub(crate) fn unsignalled_of(&self, domain: &Domain<D>) -> Frontier {
+        if self.unsignalled.load(Ordering::Acquire) == 0 {
+            return Frontier::new();
+        }
+        domain.host_points()
+    }
+}
+
+/// A point that the host signals: by [`HostPoint::signal`], or by being dropped.
+pub(crate) struct HostPoint<D: Driver> {
+    pub point: Point,
+    pub marker: D::Marker,
+    signal: Option<D::Signal>,
+    engine: Arc<Engine<D>>,
+}
+
+impl<D: Driver> HostPoint<D> {
+    pub fn signal(self) {
+        drop(self);
+    }
+}
+
+impl<D: Driver> Drop for HostPoint<D> {
+    fn drop(&mut self) {
+        if let Some(signal) = self.signal.take() {
+            D::signal(signal);
+            self.engine.remove(&self.point.clock);
+            self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}

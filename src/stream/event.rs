@@ -1,0 +1,210 @@
+//! Events: handles on what some command reaches.
+//!
+//! | state | when |
+//! |---|---|
+//! | submitted | what comes before the command is not complete |
+//! | running | all before it is complete, it is not |
+//! | complete | everything it reaches was observed complete |
+//! | error | the driver failed while asked about it |
+//!
+//! States are read off the frontier each time, so that elided commands share completion without
+//! sharing a handle.
+
+use super::reach::Reach;
+use super::{Context, Driver, Engine, Queue, Stamps};
+use crate::abi::*;
+use crate::hal::{self, EventInfo, ProfilingInfo};
+use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
+use crate::timeline::Frontier;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An event's handle.
+pub struct Event<D: Driver> {
+    context: Arc<Object<Context<D>>>,
+    queue: Option<Arc<Object<Queue<D>>>>,
+    command: ur_command_t,
+    reach: Reach,
+    times: Option<Times>,
+    failed: AtomicBool,
+}
+
+/// Times in nanoseconds of the device's clock.
+pub(crate) struct Times {
+    pub queued: u64,
+    pub stamps: Arc<Stamps>,
+}
+
+impl<D: Driver> Body for Event<D> {
+    const KIND: crate::object::Kind = crate::object::Kind::Event;
+}
+
+impl<D: Driver> Event<D> {
+    pub(crate) fn new(
+        queue: &Object<Queue<D>>,
+        command: ur_command_t,
+        reach: Reach,
+        times: Option<Times>,
+    ) -> Arc<Object<Self>> {
+        hal::new::<D, _>(Self {
+            context: Arc::clone(queue.context()),
+            queue: Some(queue.arc()),
+            command,
+            reach,
+            times,
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    pub fn context(&self) -> &Arc<Object<Context<D>>> {
+        &self.context
+    }
+
+    pub fn queue(&self) -> Option<&Arc<Object<Queue<D>>>> {
+        self.queue.as_ref()
+    }
+
+    pub fn command(&self) -> ur_command_t {
+        self.command
+    }
+
+    /// The points that must complete for the event to.
+    pub fn frontier(&self) -> &Frontier {
+        &self.reach.done
+    }
+
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    fn engine(&self) -> &Arc<Engine<D>> {
+        self.context.domain().engine()
+    }
+
+    /// What a wait list reaches; an event in it that failed is an error.
+    pub(crate) fn join(events: Handles<'_, Self>) -> Result<Reach> {
+        let mut reach = Reach::default();
+        for event in events.iter() {
+            let failed = event.failed.load(Ordering::Relaxed);
+            ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
+            if !event.reach.done.is_complete() {
+                reach.join(&event.reach);
+            }
+        }
+        Ok(reach)
+    }
+
+    /// Blocks the host until it is complete.
+    pub(crate) fn wait_here(&self) -> Result<()> {
+        self.engine().check()?;
+        ensure(!self.failed.load(Ordering::Relaxed), UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
+        self.engine().wait_reach(&self.reach).map_err(|_| self.fail())
+    }
+
+    fn fail(&self) -> Error {
+        self.failed.store(true, Ordering::Relaxed);
+        Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)
+    }
+
+    fn status(&self) -> ur_event_status_t {
+        if self.failed.load(Ordering::Relaxed) {
+            return UR_EVENT_STATUS_ERROR;
+        }
+        let engine = self.engine();
+        match engine.is_done(&self.reach.done) {
+            Err(_) => {
+                self.fail();
+                UR_EVENT_STATUS_ERROR
+            }
+            Ok(true) => {
+                self.reach.order.mark_complete();
+                UR_EVENT_STATUS_COMPLETE
+            }
+            Ok(false) if self.reach.done.single().is_some() && self.reach.before().is_complete() => {
+                UR_EVENT_STATUS_RUNNING
+            }
+            Ok(false) => UR_EVENT_STATUS_SUBMITTED,
+        }
+    }
+}
+
+/// A user's callback and what it is to be called with.
+struct Callback<D: Driver> {
+    run: <ur_event_callback_t as hal::Unwrapped>::Fn,
+    event: Arc<Object<Event<D>>>,
+    status: ur_execution_info_t,
+    data: *mut c_void,
+}
+
+// SAFETY: whoever sets a callback promises that it may run on another thread.
+unsafe impl<D: Driver> Send for Callback<D> {}
+
+impl<D: Driver> Callback<D> {
+    fn call(self) {
+        // SAFETY: the user's function, called once with the user's data and a live event.
+        unsafe { (self.run)(self.event.handle().cast(), self.status, self.data) };
+    }
+}
+
+impl<D: Driver> hal::Event<D> for Event<D> {
+    fn get_info(this: &Object<Self>, prop_name: EventInfo, out: InfoOut<'_>) -> Result<()> {
+        match prop_name {
+            EventInfo::CommandQueue => out.handle(this.queue.as_deref()),
+            EventInfo::Context => out.handle(Some(&*this.context)),
+            EventInfo::CommandType => out.value(this.command),
+            EventInfo::CommandExecutionStatus => out.value(this.status()),
+            EventInfo::ReferenceCount => out.value(this.api_refs()),
+        }
+    }
+
+    fn get_profiling_info(
+        this: &Object<Self>,
+        prop_name: ProfilingInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        let unknown = Error::new(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE);
+        let times = this.times.as_ref().ok_or(unknown)?;
+        let stamp = |stamp: &std::sync::atomic::AtomicU64| match stamp.load(Ordering::Acquire) {
+            0 => Err(unknown),
+            time => Ok(time),
+        };
+        out.value(match prop_name {
+            ProfilingInfo::CommandQueued | ProfilingInfo::CommandSubmit => times.queued,
+            ProfilingInfo::CommandStart => stamp(&times.stamps.start)?,
+            ProfilingInfo::CommandEnd | ProfilingInfo::CommandComplete => stamp(&times.stamps.end)?,
+        })
+    }
+
+    fn wait(event_wait_list: Handles<'_, Self>) -> Result<()> {
+        let mut result = Ok(());
+        for event in event_wait_list.iter() {
+            result = result.and(event.wait_here());
+        }
+        for event in event_wait_list.iter() {
+            event.context.domain().settle();
+        }
+        result
+    }
+
+    fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        <D as super::Hooks<D>>::event_native_handle(this)
+    }
+
+    fn set_callback(
+        this: &Object<Self>,
+        exec_status: ur_execution_info_t,
+        notify: <ur_event_callback_t as hal::Unwrapped>::Fn,
+        user_data: *mut c_void,
+    ) -> Result<()> {
+        let frontier = match exec_status {
+            UR_EXECUTION_INFO_COMPLETE => this.reach.done.clone(),
+            UR_EXECUTION_INFO_RUNNING => this.reach.before(),
+            // Every command is submitted when its event is made.
+            UR_EXECUTION_INFO_SUBMITTED => Frontier::new(),
+            _ => return Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),
+        };
+        let callback = Callback { run: notify, event: this.arc(), status: exec_status, data: user_data };
+        this.engine().when(frontier, Box::new(move || callback.call()))
+    }
+}

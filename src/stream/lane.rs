@@ -1,0 +1,248 @@
+//! One physical in-order stream and what is known to come before its next command.
+//!
+//! The submission lock keeps the order of epochs equal to the order in which the driver receives
+//! commands, so the driver is called under it: to submit, to wait and to record, and for nothing
+//! else. No two lanes' locks are ever held at once: markers of other lanes are found before.
+
+use super::engine::{Mark, enter};
+use super::reach::{Reach, Ticket};
+use super::{Context, Driver, Engine, Stamps, Work};
+use crate::abi::ur_queue_flags_t;
+use crate::object::{Object, Result};
+use crate::timeline::{Clock, Frontier, Lane, Point};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+pub(crate) struct LaneCore<D: Driver> {
+    pub clock: Arc<Clock>,
+    pub device: Arc<Object<D::Device>>,
+    engine: Arc<Engine<D>>,
+    native: D::Lane,
+    state: Mutex<State<D>>,
+    /// Work pending on the lane keeps its context, and so the pools that it uses.
+    _context: Arc<Object<Context<D>>>,
+}
+
+pub(crate) struct State<D: Driver> {
+    pub order: Lane,
+    /// What the lane was made to wait for since its last command: the least that proves it.
+    recent: Reach,
+    /// Recorded markers, ascending by epoch. Unused where the driver tracks.
+    marks: VecDeque<(u64, D::Marker)>,
+    /// Alive while someone may want the last command recorded exactly.
+    watch: Weak<()>,
+}
+
+impl<D: Driver> LaneCore<D> {
+    pub fn open(
+        context: &Arc<Object<Context<D>>>,
+        device: &Arc<Object<D::Device>>,
+        flags: ur_queue_flags_t,
+    ) -> Result<Arc<Self>> {
+        let domain = context.domain();
+        let order = Lane::new();
+        let clock = Arc::clone(order.clock());
+        let native = D::lane(domain, device, flags, &clock)?;
+        let state = State { order, recent: Reach::default(), marks: VecDeque::new(), watch: Weak::new() };
+        let lane = Arc::new(Self {
+            clock,
+            device: Arc::clone(device),
+            engine: Arc::clone(domain.engine()),
+            native,
+            state: Mutex::new(state),
+            _context: Arc::clone(context),
+        });
+        lane.engine.add_lane(&lane);
+        domain.add_lane(&lane);
+        Ok(lane)
+    }
+
+    /// Gives the lane a command that comes after `waits`. What an event for it reaches, if wanted.
+    pub fn submit(
+        &self,
+        waits: &Reach,
+        work: Work<D>,
+        stamps: Option<Arc<Stamps>>,
+        wanted: bool,
+    ) -> Result<Option<Reach>> {
+        let mut state = self.after(waits)?;
+        self.record_if_watched(&mut state)?;
+        let epoch = state.order.epoch() + 1;
+        D::submit(&self.native, epoch, work, stamps)?;
+        let point = state.order.advance();
+        state.recent = Reach::default();
+        Ok(wanted.then(|| Reach {
+            done: Frontier::from(point),
+            order: state.order.frontier(),
+            tickets: self.watch(&mut state),
+        }))
+    }
+
+    /// Makes later commands wait for `waits` and lets `then` look at the order under the lock.
+    pub fn after(&self, waits: &Reach) -> Result<MutexGuard<'_, State<D>>> {
+        let mut state = enter(&self.state);
+        if waits.done.is_empty() {
+            return Ok(state);
+        }
+        if !state.order.ordered(&waits.done) {
+            let mut missing = waits.done.clone();
+            missing.retain(|point| !state.order.orders_point(point));
+            drop(state);
+            let marks = self.marks_of(&missing)?;
+            state = enter(&self.state);
+            if !marks.is_empty() {
+                self.record_if_watched(&mut state)?;
+            }
+            for mark in &marks {
+                D::wait(&self.native, &mark.marker)?;
+            }
+            state.recent.join(&Reach { done: missing, order: Frontier::new(), tickets: waits.tickets.clone() });
+            state.recent.prune();
+        }
+        state.order.wait_for(&waits.order);
+        Ok(state)
+    }
+
+    /// Makes later commands wait for a point that the host signals. `before` is what the host waits
+    /// for itself: it is recorded first, so that it never covers this wait.
+    pub fn hold(&self, waits: &Reach, point: &Point, marker: &D::Marker) -> Result<Reach> {
+        let mut state = self.after(waits)?;
+        let before = Reach { done: state.tip(), order: state.order.frontier(), tickets: Vec::new() };
+        if !D::TRACKS && !state.order.current().is_complete() {
+            self.record(&mut state)?;
+        }
+        D::wait(&self.native, marker)?;
+        let mut held = before.order.clone();
+        held.join_point(point);
+        state.order.wait_for(&held);
+        state.recent.done.join_point(point);
+        Ok(before)
+    }
+
+    /// What an event reaches that stands for everything up to here, without a command of its own.
+    pub fn reach(&self, state: &mut State<D>) -> Reach {
+        Reach { done: state.tip(), order: state.order.frontier(), tickets: self.watch(state) }
+    }
+
+    /// The least frontier that proves everything submitted or waited for so far.
+    pub fn tip(&self) -> Frontier {
+        enter(&self.state).tip()
+    }
+
+    /// As [`LaneCore::reach`], now, and recorded exactly.
+    pub fn reach_now(&self) -> Result<Reach> {
+        let mut state = enter(&self.state);
+        if !D::TRACKS && !state.order.current().is_complete() {
+            self.record(&mut state)?;
+        }
+        Ok(self.reach(&mut state))
+    }
+
+    /// The last command's point, and everything foreign that the lane waits for.
+    pub fn position(&self) -> (Point, Frontier) {
+        let state = enter(&self.state);
+        (state.order.current(), state.order.waited().clone())
+    }
+
+    /// A marker that covers the lane up to `epoch`, as exactly as it was recorded.
+    pub fn mark(&self, epoch: u64) -> Result<Mark<D>> {
+        if D::TRACKS {
+            let marker = D::mark(&self.native, epoch)?;
+            return Ok(Mark { point: Point::new(&self.clock, epoch), marker });
+        }
+        let mut state = enter(&self.state);
+        let found = state.marks.iter().find(|(at, _)| *at >= epoch).cloned();
+        let (at, marker) = match found {
+            Some(found) => found,
+            None => self.record(&mut state)?,
+        };
+        Ok(Mark { point: Point::new(&self.clock, at), marker })
+    }
+
+    /// Observes how far the lane has come, where the driver does not tell by itself.
+    pub fn poll(&self) -> Result<()> {
+        loop {
+            let oldest = {
+                let mut state = enter(&self.state);
+                state.forget_complete(&self.clock);
+                state.marks.front().cloned()
+            };
+            match oldest {
+                Some((epoch, marker)) if D::is_done(&marker)? => self.clock.raise(epoch),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Lets the lane go once everything on it has ended, without waiting for that here.
+    pub fn retire(self: Arc<Self>) {
+        let tip = self.tip();
+        if tip.is_complete() {
+            return;
+        }
+        let engine = Arc::clone(&self.engine);
+        let lane = Arc::clone(&self);
+        if engine.when(tip.clone(), Box::new(move || drop(lane))).is_err()
+            && let Err(error) = engine.wait(&tip)
+        {
+            log::error!("a lane ended with an error: {:?}", error.code());
+        }
+    }
+
+    fn marks_of(&self, frontier: &Frontier) -> Result<Vec<Mark<D>>> {
+        let marks = frontier.points().map(|point| self.engine.mark(point));
+        marks.filter_map(Result::transpose).collect()
+    }
+
+    fn watch(&self, state: &mut State<D>) -> Vec<Ticket> {
+        if D::TRACKS {
+            return Vec::new();
+        }
+        let ticket = state.watch.upgrade().unwrap_or_default();
+        state.watch = Arc::downgrade(&ticket);
+        let mut tickets = state.recent.tickets.clone();
+        tickets.push(ticket);
+        tickets
+    }
+
+    /// Before anything else goes onto the lane: records the last command if someone may want it.
+    fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
+        if !D::TRACKS && std::mem::take(&mut state.watch).strong_count() > 0 {
+            self.record(state)?;
+        }
+        Ok(())
+    }
+
+    fn record(&self, state: &mut State<D>) -> Result<(u64, D::Marker)> {
+        let epoch = state.order.epoch();
+        if let Some(last) = state.marks.back().filter(|(at, _)| *at == epoch) {
+            return Ok(last.clone());
+        }
+        state.forget_complete(&self.clock);
+        let marker = D::mark(&self.native, epoch)?;
+        state.marks.push_back((epoch, marker.clone()));
+        Ok((epoch, marker))
+    }
+}
+
+impl<D: Driver> State<D> {
+    pub fn tip(&self) -> Frontier {
+        let mut tip = self.recent.done.clone();
+        if self.order.epoch() > 0 {
+            tip.join_point(&self.order.current());
+        }
+        tip
+    }
+
+    fn forget_complete(&mut self, clock: &Clock) {
+        while self.marks.front().is_some_and(|(epoch, _)| *epoch <= clock.completed()) {
+            self.marks.pop_front();
+        }
+    }
+}
+
+impl<D: Driver> Drop for LaneCore<D> {
+    fn drop(&mut self) {
+        self.engine.remove(&self.clock);
+    }
+}

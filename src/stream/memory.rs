@@ -1,0 +1,146 @@
+//! The USM of a context: its pools, and which of them an address belongs to.
+//!
+//! A pool over user memory hands out parts of what another pool handed out, so a slab may lie inside
+//! a live block of another: the innermost is asked first.
+
+use super::engine::enter;
+use super::pool_core::{Part, PoolCore};
+use super::Driver;
+use crate::pool::Block;
+use crate::timeline::Frontier;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+pub(crate) struct Memory<D: Driver> {
+    /// Every pool that still holds memory or a handle.
+    pools: Mutex<Vec<Arc<PoolCore<D>>>>,
+    slabs: RwLock<Slabs<D>>,
+}
+
+struct Slabs<D: Driver> {
+    own: BTreeMap<u64, Entry<D>>,
+    /// Slabs over user memory, oldest first.
+    nested: Vec<(u64, Entry<D>)>,
+}
+
+struct Entry<D: Driver> {
+    bytes: u64,
+    core: Weak<PoolCore<D>>,
+    part: usize,
+}
+
+/// Where an address was found.
+pub(crate) struct Found<D: Driver> {
+    pub core: Arc<PoolCore<D>>,
+    pub part: usize,
+    pub block: Block,
+}
+
+impl<D: Driver> Found<D> {
+    pub fn part(&self) -> &Part<D> {
+        &self.core.parts()[self.part]
+    }
+}
+
+impl<D: Driver> Default for Memory<D> {
+    fn default() -> Self {
+        let slabs = Slabs { own: BTreeMap::new(), nested: Vec::new() };
+        Self { pools: Mutex::default(), slabs: RwLock::new(slabs) }
+    }
+}
+
+impl<D: Driver> Memory<D> {
+    pub fn add_pool(&self, core: &Arc<PoolCore<D>>) {
+        enter(&self.pools).push(Arc::clone(core));
+    }
+
+    pub fn pools(&self) -> Vec<Arc<PoolCore<D>>> {
+        enter(&self.pools).clone()
+    }
+
+    /// Ends all pools, as their context ends.
+    pub fn clear(&self) {
+        let pools = std::mem::take(&mut *enter(&self.pools));
+        for core in &pools {
+            core.close();
+        }
+    }
+
+    pub fn add_slab(&self, base: u64, bytes: u64, nested: bool, core: Weak<PoolCore<D>>, part: usize) {
+        let entry = Entry { bytes, core, part };
+        let mut slabs = self.slabs.write().unwrap_or_else(PoisonError::into_inner);
+        if nested {
+            slabs.nested.push((base, entry));
+        } else {
+            slabs.own.insert(base, entry);
+        }
+    }
+
+    pub fn remove_slab(&self, base: u64, nested: bool, core: &Weak<PoolCore<D>>) {
+        let mut slabs = self.slabs.write().unwrap_or_else(PoisonError::into_inner);
+        if nested {
+            slabs.nested.retain(|(start, entry)| *start != base || !entry.core.ptr_eq(core));
+        } else {
+            slabs.own.remove(&base);
+        }
+    }
+
+    /// The live allocation that holds `addr`.
+    pub fn find(&self, addr: usize) -> Option<Found<D>> {
+        self.candidates(addr as u64).into_iter().find_map(|(core, part)| {
+            let block = core.parts()[part].pool.lookup(addr as u64)?;
+            Some(Found { core, part, block })
+        })
+    }
+
+    /// The live allocation that starts at `addr`.
+    pub fn find_start(&self, addr: usize) -> Option<Found<D>> {
+        self.candidates(addr as u64).into_iter().find_map(|(core, part)| {
+            let block = core.parts()[part].pool.lookup(addr as u64)?;
+            (block.addr == addr as u64).then_some(Found { core, part, block })
+        })
+    }
+
+    /// Frees what [`Memory::find_start`] found, unless another thread did.
+    pub fn free(&self, found: &Found<D>, death: Frontier) -> bool {
+        found.core.release(found.part, found.block.addr, death)
+    }
+
+    pub fn wants_settling(&self) -> bool {
+        enter(&self.pools).iter().any(|core| core.wants_settling())
+    }
+
+    /// Lets every pool give back what it holds beyond its threshold, and forgets those that ended.
+    pub fn settle(&self) {
+        for core in self.pools() {
+            core.settle();
+        }
+        let mut gone = Vec::new();
+        enter(&self.pools).retain(|core| {
+            let drained = core.is_drained();
+            if drained {
+                gone.push(Arc::clone(core));
+            }
+            !drained
+        });
+    }
+
+    fn candidates(&self, addr: u64) -> Vec<(Arc<PoolCore<D>>, usize)> {
+        let slabs = self.slabs.read().unwrap_or_else(PoisonError::into_inner);
+        let mut out = Vec::with_capacity(1);
+        let mut offer = |base: u64, entry: &Entry<D>| {
+            if addr.checked_sub(base).is_some_and(|offset| offset < entry.bytes)
+                && let Some(core) = entry.core.upgrade()
+            {
+                out.push((core, entry.part));
+            }
+        };
+        for (base, entry) in slabs.nested.iter().rev() {
+            offer(*base, entry);
+        }
+        if let Some((base, entry)) = slabs.own.range(..=addr).next_back() {
+            offer(*base, entry);
+        }
+        out
+    }
+}

@@ -1,0 +1,296 @@
+//! The memory behind a UR pool: one internal pool for each kind and device, limits over them all.
+
+use super::engine::enter;
+use super::source::{SlabSource, UserBlock};
+use super::{Domain, Driver, Kind, UsmPool};
+use crate::abi::*;
+use crate::object::{Error, Object, Result};
+use crate::pool::{Acquired, Config, Pool, PoolError, Request, SourceError};
+use crate::timeline::Frontier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// Bytes now and at most, with a bound that is never exceeded. Exact, with threads too.
+#[derive(Debug)]
+pub(crate) struct Gauge {
+    most: u64,
+    level: Mutex<(u64, u64)>,
+}
+
+impl Gauge {
+    pub fn new(most: u64) -> Self {
+        Self { most, level: Mutex::default() }
+    }
+
+    /// False, and nothing added, if it would exceed the bound.
+    pub fn add(&self, bytes: u64) -> bool {
+        let mut level = enter(&self.level);
+        match level.0.checked_add(bytes) {
+            Some(sum) if sum <= self.most => {
+                *level = (sum, level.1.max(sum));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub fn sub(&self, bytes: u64) {
+        let mut level = enter(&self.level);
+        level.0 = level.0.saturating_sub(bytes);
+    }
+
+    pub fn current(&self) -> u64 {
+        enter(&self.level).0
+    }
+
+    pub fn high(&self) -> u64 {
+        enter(&self.level).1
+    }
+
+    pub fn reset_high(&self) {
+        let mut level = enter(&self.level);
+        level.1 = level.0;
+    }
+}
+
+/// How a pool is to be made.
+pub(crate) struct Plan<D: Driver> {
+    pub devices: Vec<Arc<Object<D::Device>>>,
+    /// Most bytes to reserve; 0 for no limit.
+    pub max_bytes: u64,
+    /// Bytes that settling leaves reserved.
+    pub threshold: u64,
+    pub zeroed: bool,
+    pub user: Option<(Kind, UserBlock)>,
+}
+
+/// One kind of memory on one device, or on the host.
+pub(crate) struct Part<D: Driver> {
+    pub kind: Kind,
+    pub device: Option<Arc<Object<D::Device>>>,
+    pub pool: Pool<SlabSource<D>>,
+}
+
+pub(crate) struct PoolCore<D: Driver> {
+    domain: Weak<Domain<D>>,
+    parts: Vec<Part<D>>,
+    max_bytes: u64,
+    threshold: AtomicU64,
+    closed: AtomicBool,
+    pub reserved: Arc<Gauge>,
+    pub used: Gauge,
+    handle: OnceLock<Weak<Object<UsmPool<D>>>>,
+}
+
+impl<D: Driver> PoolCore<D> {
+    pub fn new(domain: &Arc<Domain<D>>, mut plan: Plan<D>) -> Arc<Self> {
+        let user = plan.user.take();
+        let kinds = kinds(&plan.devices, user.as_ref().map(|(kind, _)| *kind));
+        let unit = kinds.iter().map(|(device, kind)| D::granularity(device.as_deref(), *kind).max(1));
+        let unit = unit.max().unwrap_or(1) as u64;
+        let max_bytes = match &user {
+            Some((_, block)) => block.bytes as u64,
+            None => plan.max_bytes.checked_next_multiple_of(unit).unwrap_or(plan.max_bytes),
+        };
+        let most = if max_bytes == 0 { u64::MAX } else { max_bytes };
+        let reserved = Arc::new(Gauge::new(most));
+        let config = config(max_bytes, user.as_ref().map(|(_, block)| block));
+        let mut block = user.map(|(_, block)| block);
+        let core = Arc::new_cyclic(|core| {
+            let part = |(at, (device, kind)): (usize, (Option<Arc<Object<D::Device>>>, Kind))| {
+                let source = SlabSource {
+                    domain: Arc::clone(domain),
+                    core: Weak::clone(core),
+                    part: at,
+                    device: device.clone(),
+                    kind,
+                    zeroed: plan.zeroed,
+                    budget: Arc::clone(&reserved),
+                    user: block.take(),
+                };
+                Part { kind, device, pool: Pool::new(source, config) }
+            };
+            Self {
+                domain: Arc::downgrade(domain),
+                parts: kinds.into_iter().enumerate().map(part).collect(),
+                max_bytes,
+                threshold: AtomicU64::new(plan.threshold),
+                closed: AtomicBool::new(false),
+                reserved: Arc::clone(&reserved),
+                used: Gauge::new(u64::MAX),
+                handle: OnceLock::new(),
+            }
+        });
+        domain.memory.add_pool(&core);
+        core
+    }
+
+    pub fn parts(&self) -> &[Part<D>] {
+        &self.parts
+    }
+
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// The part that serves this kind on this device of the context.
+    pub fn part(&self, kind: Kind, device: &Object<D::Device>) -> Option<usize> {
+        self.parts.iter().position(|part| {
+            let device_fits = part.device.as_deref().is_none_or(|own| std::ptr::eq(own, device));
+            part.kind == kind && (kind == Kind::Host || device_fits)
+        })
+    }
+
+    /// Serves a request, giving back idle memory of the other kinds if that makes room for it.
+    pub fn acquire(&self, part: usize, request: &Request<'_>) -> Result<Acquired> {
+        let part = &self.parts[part];
+        let mut answer = part.pool.acquire(request);
+        if is_dry(&answer) && self.shed() {
+            answer = part.pool.acquire(request);
+        }
+        if is_dry(&answer) && self.max_bytes == 0 && self.shed_all() {
+            answer = part.pool.acquire(request);
+        }
+        match answer {
+            Ok(acquired) => {
+                self.used.add(acquired.block().bytes);
+                Ok(acquired)
+            }
+            Err(error) => Err(convert(error, part.kind)),
+        }
+    }
+
+    /// Frees the live block at `addr`; false if there is none.
+    pub fn release(&self, part: usize, addr: u64, death: Frontier) -> bool {
+        match self.parts[part].pool.release(addr, death) {
+            Ok(block) => {
+                self.used.sub(block.bytes);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// What must complete before more memory can be given back.
+    pub fn pending(&self) -> Frontier {
+        let mut all = Frontier::new();
+        for part in &self.parts {
+            all.join(&part.pool.pending());
+        }
+        all
+    }
+
+    pub fn threshold(&self) -> u64 {
+        self.threshold.load(Ordering::Relaxed)
+    }
+
+    pub fn set_threshold(&self, bytes: u64) {
+        self.threshold.store(bytes, Ordering::Relaxed);
+    }
+
+    pub fn wants_settling(&self) -> bool {
+        self.closed.load(Ordering::Acquire) || self.reserved.current() > self.threshold()
+    }
+
+    /// Gives back what exceeds the threshold, as far as it is free and complete.
+    pub fn settle(&self) {
+        if self.closed.load(Ordering::Acquire) {
+            self.trim(0);
+        } else {
+            self.trim(self.threshold());
+        }
+    }
+
+    /// Gives back until at most `keep` bytes are reserved, all kinds together.
+    pub fn trim(&self, keep: u64) {
+        for part in &self.parts {
+            let excess = self.reserved.current().saturating_sub(keep);
+            if excess == 0 {
+                return;
+            }
+            let own = part.pool.figures().reserved;
+            part.pool.trim(own.saturating_sub(excess));
+        }
+    }
+
+    /// Serves no more requests; live blocks stay, and memory goes as they end.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for part in &self.parts {
+            part.pool.close();
+        }
+    }
+
+    pub fn is_drained(&self) -> bool {
+        self.closed.load(Ordering::Acquire) && self.parts.iter().all(|part| part.pool.is_drained())
+    }
+
+    /// The handle of the pool, while there is one.
+    pub fn handle(&self) -> Option<Arc<Object<UsmPool<D>>>> {
+        self.handle.get()?.upgrade()
+    }
+
+    pub fn set_handle(&self, handle: &Arc<Object<UsmPool<D>>>) {
+        // Set once, when the handle is made.
+        let _ = self.handle.set(Arc::downgrade(handle));
+    }
+
+    /// Whether it is a pool of this domain.
+    pub fn belongs_to(&self, domain: &Arc<Domain<D>>) -> bool {
+        std::ptr::eq(self.domain.as_ptr(), Arc::as_ptr(domain))
+    }
+
+    /// Gives back everything idle here. True if there was any.
+    pub fn shed(&self) -> bool {
+        let before = self.reserved.current();
+        self.trim(0);
+        self.reserved.current() < before
+    }
+
+    fn shed_all(&self) -> bool {
+        let Some(domain) = self.domain.upgrade() else { return false };
+        domain.memory.pools().iter().fold(false, |any, core| core.shed() || any)
+    }
+}
+
+fn kinds<T>(devices: &[Arc<T>], only: Option<Kind>) -> Vec<(Option<Arc<T>>, Kind)> {
+    let mut out = Vec::with_capacity(2 * devices.len() + 1);
+    for device in devices {
+        out.push((Some(Arc::clone(device)), Kind::Device));
+        out.push((Some(Arc::clone(device)), Kind::Shared));
+    }
+    out.push((None, Kind::Host));
+    if let Some(only) = only {
+        out.retain(|(_, kind)| *kind == only);
+    }
+    out
+}
+
+fn config(max_bytes: u64, user: Option<&UserBlock>) -> Config {
+    let mut config = Config { max_bytes: (max_bytes > 0).then_some(max_bytes), ..Config::default() };
+    if let Some(block) = user {
+        // The block is what it is: no more is lost to alignment than its own start demands.
+        config.chunk_bytes = block.bytes as u64;
+        config.min_align = config.min_align.min(1 << block.base.trailing_zeros().min(8));
+    }
+    config
+}
+
+fn is_dry(answer: &std::result::Result<Acquired, PoolError>) -> bool {
+    let dry = [SourceError::OutOfMemory, SourceError::OutOfHostMemory];
+    matches!(answer, Err(PoolError::Source(error)) if dry.contains(error))
+}
+
+fn convert(error: PoolError, kind: Kind) -> Error {
+    let dry = match kind {
+        Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+        Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+    };
+    Error::new(match error {
+        PoolError::Exhausted { .. } => dry,
+        PoolError::Source(SourceError::OutOfMemory | SourceError::OutOfHostMemory) => dry,
+        PoolError::Source(SourceError::Other(code)) => ur_result_t(code as _),
+        PoolError::InvalidSize => UR_RESULT_ERROR_INVALID_USM_SIZE,
+        PoolError::InvalidAlignment | PoolError::Closed => UR_RESULT_ERROR_INVALID_VALUE,
+    })
+}

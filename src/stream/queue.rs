@@ -1,0 +1,220 @@
+//! Queues: where a command goes, and what it waits for.
+//!
+//! An in-order queue is one lane. An out-of-order queue is a few, and its own lock keeps choosing a
+//! lane and submitting to it one step, so that nothing slips onto a lane that has just been made to
+//! wait for the host.
+
+use super::engine::{HostPoint, enter};
+use super::event::{Event, Times};
+use super::lane::LaneCore;
+use super::out_of_order::OutOfOrder;
+use super::reach::Reach;
+use super::{Context, Driver, Engine, Stamps, Work};
+use crate::abi::*;
+use crate::hal::{self, QueueInfo};
+use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
+use crate::timeline::Frontier;
+use std::sync::{Arc, Mutex};
+
+/// A queue's handle.
+pub struct Queue<D: Driver> {
+    context: Arc<Object<Context<D>>>,
+    device: Arc<Object<D::Device>>,
+    /// The device of the context that this one is, or is a part of: whose memory it uses.
+    home: Arc<Object<D::Device>>,
+    flags: ur_queue_flags_t,
+    pub(crate) shape: Shape<D>,
+}
+
+pub(crate) enum Shape<D: Driver> {
+    InOrder(Arc<LaneCore<D>>),
+    OutOfOrder(Mutex<OutOfOrder<D>>),
+}
+
+impl<D: Driver> Body for Queue<D> {
+    const KIND: crate::object::Kind = crate::object::Kind::Queue;
+}
+
+impl<D: Driver> Queue<D> {
+    pub(crate) fn create(
+        context: &Object<Context<D>>,
+        device: &Object<D::Device>,
+        flags: ur_queue_flags_t,
+    ) -> Result<Arc<Object<Self>>> {
+        context.domain().engine().check()?;
+        let home = context.device(device)?;
+        let device = device.arc();
+        let context = context.arc();
+        let shape = if flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE) {
+            Shape::OutOfOrder(Mutex::new(OutOfOrder::new(&context, &device, flags)))
+        } else {
+            Shape::InOrder(LaneCore::open(&context, &device, flags)?)
+        };
+        Ok(hal::new::<D, _>(Self { context, device, home, flags, shape }))
+    }
+
+    pub fn context(&self) -> &Arc<Object<Context<D>>> {
+        &self.context
+    }
+
+    pub fn device(&self) -> &Arc<Object<D::Device>> {
+        &self.device
+    }
+
+    pub(crate) fn home(&self) -> &Arc<Object<D::Device>> {
+        &self.home
+    }
+
+    pub fn flags(&self) -> ur_queue_flags_t {
+        self.flags
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine<D>> {
+        self.context.domain().engine()
+    }
+
+    /// Enqueues one command. With `blocking`, returns when it has completed.
+    pub fn enqueue(
+        this: &Object<Self>,
+        command: ur_command_t,
+        waits: Handles<'_, Event<D>>,
+        work: Work<D>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+    ) -> Result<()> {
+        let waits = Event::join(waits)?;
+        let wanted = event.wanted() || blocking;
+        let times = if event.wanted() { this.times(false)? } else { None };
+        let reach = this.submit(&waits, work, times.as_ref(), wanted)?;
+        Self::deliver(this, command, reach, times, event, blocking)
+    }
+
+    /// Hands out the event of a command that reaches this far, and waits for it if that is asked.
+    pub(crate) fn deliver(
+        this: &Object<Self>,
+        command: ur_command_t,
+        reach: Option<Reach>,
+        times: Option<Times>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+    ) -> Result<()> {
+        let Some(reach) = reach else { return Ok(()) };
+        if blocking {
+            this.engine().wait_reach(&reach)?;
+        }
+        if event.wanted() {
+            event.set(&Event::new(this, command, reach, times));
+        }
+        Ok(())
+    }
+
+    /// Gives work to a lane, after `waits` and what the queue's own order demands.
+    pub(crate) fn submit(
+        &self,
+        waits: &Reach,
+        work: Work<D>,
+        times: Option<&Times>,
+        wanted: bool,
+    ) -> Result<Option<Reach>> {
+        self.engine().check()?;
+        let stamps = times.map(|times| Arc::clone(&times.stamps));
+        match &self.shape {
+            Shape::InOrder(lane) => lane.submit(waits, work, stamps, wanted),
+            Shape::OutOfOrder(lanes) => enter(lanes).submit(waits, work, stamps, wanted),
+        }
+    }
+
+    /// The start of a profiled command's times, on queues that profile or where `always` asks.
+    pub(crate) fn times(&self, always: bool) -> Result<Option<Times>> {
+        if !always && !self.flags.contains(UR_QUEUE_FLAG_PROFILING_ENABLE) {
+            return Ok(None);
+        }
+        let queued = D::now(&self.device)?;
+        Ok(Some(Times { queued, stamps: Arc::new(Stamps::default()) }))
+    }
+
+    /// A command without work of its own: an event wait, a barrier, an allocation, a free. It needs
+    /// nothing from the device unless its times are wanted.
+    pub(crate) fn deliver_bookkeeping(
+        this: &Object<Self>,
+        command: ur_command_t,
+        reach: Option<Reach>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let Some(reach) = reach.filter(|_| event.wanted()) else { return Ok(()) };
+        let times = this.times(false)?;
+        let reach = match &times {
+            Some(_) => this.submit(&reach, Work::Marker, times.as_ref(), true)?,
+            None => Some(reach),
+        };
+        Self::deliver(this, command, reach, times, event, false)
+    }
+
+    /// An event wait: after the list or, without one, after everything before. A barrier also holds
+    /// back what follows.
+    pub(crate) fn join_events(
+        this: &Object<Self>,
+        command: ur_command_t,
+        list: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        barrier: bool,
+    ) -> Result<()> {
+        this.engine().check()?;
+        let waits = Event::join(list)?;
+        let reach = match &this.shape {
+            Shape::InOrder(lane) => {
+                let mut state = lane.after(&waits)?;
+                event.wanted().then(|| lane.reach(&mut state))
+            }
+            Shape::OutOfOrder(lanes) => {
+                let everything = list.is_empty();
+                Some(enter(lanes).join_events(&waits, everything, barrier)?)
+            }
+        };
+        Self::deliver_bookkeeping(this, command, reach, event)
+    }
+
+    /// Makes a host-signalled point part of the queue: what the host waits for before it signals.
+    pub(crate) fn hold(&self, waits: &Reach, point: &HostPoint<D>) -> Result<Reach> {
+        match &self.shape {
+            Shape::InOrder(lane) => lane.hold(waits, &point.point, &point.marker),
+            Shape::OutOfOrder(lanes) => Ok(enter(lanes).hold(waits, &point.point)),
+        }
+    }
+
+    /// Everything enqueued so far.
+    pub(crate) fn everything(&self) -> Frontier {
+        match &self.shape {
+            Shape::InOrder(lane) => lane.tip(),
+            Shape::OutOfOrder(lanes) => enter(lanes).everything(),
+        }
+    }
+
+    pub(crate) fn finish_here(&self) -> Result<()> {
+        self.engine().check()?;
+        self.engine().wait(&self.everything())?;
+        self.context.domain().settle();
+        Ok(())
+    }
+
+    pub(crate) fn info(this: &Object<Self>, what: QueueInfo, out: InfoOut<'_>) -> Result<()> {
+        let on_device = || Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION);
+        match what {
+            QueueInfo::Context => out.handle(Some(&*this.context)),
+            QueueInfo::Device => out.handle(Some(&*this.device)),
+            QueueInfo::DeviceDefault | QueueInfo::Size => Err(on_device()),
+            QueueInfo::Flags => out.value(this.flags),
+            QueueInfo::ReferenceCount => out.value(this.api_refs()),
+            QueueInfo::Empty => out.boolean(this.engine().is_done(&this.everything())?),
+        }
+    }
+}
+
+impl<D: Driver> Drop for Queue<D> {
+    fn drop(&mut self) {
+        match &self.shape {
+            Shape::InOrder(lane) => Arc::clone(lane).retire(),
+            Shape::OutOfOrder(lanes) => enter(lanes).retire(),
+        }
+    }
+}

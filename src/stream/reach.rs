@@ -1,0 +1,53 @@
+//! What comes before something: the frontier that must complete, and all that is known by then.
+
+use crate::timeline::{Frontier, Point};
+use std::sync::Arc;
+
+/// Held by what may still want the last command of a lane recorded exactly.
+pub(crate) type Ticket = Arc<()>;
+
+/// How far an event, a wait list or a barrier reaches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reach {
+    /// The least frontier whose completion proves it all.
+    pub done: Frontier,
+    /// Everything that has then completed, for elision.
+    pub order: Frontier,
+    /// Empty where the driver tracks.
+    pub tickets: Vec<Ticket>,
+}
+
+impl Reach {
+    pub fn join(&mut self, other: &Reach) {
+        self.done.join(&other.done);
+        self.order.join(&other.order);
+        self.tickets.extend(other.tickets.iter().cloned());
+    }
+
+    pub fn join_frontier(&mut self, frontier: &Frontier) {
+        self.done.join(frontier);
+        self.order.join(frontier);
+    }
+
+    /// What must complete before a command with this reach, that of one lane's point, can start.
+    pub fn before(&self) -> Frontier {
+        let Some(point) = self.done.single() else {
+            return self.done.clone();
+        };
+        let mut out = self.order.clone();
+        out.retain(|other| other.lane() != point.lane());
+        if point.epoch > 1 {
+            out.join_point(&Point::new(&point.clock, point.epoch - 1));
+        }
+        out
+    }
+
+    /// Forgets what was observed complete.
+    pub fn prune(&mut self) {
+        self.done.prune();
+        self.order.prune();
+        if self.done.is_empty() {
+            self.tickets.clear();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Synchronous USM: shares the pools with the asynchronous kind, but takes only what is complete.
+
+use super::{Context, Driver, Kind, UsmPool};
+use crate::abi::*;
+use crate::hal::UsmAllocInfo;
+use crate::object::{Error, InfoOut, Object, Result, ensure};
+use crate::pool::{Acquired, Order, Request};
+use std::ffi::c_void;
+
+impl<D: Driver> Context<D> {
+    pub(crate) fn alloc_now(
+        this: &Object<Self>,
+        kind: Kind,
+        device: Option<&Object<D::Device>>,
+        desc: Option<&ur_usm_desc_t>,
+        pool: Option<&Object<UsmPool<D>>>,
+        size: usize,
+    ) -> Result<*mut c_void> {
+        let domain = this.domain();
+        domain.engine().check()?;
+        let device = match device {
+            Some(device) => this.device(device)?,
+            None => this.devices()[0].clone(),
+        };
+        let most = |device: &Object<D::Device>| D::max_alloc(device);
+        let most = match kind {
+            Kind::Host => this.devices().iter().map(|device| most(device)).min().unwrap_or(0),
+            Kind::Device | Kind::Shared => most(&device),
+        };
+        ensure(size <= most, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        let pool = match pool {
+            Some(pool) => {
+                this.check_pool(pool)?;
+                pool.arc()
+            }
+            None => Self::default_pool(this, &device)?,
+        };
+        let part = pool.core().part(kind, &device).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+        domain.poll();
+        let request = Request {
+            bytes: size as u64,
+            align: desc.map_or(0, |desc| u64::from(desc.align)),
+            order: Order::Sync,
+            may_wait: true,
+        };
+        let acquired = match pool.core().acquire(part, &request) {
+            Ok(acquired) => acquired,
+            Err(error) => {
+                // Memory of other kinds may be about to go back: the host may wait for that.
+                let pending = pool.core().pending();
+                if pending.is_complete() {
+                    return Err(error);
+                }
+                domain.engine().wait(&pending)?;
+                pool.core().shed();
+                pool.core().acquire(part, &request)?
+            }
+        };
+        if let Acquired::After(block, frontier) = &acquired
+            && let Err(error) = domain.engine().wait(frontier)
+        {
+            pool.core().release(part, block.addr, frontier.clone());
+            return Err(error);
+        }
+        Ok(std::ptr::with_exposed_provenance_mut(acquired.block().addr as usize))
+    }
+
+    /// `urUSMFree`: the block dies when everything enqueued in the context so far has ended.
+    pub(crate) fn free_now(&self, addr: usize) -> Result<()> {
+        let domain = self.domain();
+        let found = domain.memory.find_start(addr);
+        let found = found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT))?;
+        domain.poll();
+        let freed = domain.memory.free(&found, domain.everything());
+        ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT)
+    }
+
+    pub(crate) fn alloc_info(&self, addr: usize, what: UsmAllocInfo, out: InfoOut<'_>) -> Result<()> {
+        let Some(found) = self.domain().memory.find(addr) else {
+            return match what {
+                UsmAllocInfo::Type => out.value(UR_USM_TYPE_UNKNOWN),
+                UsmAllocInfo::BasePtr
+                | UsmAllocInfo::Size
+                | UsmAllocInfo::Device
+                | UsmAllocInfo::Pool => Err(Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT)),
+            };
+        };
+        match what {
+            UsmAllocInfo::Type => out.value(match found.part().kind {
+                Kind::Host => UR_USM_TYPE_HOST,
+                Kind::Device => UR_USM_TYPE_DEVICE,
+                Kind::Shared => UR_USM_TYPE_SHARED,
+            }),
+            UsmAllocInfo::BasePtr => out.value(found.block.addr as usize),
+            UsmAllocInfo::Size => out.value(found.block.requested as usize),
+            UsmAllocInfo::Device => out.handle(found.part().device.as_deref()),
+            UsmAllocInfo::Pool => out.handle(found.core.handle().as_deref()),
+        }
+    }
+
+    /// Whether these bytes stay inside the allocation that they begin in. Memory that is none of
+    /// ours passes.
+    pub(crate) fn check_range(&self, addr: usize, bytes: usize) -> Result<()> {
+        let Some(found) = self.domain().memory.find(addr) else { return Ok(()) };
+        let room = found.block.requested - (addr as u64 - found.block.addr);
+        ensure(bytes as u64 <= room, UR_RESULT_ERROR_INVALID_SIZE)
+    }
+
+    /// `urUSMContextMemcpyExp`.
+    pub(crate) fn copy_now(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+        self.check_range(dst, bytes)?;
+        self.check_range(src, bytes)?;
+        let memory = &self.domain().memory;
+        let owner = [dst, src].into_iter().find_map(|addr| memory.find(addr)?.part().device.clone());
+        let device = owner.as_ref().unwrap_or(&self.devices()[0]);
+        self.domain().run_now(device, super::Work::Copy { dst, src, bytes })
+    }
+}

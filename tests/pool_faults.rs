@@ -1,0 +1,393 @@
+//! Faults and ends: sources that fail, pools that close, requests that make no sense.
+
+use std::sync::Arc;
+use ur::pool::oracle::{FakeSource, Rng};
+use ur::pool::*;
+use ur::timeline::{Frontier, Lane};
+
+type TestPool = Pool<Arc<FakeSource>>;
+
+fn make(source: FakeSource, config: Config) -> (Arc<FakeSource>, TestPool) {
+    let source = Arc::new(source);
+    let pool = Pool::new(
+        Arc::clone(&source),
+        Config {
+            min_align: 64,
+            ..config
+        },
+    );
+    (source, pool)
+}
+
+fn small() -> Config {
+    Config {
+        chunk_bytes: 0,
+        ..Config::default()
+    }
+}
+
+fn request(bytes: u64, order: Order<'_>) -> Request<'_> {
+    Request {
+        bytes,
+        align: 0,
+        order,
+        may_wait: true,
+    }
+}
+
+fn sync(pool: &TestPool, bytes: u64) -> Result<Block, PoolError> {
+    pool.acquire(&request(bytes, Order::Sync))
+        .map(|acquired| acquired.block())
+}
+
+/// A lane with one command in flight.
+fn busy() -> Lane {
+    let mut lane = Lane::new();
+    lane.advance();
+    lane
+}
+
+/// Allocates and frees on two lanes so that growth, reuse and trims all happen; returns the errors.
+fn scripted(pool: &TestPool, source: &FakeSource) -> Vec<PoolError> {
+    let mut lanes = [busy(), busy()];
+    let mut rng = Rng::new(7);
+    let mut live = Vec::new();
+    let mut errors = Vec::new();
+    for round in 0..120 {
+        let lane = &mut lanes[rng.below(2) as usize];
+        lane.advance();
+        if live.len() < 4 || rng.chance(55) {
+            let bytes = 1 + rng.below(3000);
+            match pool.acquire(&request(bytes, Order::Lane(lane))) {
+                Ok(acquired) => {
+                    acquired
+                        .wait()
+                        .into_iter()
+                        .for_each(|wait| lane.wait_for(wait));
+                    live.push(acquired.block());
+                }
+                Err(error) => errors.push(error),
+            }
+        } else {
+            let block = live.swap_remove(rng.below(live.len() as u64) as usize);
+            // The test's blocks are free of uses on the other lane.
+            assert_eq!(pool.release(block.addr, lane.tip()), Ok(block));
+        }
+        if round % 40 == 39 {
+            lane.frontier().mark_complete();
+            pool.trim(4096);
+        }
+        let figures = pool.figures();
+        assert_eq!(figures.reserved, source.bytes_out());
+        assert_eq!(
+            figures.used,
+            live.iter().map(|block| block.bytes).sum::<u64>()
+        );
+    }
+    let served = pool.counters().served() as usize;
+    assert_eq!(pool.counters().failed as usize, errors.len());
+    let releases = pool.counters().releases as usize;
+    assert_eq!(served - releases, live.len());
+    for block in live {
+        assert_eq!(pool.release(block.addr, Frontier::new()), Ok(block));
+    }
+    lanes
+        .iter()
+        .for_each(|lane| lane.frontier().mark_complete());
+    pool.close();
+    assert!(pool.is_drained());
+    assert_eq!((source.bytes_out(), source.wrong()), (0, vec![]));
+    let counters = pool.counters();
+    assert_eq!(counters.grown_bytes, counters.trimmed_bytes);
+    assert_eq!(counters.growths, counters.trims);
+    errors
+}
+
+#[test]
+fn the_source_fails_at_every_call_in_turn() {
+    for chunk_bytes in [0, 8192] {
+        let config = Config {
+            chunk_bytes,
+            ..Config::default()
+        };
+        let (source, pool) = make(FakeSource::new(64), config);
+        assert_eq!(scripted(&pool, &source), []);
+        let calls = source.calls();
+        assert!(calls > 5, "the script grows too seldom to mean anything");
+        for nth in 0..calls {
+            for error in [SourceError::OutOfHostMemory, SourceError::Other(-997)] {
+                let (source, pool) = make(FakeSource::new(64), config);
+                source.fail_at(nth, error);
+                assert_eq!(
+                    scripted(&pool, &source),
+                    [PoolError::Source(error)],
+                    "call {nth}"
+                );
+            }
+            // One refusal of memory is survived: asking for less is another call.
+            let (source, pool) = make(FakeSource::new(64), config);
+            source.fail_at(nth, SourceError::OutOfMemory);
+            assert_eq!(scripted(&pool, &source), [], "call {nth}");
+        }
+    }
+}
+
+#[test]
+fn a_dry_source_is_survived_as_a_maximum_is() {
+    for capacity in (2048..16384).step_by(512) {
+        let (source, pool) = make(
+            FakeSource::new(64),
+            Config {
+                chunk_bytes: 4096,
+                ..small()
+            },
+        );
+        source.set_capacity(Some(capacity));
+        for error in scripted(&pool, &source) {
+            assert_eq!(error, PoolError::Source(SourceError::OutOfMemory));
+        }
+    }
+}
+
+#[test]
+fn a_dry_source_makes_pending_frees_serve() {
+    let (source, pool) = make(FakeSource::new(64), small());
+    source.set_capacity(Some(128));
+    let (owner, other) = (busy(), busy());
+    let block = pool
+        .acquire(&request(128, Order::Lane(&owner)))
+        .expect("fits")
+        .block();
+    let refused = pool.acquire(&request(64, Order::Lane(&other)));
+    assert_eq!(refused, Err(PoolError::Source(SourceError::OutOfMemory)));
+    pool.release(block.addr, owner.tip()).expect("live");
+    let mut nowait = request(64, Order::Lane(&other));
+    nowait.may_wait = false;
+    assert_eq!(
+        pool.acquire(&nowait),
+        Err(PoolError::Source(SourceError::OutOfMemory))
+    );
+    let after = pool
+        .acquire(&request(64, Order::Lane(&other)))
+        .expect("pending");
+    assert_eq!(after.wait(), Some(&owner.tip()));
+    assert_eq!((pool.counters().waited, pool.counters().waits), (1, 1));
+}
+
+#[test]
+fn idle_slabs_go_back_before_a_dry_source_is_an_error() {
+    let (source, pool) = make(FakeSource::new(64), small());
+    source.set_capacity(Some(256));
+    let blocks = [
+        sync(&pool, 128).expect("fits"),
+        sync(&pool, 128).expect("fits"),
+    ];
+    for block in blocks {
+        pool.release(block.addr, Frontier::new()).expect("live");
+    }
+    assert_eq!(sync(&pool, 256).map(|block| block.bytes), Ok(256));
+    assert_eq!(pool.counters().trims, 2);
+}
+
+#[test]
+fn pending_slabs_can_be_waited_for_by_the_host() {
+    let (_, pool) = make(
+        FakeSource::new(64),
+        Config {
+            max_bytes: Some(256),
+            ..small()
+        },
+    );
+    let lane = busy();
+    for block in [sync(&pool, 128), sync(&pool, 128)].map(|block| block.expect("fits")) {
+        pool.release(block.addr, lane.tip()).expect("live");
+    }
+    let big = request(256, Order::Lane(&lane));
+    assert_eq!(pool.acquire(&big), Err(PoolError::Exhausted { need: 256 }));
+    let pending = pool.pending();
+    assert_eq!(pending, lane.tip());
+    pending.mark_complete();
+    assert!(pool.acquire(&big).is_ok());
+}
+
+#[test]
+fn requests_that_make_no_sense_change_nothing() {
+    let (source, pool) = make(FakeSource::new(64), small());
+    let odd = |bytes, align| {
+        pool.acquire(&Request {
+            align,
+            ..request(bytes, Order::Sync)
+        })
+    };
+    assert_eq!(odd(0, 0), Err(PoolError::InvalidSize));
+    assert_eq!(odd(u64::MAX, 0), Err(PoolError::InvalidSize));
+    assert_eq!(odd(64, 48), Err(PoolError::InvalidAlignment));
+    assert_eq!(odd(1 << 63, 1 << 63), Err(PoolError::InvalidAlignment));
+    assert_eq!(
+        odd(1 << 62, 0),
+        Err(PoolError::Source(SourceError::OutOfMemory))
+    );
+    assert_eq!(
+        (source.bytes_out(), pool.figures()),
+        (0, Figures::default())
+    );
+    assert_eq!(pool.counters().failed, 5);
+}
+
+#[test]
+fn only_the_start_of_a_live_block_can_be_released() {
+    let (_, pool) = make(FakeSource::new(64), small());
+    let block = sync(&pool, 100).expect("fits");
+    assert_eq!((block.bytes, block.requested), (128, 100));
+    for addr in [0, block.addr - 1, block.addr + 1, block.addr + 64, u64::MAX] {
+        assert_eq!(
+            pool.release(addr, Frontier::new()),
+            Err(UnknownPointer { addr })
+        );
+    }
+    assert_eq!(pool.lookup(block.addr + 99), Some(block));
+    assert_eq!(
+        (pool.lookup(block.addr + 100), pool.lookup(block.addr - 1)),
+        (None, None)
+    );
+    assert_eq!(pool.release(block.addr, Frontier::new()), Ok(block));
+    assert_eq!(pool.lookup(block.addr), None);
+    assert!(pool.release(block.addr, Frontier::new()).is_err());
+    assert_eq!((pool.counters().releases, pool.figures().used), (1, 0));
+}
+
+#[test]
+fn highs_are_reset_to_what_is_current() {
+    let (_, pool) = make(FakeSource::new(64), small());
+    let blocks = [64, 128].map(|bytes| sync(&pool, bytes).expect("fits"));
+    pool.release(blocks[1].addr, Frontier::new()).expect("live");
+    let high = Figures {
+        reserved: 192,
+        reserved_high: 192,
+        used: 64,
+        used_high: 192,
+    };
+    assert_eq!(pool.figures(), high);
+    pool.reset_used_high();
+    assert_eq!(
+        pool.figures(),
+        Figures {
+            used_high: 64,
+            ..high
+        }
+    );
+    pool.trim(64);
+    pool.reset_reserved_high();
+    assert_eq!(
+        pool.figures(),
+        Figures {
+            reserved: 64,
+            reserved_high: 64,
+            used: 64,
+            used_high: 64
+        }
+    );
+}
+
+#[test]
+fn a_closed_pool_drains_as_deaths_are_observed() {
+    let (source, pool) = make(FakeSource::new(64), small());
+    let lane = busy();
+    let [idle, dying, live] = [64, 128, 256].map(|bytes| sync(&pool, bytes).expect("fits"));
+    pool.release(idle.addr, Frontier::new()).expect("live");
+    pool.release(dying.addr, lane.tip()).expect("live");
+    pool.close();
+    assert_eq!(source.bytes_out(), 384);
+    assert_eq!(sync(&pool, 64), Err(PoolError::Closed));
+    lane.clock().raise(1);
+    pool.settle();
+    assert_eq!(source.bytes_out(), 256);
+    assert!(!pool.is_drained());
+    assert_eq!(pool.lookup(live.addr), Some(live));
+    pool.release(live.addr, lane.tip()).expect("live");
+    assert!(pool.is_drained());
+    assert_eq!(source.bytes_out(), 0);
+}
+
+#[test]
+fn a_dropped_pool_keeps_its_hands_off_what_is_in_use() {
+    let (source, pool) = make(FakeSource::new(64), small());
+    let lane = busy();
+    let [idle, dying, _live] = [64, 128, 256].map(|bytes| sync(&pool, bytes).expect("fits"));
+    pool.release(idle.addr, Frontier::new()).expect("live");
+    pool.release(dying.addr, lane.tip()).expect("live");
+    drop(pool);
+    assert_eq!(source.bytes_out(), 128 + 256);
+}
+
+#[test]
+fn a_source_that_breaks_its_promises_is_coped_with() {
+    // Bases one byte off: every slab loses a unit, and alignment needs padding.
+    let (source, pool) = make(FakeSource::skewed(4096, 1), small());
+    for align in [0, 64, 4096, 1 << 16] {
+        let block = pool.acquire(&Request {
+            align,
+            ..request(4096, Order::Sync)
+        });
+        let block = block.expect("served").block();
+        assert!(block.addr.is_multiple_of(align.max(64)));
+        pool.release(block.addr, Frontier::new()).expect("live");
+    }
+    pool.close();
+    assert_eq!((pool.is_drained(), source.bytes_out()), (true, 0));
+}
+
+/// Gives so many quarters of what it is asked for.
+#[derive(Debug)]
+struct Quarters(FakeSource, u64);
+
+impl Source for Quarters {
+    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+        self.0.acquire(bytes / 4 * self.1)
+    }
+    fn release(&self, slab: Slab) {
+        self.0.release(slab);
+    }
+    fn granularity(&self) -> u64 {
+        64
+    }
+}
+
+#[test]
+fn a_slab_of_the_wrong_size_is_handed_back() {
+    let config = Config {
+        max_bytes: Some(4096),
+        ..small()
+    };
+    for quarters in [2, 5] {
+        let pool = Pool::new(Quarters(FakeSource::new(64), quarters), config);
+        let answer = pool.acquire(&request(4096, Order::Sync));
+        assert_eq!(answer, Err(PoolError::Source(SourceError::OutOfMemory)));
+        assert_eq!(
+            (pool.source().0.bytes_out(), pool.figures().reserved),
+            (0, 0)
+        );
+    }
+    // More than asked for, within the maximum, is welcome.
+    let pool = Pool::new(Quarters(FakeSource::new(64), 5), config);
+    assert!(pool.acquire(&request(2048, Order::Sync)).is_ok());
+    assert_eq!(pool.figures().reserved, 2560);
+}
+
+#[test]
+fn memory_of_the_users_own_is_a_source_of_one_slab() {
+    // A maximum and a chunk of its size make the pool take it whole and never more.
+    let config = Config {
+        max_bytes: Some(1000),
+        chunk_bytes: 1000,
+        ..Config::default()
+    };
+    let (source, pool) = make(FakeSource::new(1), config);
+    let block = sync(&pool, 500).expect("fits");
+    assert_eq!((source.calls(), pool.figures().reserved), (1, 1000));
+    assert!(sync(&pool, 400).is_ok());
+    assert_eq!(sync(&pool, 400), Err(PoolError::Exhausted { need: 448 }));
+    pool.release(block.addr, Frontier::new()).expect("live");
+    assert!(sync(&pool, 400).is_ok());
+    assert_eq!(source.calls(), 1);
+}

@@ -1,0 +1,68 @@
+//! Random programs on the pool and on the oracle: no illegal reuse, no missed one, right figures.
+//!
+//! `UR_LONG=1` raises 10^5 operations to 10^7. A failure prints the shortest program that still
+//! fails, ready to become a line of `pool_scripts.rs`.
+
+use std::collections::BTreeMap;
+use ur::pool::oracle::{self, Random, Script};
+
+fn refuted(script: &Script) -> Option<String> {
+    oracle::run(script)
+        .err()
+        .filter(|why| !why.contains("invalid"))
+}
+
+fn programs(first_seed: u64, operations: usize, length: usize) {
+    let scale = if std::env::var_os("UR_LONG").is_some() {
+        100
+    } else {
+        1
+    };
+    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..(operations * scale / length) as u64 {
+        let script = Random::script(first_seed + seed, length);
+        match oracle::run(&script) {
+            Ok(report) => {
+                let counters = report.pool.counters();
+                for (kind, times) in [
+                    ("own lane", counters.own_lane),
+                    ("ordered", counters.ordered),
+                    ("completed", counters.completed),
+                    ("waited", counters.waited),
+                    ("grown", counters.grown),
+                    ("failed", counters.failed),
+                    ("slabs given back", counters.trims),
+                ] {
+                    *seen.entry(kind).or_default() += times;
+                }
+            }
+            Err(why) => {
+                let short = oracle::shrink(&script, |script| refuted(script).is_some());
+                let now = refuted(&short).unwrap_or(why);
+                panic!("seed {}: {now}\n{short}", first_seed + seed);
+            }
+        }
+    }
+    // A program that never does something proves nothing about it.
+    let floor = (operations * scale / 500) as u64;
+    assert!(
+        seen.values().all(|times| *times > floor),
+        "too seldom: {seen:?}"
+    );
+    println!("{seen:?}");
+}
+
+#[test]
+fn short_programs() {
+    programs(0, 20_000, 25);
+}
+
+#[test]
+fn programs_of_a_few_hundred_steps() {
+    programs(1 << 32, 65_000, 250);
+}
+
+#[test]
+fn long_programs() {
+    programs(1 << 33, 15_000, 1500);
+}

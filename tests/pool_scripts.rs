@@ -1,0 +1,283 @@
+//! The pool's behaviour as scripts: what is reused when, and when it grows, waits or gives up.
+
+use ur::pool::oracle;
+
+#[track_caller]
+fn check(script: &str, expectation: &str) {
+    if let Err(why) = oracle::check(script, expectation) {
+        panic!("{why}");
+    }
+}
+
+#[test]
+fn reuse_follows_the_programs_order() {
+    check(
+        "a0 = alloc q0 64; free q0 a0; a1 = alloc q0 64",
+        "a0 grows; a1 = a0, no wait",
+    );
+    check("a0 = alloc q0 64; free q0 a0; a1 = alloc q1 64", "a1 grows");
+    check(
+        "a0 = alloc q0 64; e = free q0 a0; a1 = alloc q1 64 after e",
+        "a1 = a0, no wait",
+    );
+    // The command that the free followed proves as much as the free.
+    check(
+        "k = run q0; a0 = alloc q0 64; j = run q0 a0; free q0 a0; a1 = alloc q1 64 after k; \
+         a2 = alloc q1 64 after j",
+        "a1 grows; a2 = a0, no wait",
+    );
+}
+
+#[test]
+fn order_is_transitive() {
+    check(
+        "a0 = alloc q0 64; e = free q0 a0; k = run q1 after e; a1 = alloc q2 64 after k",
+        "a1 = a0, no wait",
+    );
+    check(
+        "a0 = alloc q0 64; e = free q0 a0; k = run o0 after e; b = barrier o0; j = run o0; \
+         a1 = alloc q2 64 after j",
+        "a1 = a0, no wait",
+    );
+}
+
+#[test]
+fn observed_completion_frees_for_everybody() {
+    check(
+        "a0 = alloc q0 64; e = free q0 a0; wait e; a1 = alloc q1 64",
+        "a1 = a0, no wait",
+    );
+    check(
+        "a0 = alloc q0 64; free q0 a0; finish q0; a1 = alloc host 64",
+        "a1 = a0, no wait",
+    );
+    check(
+        "a0 = alloc q0 64; free q0 a0; a1 = alloc host 64",
+        "a1 grows",
+    );
+    // A wait proves what its command had waited for, on other queues too.
+    check(
+        "a0 = alloc q0 64; e = free q0 a0; k = run q1 after e; wait k; a1 = alloc host 64",
+        "a1 = a0, no wait",
+    );
+}
+
+#[test]
+fn a_free_carries_waits_that_no_command_follows() {
+    check(
+        "a0 = alloc q0 64; k = run q1 a0 after a0; barrier q0 after k; free q0 a0; \
+         a1 = alloc q2 64; a2 = alloc q0 64",
+        "a1 grows; a2 = a0, no wait",
+    );
+    // On an in-order queue an earlier free's wait list holds for a later free as well.
+    check(
+        "a0 = alloc q0 64; b0 = alloc q0 128; k = run q1 a0 b0 after b0; free q0 a0 after k; \
+         free q0 b0; a1 = alloc q2 128",
+        "a1 grows",
+    );
+}
+
+#[test]
+fn an_out_of_order_queue_reuses_by_wait_lists_only() {
+    let head = "k = run o0; a0 = alloc o0 64; j = run o0 a0 after a0 k; f = free o0 a0 after j;";
+    check(&format!("{head} a1 = alloc o0 64"), "a1 grows");
+    check(&format!("{head} a1 = alloc o0 64 after k"), "a1 grows");
+    check(
+        &format!("{head} a1 = alloc o0 64 after f"),
+        "a1 = a0, no wait",
+    );
+    check(
+        &format!("{head} barrier o0; a1 = alloc o0 64"),
+        "a1 = a0, no wait",
+    );
+    check(
+        &format!("{head} a1 = alloc q0 64 after j"),
+        "a1 = a0, no wait",
+    );
+    check(
+        &format!("{head} finish o0; a1 = alloc o0 64"),
+        "a1 = a0, no wait",
+    );
+}
+
+#[test]
+fn a_diamond_needs_both_sides() {
+    let head = "a0 = alloc o0 64; l = run o0 a0 after a0; r = run o0 a0 after a0; \
+                f = free o0 a0 after l r;";
+    check(&format!("{head} a1 = alloc q0 64 after l"), "a1 grows");
+    check(&format!("{head} a1 = alloc q0 64 after r"), "a1 grows");
+    check(
+        &format!("{head} a1 = alloc q0 64 after l r"),
+        "a1 = a0, no wait",
+    );
+    check(
+        &format!("{head} wait l; a1 = alloc q0 64 after r"),
+        "a1 = a0, no wait",
+    );
+}
+
+#[test]
+fn neighbours_serve_as_one_as_far_as_their_deaths_allow() {
+    let head = "pool chunk 128; a0 = alloc q0 64; a1 = alloc q0 64;";
+    check(
+        &format!("{head} free q0 a0; run q0; free q0 a1; a2 = alloc q0 128"),
+        "a2 = a0, no wait",
+    );
+    let apart = format!("{head} e = free q0 a0; run q0; f = free q0 a1;");
+    check(&format!("{apart} a2 = alloc q1 128 after e"), "a2 grows");
+    check(
+        &format!("{apart} a2 = alloc q1 128 after f"),
+        "a2 = a0, no wait",
+    );
+    // What died earlier can be had alone.
+    check(
+        &format!("{apart} a2 = alloc q1 64 after e"),
+        "a2 = a0, no wait",
+    );
+    // One died here, the other has completed, a third was waited for.
+    let mixed = "pool chunk 192; a0 = alloc q0 64; a1 = alloc q0 64; a2 = alloc q0 64; \
+                 k = run q1; f0 = free q1 a0 after k a0; wait f0; free q0 a1; \
+                 k = run q2 a2 after a2; f2 = free q2 a2;";
+    check(
+        &format!("{mixed} a3 = alloc q0 192 after f2"),
+        "a3 = a0, no wait",
+    );
+    check(&format!("{mixed} a3 = alloc q0 192"), "a3 grows");
+}
+
+#[test]
+fn remainders_stay_free_with_their_death() {
+    check(
+        "a0 = alloc q0 256; e = free q0 a0; a1 = alloc q0 64; a2 = alloc q1 128 after e; \
+         a3 = alloc q2 64; a4 = alloc q0 64",
+        "a1 = a0, no wait; a2 in a0; a3 grows; a4 in a0",
+    );
+    // The tightest of several.
+    check(
+        "a0 = alloc q0 512; a1 = alloc q0 128; free q0 a0; free q0 a1; a2 = alloc q0 128; \
+         a3 = alloc q0 512",
+        "a2 = a1, no wait; a3 = a0, no wait",
+    );
+}
+
+#[test]
+fn alignment_skips_but_does_not_lose() {
+    check(
+        "pool chunk 4096 grain 4096; a0 = alloc q0 64; a1 = alloc q0 64 align 1024; \
+         a2 = alloc q0 960",
+        "a0 grows; a1 fresh; a2 fresh",
+    );
+    check("a0 = alloc q0 64 align 8192", "a0 grows");
+}
+
+#[test]
+fn the_maximum_binds_and_pending_frees_serve_under_it() {
+    let head = "pool max 128; a0 = alloc q0 128;";
+    check(&format!("{head} a1 = alloc q0 64"), "a1 exhausted");
+    check(
+        &format!("{head} free q0 a0; a1 = alloc q1 64"),
+        "a1 = a0, waits",
+    );
+    check(
+        &format!("{head} free q0 a0; a1 = alloc q1 64 nowait"),
+        "a1 exhausted",
+    );
+    check(
+        &format!("{head} free q0 a0; a1 = alloc host 64"),
+        "a1 = a0, waits",
+    );
+    // The wait orders what follows.
+    check(
+        &format!("{head} free q0 a0; a1 = alloc q1 64; a2 = alloc q1 64"),
+        "a1 = a0, waits; a2 in a0",
+    );
+    check(
+        "pool max 128 waits never; a0 = alloc q0 128; free q0 a0; a1 = alloc q1 64",
+        "a1 exhausted",
+    );
+    check(
+        "pool waits always; a0 = alloc q0 128; free q0 a0; a1 = alloc q1 64",
+        "a1 = a0, waits",
+    );
+    // Growth is cut to what is left.
+    check(
+        "pool max 192 chunk 128; a0 = alloc q0 128; a1 = alloc q0 64",
+        "a1 grows",
+    );
+}
+
+#[test]
+fn the_least_wait_is_chosen() {
+    // One lane rather than two.
+    check(
+        "pool max 256; a0 = alloc q0 128; a1 = alloc q0 128; k = run q1 a0 after a1; \
+         free q0 a0 after k; free q1 a1 after k; a2 = alloc q2 128",
+        "a2 = a1, waits",
+    );
+    // The shorter way to completion.
+    check(
+        "pool max 256; a0 = alloc q0 128; a1 = alloc q1 128; run q0; run q0; run q0; \
+         free q0 a0; free q1 a1; a2 = alloc q2 128",
+        "a2 = a1, waits",
+    );
+}
+
+#[test]
+fn idle_slabs_make_room_for_what_they_are_too_small_for() {
+    check(
+        "pool max 256; a0 = alloc q0 128; a1 = alloc q0 128; free q0 a0; free q0 a1; finish q0; \
+         a2 = alloc q0 256",
+        "a2 grows",
+    );
+    check(
+        "pool max 256; a0 = alloc q0 128; a1 = alloc q0 128; free q0 a0; free q0 a1; \
+         a2 = alloc q0 256",
+        "a2 exhausted",
+    );
+}
+
+#[test]
+fn thresholds_and_trims_give_back_no_more_than_is_idle() {
+    // The runner compares what is reserved with the ledger after each of these.
+    check(
+        "pool threshold 0; a0 = alloc q0 64; free q0 a0; settle; a1 = alloc q0 64",
+        "a1 = a0, no wait",
+    );
+    check(
+        "pool threshold 0; a0 = alloc q0 64; free q0 a0; finish q0; a1 = alloc q0 64",
+        "a1 grows",
+    );
+    check(
+        "a0 = alloc q0 64; free q0 a0; finish q0; trim 64; a1 = alloc q0 64",
+        "a1 = a0, no wait",
+    );
+    check(
+        "a0 = alloc q0 64; free q0 a0; finish q0; trim 63; a1 = alloc q0 64",
+        "a1 grows",
+    );
+}
+
+#[test]
+fn a_block_is_freed_once() {
+    check("a0 = alloc q0 64; free q0 a0; f = free q0 a0", "f unknown");
+    check("a0 = alloc q0 0", "");
+}
+
+#[test]
+fn the_notation_survives_a_round_trip() {
+    let text = "pool chunk 0 align 64 grain 64 waits never max 4096 threshold 0; \
+                a0 = alloc q0 64 align 128 nowait; k1 = run o2 a0 after a0; b2 = barrier q1; \
+                f3 = free host a0 after k1; wait k1; finish q0; settle; trim 5; threshold 7";
+    let script = oracle::Script::parse(text).expect("parses");
+    assert_eq!(script.to_string(), text);
+    for broken in [
+        "a = alloc",
+        "a = alloc x0 64",
+        "free q0 a9",
+        "frob",
+        "pool max",
+        "run z",
+    ] {
+        assert!(oracle::Script::parse(broken).is_err(), "{broken}");
+    }
+}

@@ -1,0 +1,247 @@
+//! Threads that share one pool, each with its own lane, freeing each other's blocks.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use ur::pool::oracle::{FakeSource, Rng};
+use ur::pool::*;
+use ur::timeline::{Frontier, Lane};
+
+const THREADS: usize = 8;
+const MAX: u64 = 256 << 10;
+
+/// Who has what, kept beside the pool: live ranges, and the deaths of those before them.
+#[derive(Default)]
+struct Shadow {
+    live: BTreeMap<u64, u64>,
+    dead: BTreeMap<u64, (u64, Frontier)>,
+}
+
+impl Shadow {
+    /// Enters a block; what died there must come before `ordered`'s moment.
+    fn enter(&mut self, block: &Block, ordered: impl Fn(&Frontier) -> bool) {
+        let end = block.addr + block.bytes;
+        let below = self.live.range(..end).next_back();
+        assert!(
+            below.is_none_or(|(_, live_end)| *live_end <= block.addr),
+            "live twice"
+        );
+        let over: Vec<u64> = self
+            .dead
+            .range(..end)
+            .rev()
+            .map(|(addr, _)| *addr)
+            .collect();
+        for addr in over {
+            let Some((dead_end, death)) = self.dead.get(&addr).cloned() else {
+                continue;
+            };
+            if dead_end <= block.addr {
+                // Dead ranges do not overlap, so those below end lower still.
+                break;
+            }
+            assert!(ordered(&death), "reused while in use");
+            self.dead.remove(&addr);
+            if addr < block.addr {
+                self.dead.insert(addr, (block.addr, death.clone()));
+            }
+            if dead_end > end {
+                self.dead.insert(end, (dead_end, death));
+            }
+        }
+        self.live.insert(block.addr, end);
+    }
+
+    fn leave(&mut self, block: &Block, death: &Frontier) {
+        assert_eq!(
+            self.live.remove(&block.addr),
+            Some(block.addr + block.bytes)
+        );
+        self.dead
+            .insert(block.addr, (block.addr + block.bytes, death.clone()));
+    }
+}
+
+struct Stage {
+    pool: Pool<Arc<FakeSource>>,
+    shadow: Mutex<Shadow>,
+    failed: AtomicU64,
+}
+
+impl Stage {
+    fn shadow(&self) -> std::sync::MutexGuard<'_, Shadow> {
+        self.shadow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn allocate(&self, lane: &mut Lane, rng: &mut Rng) -> Option<Block> {
+        let most = if rng.chance(5) { 32768 } else { 2048 };
+        let bytes = 1 + rng.below(most);
+        let order = Order::Lane(lane);
+        let may_wait = rng.chance(80);
+        match self.pool.acquire(&Request {
+            bytes,
+            align: 0,
+            order,
+            may_wait,
+        }) {
+            Ok(acquired) => {
+                acquired
+                    .wait()
+                    .into_iter()
+                    .for_each(|wait| lane.wait_for(wait));
+                let block = acquired.block();
+                self.shadow().enter(&block, |death| lane.ordered(death));
+                Some(block)
+            }
+            Err(PoolError::Exhausted { .. }) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn free(&self, lane: &Lane, block: &Block) {
+        let death = lane.tip();
+        // Before the pool knows, since another thread may have it at once.
+        self.shadow().leave(block, &death);
+        assert_eq!(self.pool.release(block.addr, death), Ok(*block));
+    }
+}
+
+type Parcel = (Block, Frontier);
+
+fn work(stage: &Stage, seed: u64, to: &Sender<Parcel>, from: &Receiver<Parcel>, rounds: usize) {
+    let mut rng = Rng::new(seed);
+    let mut lane = Lane::new();
+    let mut held: Vec<Block> = Vec::new();
+    for _ in 0..rounds {
+        lane.advance();
+        match rng.below(100) {
+            0..45 if held.len() < 24 => held.extend(stage.allocate(&mut lane, &mut rng)),
+            45..60 if !held.is_empty() => {
+                let block = held.swap_remove(rng.below(held.len() as u64) as usize);
+                // A neighbour frees it, after what happened here.
+                let _ = to.send((block, lane.frontier()));
+            }
+            60..64 => lane
+                .clock()
+                .raise(lane.epoch().saturating_sub(rng.below(20))),
+            64 => stage.pool.trim(rng.below(MAX)),
+            65 => stage.pool.settle(),
+            _ if !held.is_empty() => stage.free(&lane, &held.swap_remove(0)),
+            _ => {}
+        }
+        for (block, event) in from.try_iter() {
+            lane.wait_for(&event);
+            stage.free(&lane, &block);
+        }
+    }
+    held.iter().for_each(|block| stage.free(&lane, block));
+    lane.clock().raise(u64::MAX);
+}
+
+#[test]
+fn threads_share_a_pool_without_sharing_memory() {
+    let rounds = if std::env::var_os("UR_LONG").is_some() {
+        500_000
+    } else {
+        5_000
+    };
+    let source = Arc::new(FakeSource::new(4096));
+    let config = Config {
+        max_bytes: Some(MAX),
+        chunk_bytes: 16384,
+        release_threshold: MAX / 2,
+        ..Config::default()
+    };
+    let stage = Stage {
+        pool: Pool::new(Arc::clone(&source), config),
+        shadow: Mutex::default(),
+        failed: AtomicU64::new(0),
+    };
+    let (mut to, mut from): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel()).unzip();
+    to.rotate_left(1);
+    let leftover: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = to
+            .into_iter()
+            .zip(from.drain(..))
+            .enumerate()
+            .map(|(seed, (to, from))| {
+                let stage = &stage;
+                scope.spawn(move || {
+                    work(stage, seed as u64, &to, &from, rounds);
+                    drop(to);
+                    // What the neighbour sends after this thread's last round.
+                    let lane = Lane::new();
+                    for (block, _) in from {
+                        stage.free(&lane, &block);
+                    }
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .filter_map(|thread| thread.join().err())
+            .collect()
+    });
+    assert!(leftover.is_empty(), "a thread failed");
+    finish(&stage, &source);
+}
+
+fn finish(stage: &Stage, source: &FakeSource) {
+    let pool = &stage.pool;
+    let (figures, counters) = (pool.figures(), pool.counters());
+    assert_eq!(figures.used, 0);
+    assert_eq!(figures.reserved, source.bytes_out());
+    assert!(figures.reserved_high <= MAX && figures.used_high <= figures.reserved_high);
+    assert_eq!(counters.served(), counters.releases);
+    assert_eq!(counters.failed, stage.failed.load(Ordering::Relaxed));
+    let kinds = [
+        counters.own_lane,
+        counters.ordered,
+        counters.completed,
+        counters.waited,
+    ];
+    assert!(kinds.iter().all(|kind| *kind > 0), "{counters:?}");
+    pool.close();
+    assert!(pool.is_drained());
+    assert_eq!((source.bytes_out(), source.wrong()), (0, vec![]));
+}
+
+#[test]
+fn highs_are_exact_when_threads_race() {
+    // Every thread holds one block at a barrier: the high is their sum, not an estimate.
+    let pool = Pool::new(
+        FakeSource::new(64),
+        Config {
+            min_align: 64,
+            ..Config::default()
+        },
+    );
+    let (pool, barrier) = (&pool, &std::sync::Barrier::new(THREADS));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(move || {
+                let mut lane = Lane::new();
+                for _ in 0..200 {
+                    lane.advance();
+                    let order = Order::Lane(&lane);
+                    let request = Request {
+                        bytes: 64,
+                        align: 0,
+                        order,
+                        may_wait: false,
+                    };
+                    let block = pool.acquire(&request).expect("no limit").block();
+                    barrier.wait();
+                    pool.release(block.addr, lane.tip()).expect("live");
+                    barrier.wait();
+                }
+            });
+        }
+    });
+    assert_eq!(pool.figures().used_high, 64 * THREADS as u64);
+    assert_eq!(pool.figures().used, 0);
+}
