@@ -2487,7 +2487,8 @@ typedef enum ur_buffer_create_type_t {
 /// alive.
 ///
 /// Errors:
-/// - `INVALID_BUFFER_SIZE`: the size of `pRegion` is 0; `pRegion` goes beyond the end of `hBuffer`
+/// - `INVALID_BUFFER_SIZE`: the size of `pRegion` is 0; `pRegion` goes beyond the end of
+///   `hBuffer`
 /// - also `OBJECT_ALLOCATION_FAILURE`, `INVALID_VALUE`, `INVALID_HOST_PTR`
 UR_APIEXPORT ur_result_t UR_APICALL urMemBufferPartition(
     /// parent; not itself a sub-buffer
@@ -2901,8 +2902,8 @@ typedef struct ur_usm_pool_limits_desc_t {
 ///   `hContext`
 /// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two; `pUSMDesc->align` is
 ///   greater than any device of `hContext` supports
-/// - `INVALID_USM_SIZE`: `size` is 0; `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of
-///   any device in `hContext`
+/// - `INVALID_USM_SIZE`: `size` is 0; `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE`
+///   of any device in `hContext`
 /// - `UNSUPPORTED_FEATURE`: `pool` is given but `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for
 ///   every device of `hContext`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMHostAlloc(
@@ -2926,8 +2927,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMHostAlloc(
 /// - `INVALID_OPERATION`: `UR_DEVICE_INFO_USM_DEVICE_SUPPORT` reports no access for `hDevice`
 /// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two; `pUSMDesc->align` is
 ///   greater than `hDevice` supports
-/// - `INVALID_USM_SIZE`: `size` is 0; `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of
-///   `hDevice`
+/// - `INVALID_USM_SIZE`: `size` is 0; `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE`
+///   of `hDevice`
 /// - `UNSUPPORTED_FEATURE`: `pool` is given but `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for
 ///   every device of `hContext`
 UR_APIEXPORT ur_result_t UR_APICALL urUSMDeviceAlloc(
@@ -2950,8 +2951,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urUSMDeviceAlloc(
 /// Errors:
 /// - `INVALID_VALUE`: `pUSMDesc->align` is neither 0 nor a power of two; `pUSMDesc->align` is
 ///   greater than `hDevice` supports
-/// - `INVALID_USM_SIZE`: `size` is 0; `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of
-///   `hDevice`
+/// - `INVALID_USM_SIZE`: `size` is 0; `size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE`
+///   of `hDevice`
 /// - `INVALID_OPERATION`: `UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT` and
 ///   `UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT` both report no access
 /// - `UNSUPPORTED_FEATURE`: `pool` is given but `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for
@@ -3318,7 +3319,8 @@ typedef struct ur_program_properties_t {
 /// - `INVALID_NULL_POINTER`: `pProperties` counts entries but has no `pMetadatas`
 /// - `INVALID_SIZE`: `pProperties` has `pMetadatas` but `count` is 0; `length` is 0
 /// - `INVALID_BINARY`: `pIL` is not valid intermediate language for the devices of `hContext`
-/// - `COMPILER_NOT_AVAILABLE`: the devices of `hContext` have no compiler for intermediate language
+/// - `COMPILER_NOT_AVAILABLE`: the devices of `hContext` have no compiler for intermediate
+///   language
 UR_APIEXPORT ur_result_t UR_APICALL urProgramCreateWithIL(
     ur_context_handle_t hContext,
     /// module in an intermediate language
@@ -3538,8 +3540,8 @@ typedef struct ur_specialization_constant_info_t {
 /// - `INVALID_SIZE`: `count` is 0
 /// - `UNSUPPORTED_FEATURE`: a device's `UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS` is
 ///   false
-/// - `INVALID_VALUE`: the `size` of an element does not match that of its constant; the value at an
-///   element's `pValue` is none that its constant can take
+/// - `INVALID_VALUE`: the `size` of an element does not match that of its constant; the value at
+///   an element's `pValue` is none that its constant can take
 /// - `INVALID_SPEC_ID`: the `id` of an element is not a constant of the program
 UR_APIEXPORT ur_result_t UR_APICALL urProgramSetSpecializationConstants(
     ur_program_handle_t hProgram,
@@ -3871,8 +3873,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urEventGetInfo(
 /// timestamp.
 ///
 /// Errors:
-/// - `PROFILING_INFO_NOT_AVAILABLE`: the queue of `hEvent` lacks `UR_QUEUE_FLAG_PROFILING_ENABLE`,
-///   or the time is not known yet
+/// - `PROFILING_INFO_NOT_AVAILABLE`: the queue of `hEvent` lacks
+///   `UR_QUEUE_FLAG_PROFILING_ENABLE`, or the time is not known yet
 /// - `INVALID_VALUE`: `propSize` is 0 while `pPropValue` is given
 /// - `UNSUPPORTED_ENUMERATION`: the adapter does not support `propName`
 UR_APIEXPORT ur_result_t UR_APICALL urEventGetProfilingInfo(
@@ -4122,10 +4124,11 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferWrite(
 /// - `INVALID_SIZE`: an extent of `region` is 0; `bufferRowPitch` is given but smaller than a row
 ///   of `region`; `hostRowPitch` is given but smaller than a row of `region`; `bufferSlicePitch` is
 ///   given but smaller than a slice: `region.height` rows of `bufferRowPitch` (or packed) bytes;
-///   `bufferSlicePitch` is given but no multiple of the effective `bufferRowPitch`; `hostSlicePitch`
-///   is given but smaller than a slice: `region.height` rows of `hostRowPitch` (or packed) bytes;
-///   `hostSlicePitch` is given but no multiple of the effective `hostRowPitch`; the box that
-///   `bufferOrigin`, `region` and the buffer pitches describe goes beyond the end of the buffer
+///   `bufferSlicePitch` is given but no multiple of the effective `bufferRowPitch`;
+///   `hostSlicePitch` is given but smaller than a slice: `region.height` rows of `hostRowPitch` (or
+///   packed) bytes; `hostSlicePitch` is given but no multiple of the effective `hostRowPitch`; the
+///   box that `bufferOrigin`, `region` and the buffer pitches describe goes beyond the end of the
+///   buffer
 /// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferReadRect(
     ur_queue_handle_t hQueue,
@@ -4163,10 +4166,11 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferReadRect(
 /// - `INVALID_SIZE`: an extent of `region` is 0; `bufferRowPitch` is given but smaller than a row
 ///   of `region`; `hostRowPitch` is given but smaller than a row of `region`; `bufferSlicePitch` is
 ///   given but smaller than a slice: `region.height` rows of `bufferRowPitch` (or packed) bytes;
-///   `bufferSlicePitch` is given but no multiple of the effective `bufferRowPitch`; `hostSlicePitch`
-///   is given but smaller than a slice: `region.height` rows of `hostRowPitch` (or packed) bytes;
-///   `hostSlicePitch` is given but no multiple of the effective `hostRowPitch`; the box that
-///   `bufferOrigin`, `region` and the buffer pitches describe goes beyond the end of the buffer
+///   `bufferSlicePitch` is given but no multiple of the effective `bufferRowPitch`;
+///   `hostSlicePitch` is given but smaller than a slice: `region.height` rows of `hostRowPitch` (or
+///   packed) bytes; `hostSlicePitch` is given but no multiple of the effective `hostRowPitch`; the
+///   box that `bufferOrigin`, `region` and the buffer pitches describe goes beyond the end of the
+///   buffer
 /// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemBufferWriteRect(
     ur_queue_handle_t hQueue,
@@ -4427,8 +4431,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueMemUnmap(
 /// Enqueues a fill of USM with a repeated pattern.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `patternSize` or `size` is 0; the pattern is larger than the range; `size` is
-///   no multiple of `patternSize`; `size` bytes from `pMem` go beyond the end of its allocation
+/// - `INVALID_SIZE`: `patternSize` or `size` is 0; the pattern is larger than the range; `size`
+///   is no multiple of `patternSize`; `size` bytes from `pMem` go beyond the end of its allocation
 /// - also `IN_EVENT_LIST_EXEC_STATUS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFill(
     ur_queue_handle_t hQueue,
@@ -4504,10 +4508,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMAdvise(
 /// they are.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `pitch` is 0; `pitch` is smaller than `width`; `patternSize` is 0; the pattern
-///   is larger than the bytes to fill, `width * height`; `patternSize` is no power of two; `width` is
-///   0; `height` is 0; the bytes to fill, `width * height`, are no multiple of `patternSize`; `pitch
-///   * height` bytes from `pMem` go beyond the end of its allocation
+/// - `INVALID_SIZE`: `pitch` is 0; `pitch` is smaller than `width`; `patternSize` is 0; the
+///   pattern is larger than the bytes to fill, `width * height`; `patternSize` is no power of two;
+///   `width` is 0; `height` is 0; the bytes to fill, `width * height`, are no multiple of
+///   `patternSize`; `pitch * height` bytes from `pMem` go beyond the end of its allocation
 /// - also `IN_EVENT_LIST_EXEC_STATUS`, `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFill2D(
     ur_queue_handle_t hQueue,
@@ -4535,8 +4539,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFill2D(
 /// Errors:
 /// - `INVALID_SIZE`: `srcPitch` is 0; `dstPitch` is 0; `srcPitch` is smaller than `width`;
 ///   `dstPitch` is smaller than `width`; `height` is 0; `srcPitch * height` bytes from `pSrc` go
-///   beyond the end of its allocation; `dstPitch * height` bytes from `pDst` go beyond the end of its
-///   allocation
+///   beyond the end of its allocation; `dstPitch * height` bytes from `pDst` go beyond the end of
+///   its allocation
 /// - also `IN_EVENT_LIST_EXEC_STATUS`, `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMMemcpy2D(
     ur_queue_handle_t hQueue,
@@ -4714,8 +4718,8 @@ typedef struct ur_exp_kernel_arg_properties_t {
 /// Errors:
 /// - `INVALID_NULL_POINTER`: `pArgs` is null while `numArgs` is not 0
 /// - `INVALID_WORK_DIMENSION`: a value of `pGlobalWorkSize` within the first `workDim` is 0
-/// - `INVALID_WORK_GROUP_SIZE`: `pLocalWorkSize` is given and a value within its first `workDim` is
-///   0
+/// - `INVALID_WORK_GROUP_SIZE`: `pLocalWorkSize` is given and a value within its first `workDim`
+///   is 0
 /// - `INVALID_OPERATION`: `launchPropList` holds a property that the device does not support
 /// - also `IN_EVENT_LIST_EXEC_STATUS`, `INVALID_VALUE`, `INVALID_KERNEL_ARGS`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueKernelLaunchWithArgsExp(
@@ -4937,10 +4941,10 @@ typedef struct ur_kernel_arg_mem_obj_properties_t {
 ///
 /// Errors:
 /// - `INVALID_SIZE`: `count` is 0
-/// - `UNSUPPORTED_FEATURE`: the device reports `UR_DEVICE_INFO_KERNEL_SET_SPECIALIZATION_CONSTANTS`
-///   as false
-/// - `INVALID_VALUE`: the size given for a constant does not match the size of its type; the value
-///   given for a constant is missing or not one that it can take
+/// - `UNSUPPORTED_FEATURE`: the device reports
+///   `UR_DEVICE_INFO_KERNEL_SET_SPECIALIZATION_CONSTANTS` as false
+/// - `INVALID_VALUE`: the size given for a constant does not match the size of its type; the
+///   value given for a constant is missing or not one that it can take
 /// - `INVALID_SPEC_ID`: an id is not that of a specialization constant of the kernel
 UR_APIEXPORT ur_result_t UR_APICALL urKernelSetSpecializationConstants(
     ur_kernel_handle_t hKernel,
@@ -6080,8 +6084,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urIPCClosePhysMemHandleExp(
 /// `urIPCPutEventHandleExp`.
 ///
 /// Errors:
-/// - `INVALID_EVENT`: `hEvent` was created without `UR_EXP_EVENT_FLAG_IPC_EXP`; `hEvent` was itself
-///   opened from another process
+/// - `INVALID_EVENT`: `hEvent` was created without `UR_EXP_EVENT_FLAG_IPC_EXP`; `hEvent` was
+///   itself opened from another process
 /// - `UNSUPPORTED_FEATURE`: the adapter cannot share events of the kind of `hEvent`; a device of
 ///   the context of `hEvent` does not support `UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP`
 UR_APIEXPORT ur_result_t UR_APICALL urIPCGetEventHandleExp(
@@ -6690,8 +6694,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendUSMMemcpyExp(
 /// Appends a fill of USM memory with a repeated pattern, which is copied before the call returns.
 ///
 /// Errors:
-/// - `INVALID_SIZE`: `patternSize` or `size` is 0; `patternSize` is greater than `size`; `size` is
-///   not a multiple of `patternSize`; `size` exceeds the allocation of `pMemory`
+/// - `INVALID_SIZE`: `patternSize` or `size` is 0; `patternSize` is greater than `size`; `size`
+///   is not a multiple of `patternSize`; `size` exceeds the allocation of `pMemory`
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendUSMFillExp(
@@ -6986,22 +6990,22 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueCommandBufferExp(
 /// - `INVALID_NULL_HANDLE`: `hCommand` of an update is null
 /// - `INVALID_SIZE`: `numKernelUpdates` is 0
 /// - `UNSUPPORTED_FEATURE`: an argument count is positive and the device lacks
-///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_ARGUMENTS`; `pNewLocalWorkSize` is given
-///   and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE`; only
-///   `pNewGlobalWorkSize` is given, so the local size changes too, and the device lacks
-///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE`; `pNewGlobalWorkSize` is given
-///   and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_SIZE`;
+///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_ARGUMENTS`; `pNewLocalWorkSize` is
+///   given and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE`;
+///   only `pNewGlobalWorkSize` is given, so the local size changes too, and the device lacks
+///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE`; `pNewGlobalWorkSize` is
+///   given and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_SIZE`;
 ///   `pNewGlobalWorkOffset` is given and the device lacks
-///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET`; `hNewKernel` is given and
-///   the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE`
+///   `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET`; `hNewKernel` is given
+///   and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE`
 /// - `INVALID_OPERATION`: `hCommandBuffer` was not created updatable; `hCommandBuffer` is not
 ///   finalized yet
 /// - `INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP`: `hCommand` of an update is not a kernel launch;
 ///   `hCommand` of an update belongs to another buffer than `hCommandBuffer`
 /// - `INVALID_WORK_DIMENSION`: `newWorkDim` is greater than 3, or 0 although the ND-range changes
 /// - `INVALID_VALUE`: `hNewKernel` is neither the `hKernel` of the append nor in its
-///   `phKernelAlternatives`; `newWorkDim` differs from the dimensions of `hCommand`, but a new global
-///   size or offset is missing
+///   `phKernelAlternatives`; `newWorkDim` differs from the dimensions of `hCommand`, but a new
+///   global size or offset is missing
 /// - also `INVALID_KERNEL_ARGUMENT_INDEX`, `INVALID_KERNEL_ARGUMENT_SIZE`, `INVALID_ENUMERATION`,
 ///   `INVALID_WORK_GROUP_SIZE`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferUpdateKernelLaunchExp(

@@ -28,7 +28,7 @@ struct ur_loader_tear_down_params_t;
 /// Prints the arguments of any call: `params` points to the parameter structure of `function`.
 /// A number that is no function's is `UR_RESULT_ERROR_INVALID_ENUMERATION`.
 UR_APIEXPORT ur_result_t UR_APICALL urPrintFunctionParams(enum ur_function_t function, const void *params, char *buffer,
-                                                          size_t buff_size, size_t *out_size);
+                                                          const size_t buff_size, size_t *out_size);
 
 // ---------------------------------------------------------------------------------------------------
 // Identifiers

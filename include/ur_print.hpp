@@ -3302,21 +3302,21 @@ inline std::ostream &operator<<(std::ostream &os, enum ur_api_version_t value) {
   return os << UR_MAJOR_VERSION(value) << "." << UR_MINOR_VERSION(value);
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_base_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_base_properties_t value) {
   return ur::details::Members(os, "ur_base_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_base_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_base_desc_t value) {
   return ur::details::Members(os, "ur_base_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_rect_offset_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_rect_offset_t value) {
   return ur::details::Members(os, "ur_rect_offset_t")
       .value("x", value.x)
       .value("y", value.y)
@@ -3324,7 +3324,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_rect_region_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_rect_region_t value) {
   return ur::details::Members(os, "ur_rect_region_t")
       .value("width", value.width)
       .value("height", value.height)
@@ -3332,7 +3332,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_code_location_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_code_location_t value) {
   return ur::details::Members(os, "ur_code_location_t")
       .value("functionName", value.functionName)
       .value("sourceFile", value.sourceFile)
@@ -3341,7 +3341,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_platform_native_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_platform_native_properties_t value) {
   return ur::details::Members(os, "ur_platform_native_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3349,7 +3349,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_binary_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_binary_t value) {
   return ur::details::Members(os, "ur_device_binary_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3357,14 +3357,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_partition_property_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_partition_property_t value) {
   return ur::details::Members(os, "ur_device_partition_property_t")
       .value("type", value.type)
       .choice("value", value.value, value.type)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_partition_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_partition_properties_t value) {
   return ur::details::Members(os, "ur_device_partition_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3373,7 +3373,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_native_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_native_properties_t value) {
   return ur::details::Members(os, "ur_device_native_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3381,7 +3381,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_context_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_context_properties_t value) {
   return ur::details::Members(os, "ur_context_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3389,7 +3389,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_context_native_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_context_native_properties_t value) {
   return ur::details::Members(os, "ur_context_native_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3397,14 +3397,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_image_format_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_image_format_t value) {
   return ur::details::Members(os, "ur_image_format_t")
       .value("channelOrder", value.channelOrder)
       .value("channelType", value.channelType)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_image_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_image_desc_t value) {
   return ur::details::Members(os, "ur_image_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3420,7 +3420,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_buffer_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_buffer_properties_t value) {
   return ur::details::Members(os, "ur_buffer_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3428,7 +3428,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_buffer_channel_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_buffer_channel_properties_t value) {
   return ur::details::Members(os, "ur_buffer_channel_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3436,7 +3436,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_buffer_alloc_location_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_buffer_alloc_location_properties_t value) {
   return ur::details::Members(os, "ur_buffer_alloc_location_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3444,7 +3444,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_buffer_region_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_buffer_region_t value) {
   return ur::details::Members(os, "ur_buffer_region_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3453,7 +3453,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_native_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_native_properties_t value) {
   return ur::details::Members(os, "ur_mem_native_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3461,7 +3461,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_sampler_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_sampler_desc_t value) {
   return ur::details::Members(os, "ur_sampler_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3471,7 +3471,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_sampler_native_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_sampler_native_properties_t value) {
   return ur::details::Members(os, "ur_sampler_native_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3479,7 +3479,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_desc_t value) {
   return ur::details::Members(os, "ur_usm_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3488,7 +3488,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_host_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_host_desc_t value) {
   return ur::details::Members(os, "ur_usm_host_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3496,7 +3496,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_device_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_device_desc_t value) {
   return ur::details::Members(os, "ur_usm_device_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3504,7 +3504,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_alloc_location_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_alloc_location_desc_t value) {
   return ur::details::Members(os, "ur_usm_alloc_location_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3512,7 +3512,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_desc_t value) {
   return ur::details::Members(os, "ur_usm_pool_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3520,7 +3520,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_limits_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_limits_desc_t value) {
   return ur::details::Members(os, "ur_usm_pool_limits_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3529,7 +3529,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_physical_mem_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_physical_mem_properties_t value) {
   return ur::details::Members(os, "ur_physical_mem_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3537,7 +3537,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_metadata_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_metadata_t value) {
   return ur::details::Members(os, "ur_program_metadata_t")
       .value("pName", value.pName)
       .value("type", value.type)
@@ -3546,7 +3546,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_properties_t value) {
   return ur::details::Members(os, "ur_program_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3555,7 +3555,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_specialization_constant_info_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_specialization_constant_info_t value) {
   return ur::details::Members(os, "ur_specialization_constant_info_t")
       .value("id", value.id)
       .value("size", value.size)
@@ -3563,7 +3563,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_native_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_native_properties_t value) {
   return ur::details::Members(os, "ur_program_native_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3571,7 +3571,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_properties_t value) {
   return ur::details::Members(os, "ur_queue_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3579,7 +3579,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_index_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_index_properties_t value) {
   return ur::details::Members(os, "ur_queue_index_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3587,7 +3587,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_native_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_native_desc_t value) {
   return ur::details::Members(os, "ur_queue_native_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3595,7 +3595,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_native_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_native_properties_t value) {
   return ur::details::Members(os, "ur_queue_native_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3603,7 +3603,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_event_native_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_event_native_properties_t value) {
   return ur::details::Members(os, "ur_event_native_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3611,7 +3611,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_launch_ext_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_launch_ext_properties_t value) {
   return ur::details::Members(os, "ur_kernel_launch_ext_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3619,7 +3619,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_launch_cluster_property_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_launch_cluster_property_t value) {
   return ur::details::Members(os, "ur_kernel_launch_cluster_property_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3627,7 +3627,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_launch_workgroup_property_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_launch_workgroup_property_t value) {
   return ur::details::Members(os, "ur_kernel_launch_workgroup_property_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3635,14 +3635,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_kernel_arg_mem_obj_tuple_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_kernel_arg_mem_obj_tuple_t value) {
   return ur::details::Members(os, "ur_exp_kernel_arg_mem_obj_tuple_t")
       .value("hMem", value.hMem)
       .flags<ur_mem_flag_t>("flags", value.flags)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_kernel_arg_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_kernel_arg_properties_t value) {
   return ur::details::Members(os, "ur_exp_kernel_arg_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3653,42 +3653,42 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_arg_value_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_arg_value_properties_t value) {
   return ur::details::Members(os, "ur_kernel_arg_value_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_arg_local_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_arg_local_properties_t value) {
   return ur::details::Members(os, "ur_kernel_arg_local_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_arg_pointer_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_arg_pointer_properties_t value) {
   return ur::details::Members(os, "ur_kernel_arg_pointer_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_exec_info_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_exec_info_properties_t value) {
   return ur::details::Members(os, "ur_kernel_exec_info_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_arg_sampler_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_arg_sampler_properties_t value) {
   return ur::details::Members(os, "ur_kernel_arg_sampler_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_arg_mem_obj_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_arg_mem_obj_properties_t value) {
   return ur::details::Members(os, "ur_kernel_arg_mem_obj_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3696,7 +3696,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_native_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_native_properties_t value) {
   return ur::details::Members(os, "ur_kernel_native_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3704,7 +3704,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_async_usm_alloc_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_async_usm_alloc_properties_t value) {
   return ur::details::Members(os, "ur_exp_async_usm_alloc_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3712,7 +3712,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_buffer_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_buffer_desc_t value) {
   return ur::details::Members(os, "ur_usm_pool_buffer_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3723,7 +3723,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_file_descriptor_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_file_descriptor_t value) {
   return ur::details::Members(os, "ur_exp_file_descriptor_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3731,7 +3731,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_win32_handle_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_win32_handle_t value) {
   return ur::details::Members(os, "ur_exp_win32_handle_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3739,7 +3739,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_win32_name_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_win32_name_t value) {
   return ur::details::Members(os, "ur_exp_win32_name_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3747,7 +3747,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_sampler_mip_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_sampler_mip_properties_t value) {
   return ur::details::Members(os, "ur_exp_sampler_mip_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3758,7 +3758,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_sampler_addr_modes_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_sampler_addr_modes_t value) {
   return ur::details::Members(os, "ur_exp_sampler_addr_modes_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3766,7 +3766,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_sampler_cubemap_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_sampler_cubemap_properties_t value) {
   return ur::details::Members(os, "ur_exp_sampler_cubemap_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3774,21 +3774,21 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_external_mem_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_external_mem_desc_t value) {
   return ur::details::Members(os, "ur_exp_external_mem_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_external_semaphore_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_external_semaphore_desc_t value) {
   return ur::details::Members(os, "ur_exp_external_semaphore_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_image_copy_region_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_image_copy_region_t value) {
   return ur::details::Members(os, "ur_exp_image_copy_region_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3798,7 +3798,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_usm_host_alloc_register_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_usm_host_alloc_register_properties_t value) {
   return ur::details::Members(os, "ur_exp_usm_host_alloc_register_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3806,7 +3806,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_command_buffer_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_command_buffer_desc_t value) {
   return ur::details::Members(os, "ur_exp_command_buffer_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3816,7 +3816,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_command_buffer_update_memobj_arg_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_command_buffer_update_memobj_arg_desc_t value) {
   return ur::details::Members(os, "ur_exp_command_buffer_update_memobj_arg_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3826,28 +3826,28 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_command_buffer_update_pointer_arg_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_command_buffer_update_pointer_arg_desc_t value) {
   return ur::details::Members(os, "ur_exp_command_buffer_update_pointer_arg_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .value("argIndex", value.argIndex)
       .bare("pProperties", value.pProperties)
-      .value("pNewPointerArg", value.pNewPointerArg)
+      .bare("pNewPointerArg", value.pNewPointerArg)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_command_buffer_update_value_arg_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_command_buffer_update_value_arg_desc_t value) {
   return ur::details::Members(os, "ur_exp_command_buffer_update_value_arg_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
       .value("argIndex", value.argIndex)
       .value("argSize", value.argSize)
       .bare("pProperties", value.pProperties)
-      .value("pNewValueArg", value.pNewValueArg)
+      .bare("pNewValueArg", value.pNewValueArg)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_command_buffer_update_kernel_launch_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_command_buffer_update_kernel_launch_desc_t value) {
   return ur::details::Members(os, "ur_exp_command_buffer_update_kernel_launch_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3866,7 +3866,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_host_task_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_host_task_properties_t value) {
   return ur::details::Members(os, "ur_exp_host_task_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3874,7 +3874,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_enqueue_ext_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_enqueue_ext_properties_t value) {
   return ur::details::Members(os, "ur_exp_enqueue_ext_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3882,7 +3882,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_enqueue_native_command_properties_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_enqueue_native_command_properties_t value) {
   return ur::details::Members(os, "ur_exp_enqueue_native_command_properties_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3890,7 +3890,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_exp_event_desc_t value) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_exp_event_desc_t value) {
   return ur::details::Members(os, "ur_exp_event_desc_t")
       .value("stype", value.stype)
       .chain("pNext", value.pNext)
@@ -3898,25 +3898,25 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_loader_config_create_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_loader_config_create_params_t *call) {
   return ur::details::Members(os)
       .value("phLoaderConfig", *call->pphLoaderConfig)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_loader_config_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_loader_config_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hLoaderConfig", *call->phLoaderConfig)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_loader_config_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_loader_config_release_params_t *call) {
   return ur::details::Members(os)
       .value("hLoaderConfig", *call->phLoaderConfig)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_loader_config_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_loader_config_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hLoaderConfig", *call->phLoaderConfig)
       .value("propName", *call->ppropName)
@@ -3926,14 +3926,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_loader_config_enable_layer_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_loader_config_enable_layer_params_t *call) {
   return ur::details::Members(os)
       .value("hLoaderConfig", *call->phLoaderConfig)
       .value("pLayerName", *call->ppLayerName)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_loader_config_set_code_location_callback_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_loader_config_set_code_location_callback_params_t *call) {
   return ur::details::Members(os)
       .value("hLoaderConfig", *call->phLoaderConfig)
       .bare("pfnCodeloc", *call->ppfnCodeloc)
@@ -3941,26 +3941,26 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_loader_config_set_mocking_enabled_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_loader_config_set_mocking_enabled_params_t *call) {
   return ur::details::Members(os)
       .value("hLoaderConfig", *call->phLoaderConfig)
       .value("enable", *call->penable)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_loader_init_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_loader_init_params_t *call) {
   return ur::details::Members(os)
       .flags<ur_device_init_flag_t>("device_flags", *call->pdevice_flags)
       .value("hLoaderConfig", *call->phLoaderConfig)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_loader_tear_down_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_loader_tear_down_params_t *) {
   return ur::details::Members(os)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_adapter_get_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_adapter_get_params_t *call) {
   return ur::details::Members(os)
       .value("NumEntries", *call->pNumEntries)
       .list("phAdapters", *call->pphAdapters, *call->pNumEntries)
@@ -3968,19 +3968,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_adapter_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_adapter_release_params_t *call) {
   return ur::details::Members(os)
       .value("hAdapter", *call->phAdapter)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_adapter_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_adapter_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hAdapter", *call->phAdapter)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_adapter_get_last_error_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_adapter_get_last_error_params_t *call) {
   return ur::details::Members(os)
       .value("hAdapter", *call->phAdapter)
       .value("ppMessage", *call->pppMessage)
@@ -3988,7 +3988,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_adapter_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_adapter_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hAdapter", *call->phAdapter)
       .value("propName", *call->ppropName)
@@ -3998,7 +3998,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_adapter_set_logger_callback_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_adapter_set_logger_callback_params_t *call) {
   return ur::details::Members(os)
       .value("hAdapter", *call->phAdapter)
       .bare("pfnLoggerCallback", *call->ppfnLoggerCallback)
@@ -4007,14 +4007,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_adapter_set_logger_callback_level_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_adapter_set_logger_callback_level_params_t *call) {
   return ur::details::Members(os)
       .value("hAdapter", *call->phAdapter)
       .value("level", *call->plevel)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_platform_get_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_platform_get_params_t *call) {
   return ur::details::Members(os)
       .value("hAdapter", *call->phAdapter)
       .value("NumEntries", *call->pNumEntries)
@@ -4023,7 +4023,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_platform_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_platform_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hPlatform", *call->phPlatform)
       .value("propName", *call->ppropName)
@@ -4033,21 +4033,21 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_platform_get_api_version_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_platform_get_api_version_params_t *call) {
   return ur::details::Members(os)
       .value("hPlatform", *call->phPlatform)
       .value("pVersion", *call->ppVersion)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_platform_get_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_platform_get_native_handle_params_t *call) {
   return ur::details::Members(os)
       .value("hPlatform", *call->phPlatform)
       .value("phNativePlatform", *call->pphNativePlatform)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_platform_create_with_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_platform_create_with_native_handle_params_t *call) {
   return ur::details::Members(os)
       .native("hNativePlatform", *call->phNativePlatform)
       .value("hAdapter", *call->phAdapter)
@@ -4056,7 +4056,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_platform_get_backend_option_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_platform_get_backend_option_params_t *call) {
   return ur::details::Members(os)
       .value("hPlatform", *call->phPlatform)
       .value("pFrontendOption", *call->ppFrontendOption)
@@ -4064,7 +4064,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_get_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_get_params_t *call) {
   return ur::details::Members(os)
       .value("hPlatform", *call->phPlatform)
       .value("DeviceType", *call->pDeviceType)
@@ -4074,7 +4074,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_get_selected_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_get_selected_params_t *call) {
   return ur::details::Members(os)
       .value("hPlatform", *call->phPlatform)
       .value("DeviceType", *call->pDeviceType)
@@ -4084,7 +4084,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .value("propName", *call->ppropName)
@@ -4094,19 +4094,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_release_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_partition_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_partition_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .value("pProperties", *call->ppProperties)
@@ -4116,7 +4116,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_select_binary_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_select_binary_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .value("pBinaries", *call->ppBinaries)
@@ -4125,14 +4125,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_get_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_get_native_handle_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .value("phNativeDevice", *call->pphNativeDevice)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_create_with_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_create_with_native_handle_params_t *call) {
   return ur::details::Members(os)
       .native("hNativeDevice", *call->phNativeDevice)
       .value("hAdapter", *call->phAdapter)
@@ -4141,7 +4141,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_get_global_timestamps_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_get_global_timestamps_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .value("pDeviceTimestamp", *call->ppDeviceTimestamp)
@@ -4149,7 +4149,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_context_create_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_context_create_params_t *call) {
   return ur::details::Members(os)
       .value("DeviceCount", *call->pDeviceCount)
       .list("phDevices", *call->pphDevices, *call->pDeviceCount)
@@ -4158,19 +4158,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_context_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_context_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_context_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_context_release_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_context_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_context_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("propName", *call->ppropName)
@@ -4180,14 +4180,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_context_get_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_context_get_native_handle_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("phNativeContext", *call->pphNativeContext)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_context_create_with_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_context_create_with_native_handle_params_t *call) {
   return ur::details::Members(os)
       .native("hNativeContext", *call->phNativeContext)
       .value("hAdapter", *call->phAdapter)
@@ -4198,7 +4198,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_context_set_extended_deleter_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_context_set_extended_deleter_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .bare("pfnDeleter", *call->ppfnDeleter)
@@ -4206,7 +4206,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_image_create_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_image_create_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .flags<ur_mem_flag_t>("flags", *call->pflags)
@@ -4217,7 +4217,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_buffer_create_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_buffer_create_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .flags<ur_mem_flag_t>("flags", *call->pflags)
@@ -4227,19 +4227,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hMem", *call->phMem)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_release_params_t *call) {
   return ur::details::Members(os)
       .value("hMem", *call->phMem)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_buffer_partition_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_buffer_partition_params_t *call) {
   return ur::details::Members(os)
       .value("hBuffer", *call->phBuffer)
       .flags<ur_mem_flag_t>("flags", *call->pflags)
@@ -4249,7 +4249,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_get_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_get_native_handle_params_t *call) {
   return ur::details::Members(os)
       .value("hMem", *call->phMem)
       .value("hDevice", *call->phDevice)
@@ -4257,7 +4257,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_buffer_create_with_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_buffer_create_with_native_handle_params_t *call) {
   return ur::details::Members(os)
       .native("hNativeMem", *call->phNativeMem)
       .value("hContext", *call->phContext)
@@ -4266,7 +4266,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_image_create_with_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_image_create_with_native_handle_params_t *call) {
   return ur::details::Members(os)
       .native("hNativeMem", *call->phNativeMem)
       .value("hContext", *call->phContext)
@@ -4277,7 +4277,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hMemory", *call->phMemory)
       .value("propName", *call->ppropName)
@@ -4287,7 +4287,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_mem_image_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_mem_image_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hMemory", *call->phMemory)
       .value("propName", *call->ppropName)
@@ -4297,7 +4297,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_sampler_create_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_sampler_create_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pDesc", *call->ppDesc)
@@ -4305,19 +4305,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_sampler_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_sampler_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hSampler", *call->phSampler)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_sampler_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_sampler_release_params_t *call) {
   return ur::details::Members(os)
       .value("hSampler", *call->phSampler)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_sampler_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_sampler_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hSampler", *call->phSampler)
       .value("propName", *call->ppropName)
@@ -4327,14 +4327,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_sampler_get_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_sampler_get_native_handle_params_t *call) {
   return ur::details::Members(os)
       .value("hSampler", *call->phSampler)
       .value("phNativeSampler", *call->pphNativeSampler)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_sampler_create_with_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_sampler_create_with_native_handle_params_t *call) {
   return ur::details::Members(os)
       .native("hNativeSampler", *call->phNativeSampler)
       .value("hContext", *call->phContext)
@@ -4343,7 +4343,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_host_alloc_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_host_alloc_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pUSMDesc", *call->ppUSMDesc)
@@ -4353,18 +4353,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_device_alloc_params_t *call) {
-  return ur::details::Members(os)
-      .value("hContext", *call->phContext)
-      .value("hDevice", *call->phDevice)
-      .value("pUSMDesc", *call->ppUSMDesc)
-      .value("pool", *call->ppool)
-      .value("size", *call->psize)
-      .value("ppMem", *call->pppMem)
-      .done();
-}
-
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_shared_alloc_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_device_alloc_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -4375,14 +4364,25 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_free_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_shared_alloc_params_t *call) {
+  return ur::details::Members(os)
+      .value("hContext", *call->phContext)
+      .value("hDevice", *call->phDevice)
+      .value("pUSMDesc", *call->ppUSMDesc)
+      .value("pool", *call->ppool)
+      .value("size", *call->psize)
+      .value("ppMem", *call->pppMem)
+      .done();
+}
+
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_free_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pMem", *call->ppMem)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_get_mem_alloc_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_get_mem_alloc_info_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pMem", *call->ppMem)
@@ -4393,7 +4393,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_create_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_create_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pPoolDesc", *call->ppPoolDesc)
@@ -4401,19 +4401,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_retain_params_t *call) {
   return ur::details::Members(os)
       .value("pPool", *call->ppPool)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_release_params_t *call) {
   return ur::details::Members(os)
       .value("pPool", *call->ppPool)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hPool", *call->phPool)
       .value("propName", *call->ppropName)
@@ -4423,7 +4423,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_virtual_mem_granularity_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_virtual_mem_granularity_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -4435,7 +4435,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_virtual_mem_reserve_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_virtual_mem_reserve_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pStart", *call->ppStart)
@@ -4444,7 +4444,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_virtual_mem_free_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_virtual_mem_free_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pStart", *call->ppStart)
@@ -4452,7 +4452,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_virtual_mem_map_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_virtual_mem_map_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pStart", *call->ppStart)
@@ -4463,7 +4463,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_virtual_mem_unmap_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_virtual_mem_unmap_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pStart", *call->ppStart)
@@ -4471,7 +4471,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_virtual_mem_set_access_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_virtual_mem_set_access_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pStart", *call->ppStart)
@@ -4480,7 +4480,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_virtual_mem_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_virtual_mem_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pStart", *call->ppStart)
@@ -4492,7 +4492,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_physical_mem_create_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_physical_mem_create_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -4502,19 +4502,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_physical_mem_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_physical_mem_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hPhysicalMem", *call->phPhysicalMem)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_physical_mem_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_physical_mem_release_params_t *call) {
   return ur::details::Members(os)
       .value("hPhysicalMem", *call->phPhysicalMem)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_physical_mem_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_physical_mem_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hPhysicalMem", *call->phPhysicalMem)
       .value("propName", *call->ppropName)
@@ -4524,7 +4524,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_create_with_il_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_create_with_il_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pIL", *call->ppIL)
@@ -4534,7 +4534,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_create_with_binary_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_create_with_binary_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("numDevices", *call->pnumDevices)
@@ -4546,7 +4546,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_build_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_build_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hProgram", *call->phProgram)
@@ -4554,7 +4554,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_compile_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_compile_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hProgram", *call->phProgram)
@@ -4562,7 +4562,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_link_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_link_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("count", *call->pcount)
@@ -4572,19 +4572,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hProgram", *call->phProgram)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_release_params_t *call) {
   return ur::details::Members(os)
       .value("hProgram", *call->phProgram)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_get_function_pointer_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_get_function_pointer_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .value("hProgram", *call->phProgram)
@@ -4593,7 +4593,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_get_global_variable_pointer_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_get_global_variable_pointer_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .value("hProgram", *call->phProgram)
@@ -4603,7 +4603,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hProgram", *call->phProgram)
       .value("propName", *call->ppropName)
@@ -4613,7 +4613,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_get_build_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_get_build_info_params_t *call) {
   return ur::details::Members(os)
       .value("hProgram", *call->phProgram)
       .value("hDevice", *call->phDevice)
@@ -4624,22 +4624,22 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_set_specialization_constants_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_set_specialization_constants_params_t *call) {
   return ur::details::Members(os)
       .value("hProgram", *call->phProgram)
       .value("count", *call->pcount)
-      .value("pSpecConstants", *call->ppSpecConstants)
+      .list("pSpecConstants", *call->ppSpecConstants, *call->pcount)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_get_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_get_native_handle_params_t *call) {
   return ur::details::Members(os)
       .value("hProgram", *call->phProgram)
       .value("phNativeProgram", *call->pphNativeProgram)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_create_with_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_create_with_native_handle_params_t *call) {
   return ur::details::Members(os)
       .native("hNativeProgram", *call->phNativeProgram)
       .value("hContext", *call->phContext)
@@ -4648,7 +4648,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("propName", *call->ppropName)
@@ -4658,7 +4658,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_create_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_create_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -4667,19 +4667,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_release_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_get_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_get_native_handle_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pDesc", *call->ppDesc)
@@ -4687,7 +4687,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_create_with_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_create_with_native_handle_params_t *call) {
   return ur::details::Members(os)
       .native("hNativeQueue", *call->phNativeQueue)
       .value("hContext", *call->phContext)
@@ -4697,19 +4697,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_finish_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_finish_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_flush_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_flush_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_event_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_event_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hEvent", *call->phEvent)
       .value("propName", *call->ppropName)
@@ -4719,7 +4719,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_event_get_profiling_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_event_get_profiling_info_params_t *call) {
   return ur::details::Members(os)
       .value("hEvent", *call->phEvent)
       .value("propName", *call->ppropName)
@@ -4729,33 +4729,33 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_event_wait_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_event_wait_params_t *call) {
   return ur::details::Members(os)
       .value("numEvents", *call->pnumEvents)
       .list("phEventWaitList", *call->pphEventWaitList, *call->pnumEvents)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_event_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_event_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hEvent", *call->phEvent)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_event_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_event_release_params_t *call) {
   return ur::details::Members(os)
       .value("hEvent", *call->phEvent)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_event_get_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_event_get_native_handle_params_t *call) {
   return ur::details::Members(os)
       .value("hEvent", *call->phEvent)
       .value("phNativeEvent", *call->pphNativeEvent)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_event_create_with_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_event_create_with_native_handle_params_t *call) {
   return ur::details::Members(os)
       .native("hNativeEvent", *call->phNativeEvent)
       .value("hContext", *call->phContext)
@@ -4764,7 +4764,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_event_set_callback_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_event_set_callback_params_t *call) {
   return ur::details::Members(os)
       .value("hEvent", *call->phEvent)
       .value("execStatus", *call->pexecStatus)
@@ -4773,7 +4773,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_events_wait_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_events_wait_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("numEventsInWaitList", *call->pnumEventsInWaitList)
@@ -4782,7 +4782,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_events_wait_with_barrier_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_events_wait_with_barrier_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("numEventsInWaitList", *call->pnumEventsInWaitList)
@@ -4791,7 +4791,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_buffer_read_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_buffer_read_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hBuffer", *call->phBuffer)
@@ -4805,7 +4805,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_buffer_write_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_buffer_write_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hBuffer", *call->phBuffer)
@@ -4819,7 +4819,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_buffer_read_rect_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_buffer_read_rect_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hBuffer", *call->phBuffer)
@@ -4838,7 +4838,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_buffer_write_rect_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_buffer_write_rect_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hBuffer", *call->phBuffer)
@@ -4857,7 +4857,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_buffer_copy_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_buffer_copy_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hBufferSrc", *call->phBufferSrc)
@@ -4871,7 +4871,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_buffer_copy_rect_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_buffer_copy_rect_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hBufferSrc", *call->phBufferSrc)
@@ -4889,7 +4889,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_buffer_fill_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_buffer_fill_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hBuffer", *call->phBuffer)
@@ -4903,7 +4903,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_image_read_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_image_read_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hImage", *call->phImage)
@@ -4919,7 +4919,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_image_write_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_image_write_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hImage", *call->phImage)
@@ -4935,7 +4935,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_image_copy_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_image_copy_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hImageSrc", *call->phImageSrc)
@@ -4949,7 +4949,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_buffer_map_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_buffer_map_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hBuffer", *call->phBuffer)
@@ -4964,7 +4964,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_mem_unmap_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_mem_unmap_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hMem", *call->phMem)
@@ -4975,7 +4975,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_usm_fill_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_usm_fill_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pMem", *call->ppMem)
@@ -4988,7 +4988,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_usm_memcpy_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_usm_memcpy_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("blocking", *call->pblocking)
@@ -5001,7 +5001,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_usm_prefetch_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_usm_prefetch_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pMem", *call->ppMem)
@@ -5013,7 +5013,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_usm_advise_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_usm_advise_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pMem", *call->ppMem)
@@ -5023,7 +5023,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_usm_fill_2d_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_usm_fill_2d_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pMem", *call->ppMem)
@@ -5038,7 +5038,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_usm_memcpy_2d_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_usm_memcpy_2d_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("blocking", *call->pblocking)
@@ -5054,7 +5054,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_device_global_variable_write_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_device_global_variable_write_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hProgram", *call->phProgram)
@@ -5069,7 +5069,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_device_global_variable_read_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_device_global_variable_read_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hProgram", *call->phProgram)
@@ -5084,7 +5084,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_read_host_pipe_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_read_host_pipe_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hProgram", *call->phProgram)
@@ -5098,7 +5098,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_write_host_pipe_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_write_host_pipe_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hProgram", *call->phProgram)
@@ -5112,7 +5112,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_kernel_launch_with_args_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_kernel_launch_with_args_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hKernel", *call->phKernel)
@@ -5129,7 +5129,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_create_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_create_params_t *call) {
   return ur::details::Members(os)
       .value("hProgram", *call->phProgram)
       .value("pKernelName", *call->ppKernelName)
@@ -5137,7 +5137,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_get_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_get_info_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .value("propName", *call->ppropName)
@@ -5147,7 +5147,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_get_group_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_get_group_info_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .value("hDevice", *call->phDevice)
@@ -5158,7 +5158,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_get_sub_group_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_get_sub_group_info_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .value("hDevice", *call->phDevice)
@@ -5169,19 +5169,19 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_retain_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_retain_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_release_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_release_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_set_exec_info_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_set_exec_info_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .value("propName", *call->ppropName)
@@ -5191,7 +5191,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_set_specialization_constants_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_set_specialization_constants_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .value("count", *call->pcount)
@@ -5199,14 +5199,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_get_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_get_native_handle_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .value("phNativeKernel", *call->pphNativeKernel)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_create_with_native_handle_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_create_with_native_handle_params_t *call) {
   return ur::details::Members(os)
       .native("hNativeKernel", *call->phNativeKernel)
       .value("hContext", *call->phContext)
@@ -5216,7 +5216,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_get_suggested_local_work_size_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_get_suggested_local_work_size_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .value("hQueue", *call->phQueue)
@@ -5227,7 +5227,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_get_suggested_local_work_size_with_args_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_get_suggested_local_work_size_with_args_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .value("hQueue", *call->phQueue)
@@ -5240,7 +5240,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_kernel_suggest_max_cooperative_group_count_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_suggest_max_cooperative_group_count_params_t *call) {
   return ur::details::Members(os)
       .value("hKernel", *call->phKernel)
       .value("hDevice", *call->phDevice)
@@ -5251,7 +5251,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_usm_device_alloc_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_usm_device_alloc_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pPool", *call->ppPool)
@@ -5264,7 +5264,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_usm_shared_alloc_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_usm_shared_alloc_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pPool", *call->ppPool)
@@ -5277,7 +5277,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_usm_host_alloc_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_usm_host_alloc_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pPool", *call->ppPool)
@@ -5290,7 +5290,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_usm_free_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_usm_free_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pPool", *call->ppPool)
@@ -5301,7 +5301,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_create_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_create_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5310,7 +5310,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_destroy_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_destroy_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5318,7 +5318,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_get_default_device_pool_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_get_default_device_pool_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5326,7 +5326,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_get_info_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_get_info_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hPool", *call->phPool)
       .value("propName", *call->ppropName)
@@ -5335,7 +5335,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_set_info_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_set_info_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hPool", *call->phPool)
       .value("propName", *call->ppropName)
@@ -5344,7 +5344,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_set_device_pool_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_set_device_pool_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5352,7 +5352,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_get_device_pool_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_get_device_pool_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5360,7 +5360,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pool_trim_to_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pool_trim_to_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5369,7 +5369,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_pitched_alloc_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_pitched_alloc_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5383,7 +5383,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_unsampled_image_handle_destroy_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_unsampled_image_handle_destroy_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5391,7 +5391,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_sampled_image_handle_destroy_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_sampled_image_handle_destroy_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5399,7 +5399,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_image_allocate_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_image_allocate_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5409,7 +5409,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_image_free_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_image_free_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5417,7 +5417,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_unsampled_image_create_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_unsampled_image_create_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5428,7 +5428,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_sampled_image_create_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_sampled_image_create_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5440,7 +5440,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_image_copy_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_image_copy_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pSrc", *call->ppSrc)
@@ -5458,7 +5458,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_image_get_info_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_image_get_info_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .native("hImageMem", *call->phImageMem)
@@ -5468,7 +5468,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_get_image_memory_handle_type_support_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_get_image_memory_handle_type_support_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5479,7 +5479,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_get_image_unsampled_handle_support_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_get_image_unsampled_handle_support_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5490,7 +5490,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_get_image_sampled_handle_support_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_get_image_sampled_handle_support_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5501,7 +5501,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_mipmap_get_level_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_mipmap_get_level_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5511,7 +5511,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_mipmap_free_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_mipmap_free_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5519,7 +5519,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_import_external_memory_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_import_external_memory_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5530,7 +5530,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_map_external_array_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_map_external_array_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5541,7 +5541,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_map_external_linear_memory_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_map_external_linear_memory_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5552,7 +5552,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_release_external_memory_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_release_external_memory_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5560,15 +5560,15 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_free_mapped_linear_memory_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_free_mapped_linear_memory_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
-      .value("pMem", *call->ppMem)
+      .bare("pMem", *call->ppMem)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_supports_importing_handle_type_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_supports_importing_handle_type_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .value("memHandleType", *call->pmemHandleType)
@@ -5576,7 +5576,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_import_external_semaphore_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_import_external_semaphore_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5586,7 +5586,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_release_external_semaphore_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_release_external_semaphore_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5594,7 +5594,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_wait_external_semaphore_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_wait_external_semaphore_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hSemaphore", *call->phSemaphore)
@@ -5606,7 +5606,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_bindless_images_signal_external_semaphore_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_bindless_images_signal_external_semaphore_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hSemaphore", *call->phSemaphore)
@@ -5618,13 +5618,13 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_device_wait_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_device_wait_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hDevice", *call->phDevice)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_dynamic_link_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_dynamic_link_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("count", *call->pcount)
@@ -5632,7 +5632,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_timestamp_recording_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_timestamp_recording_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("blocking", *call->pblocking)
@@ -5642,7 +5642,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_get_mem_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_get_mem_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .bare("pMem", *call->ppMem)
@@ -5651,14 +5651,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_put_mem_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_put_mem_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pIPCMemHandleData", *call->ppIPCMemHandleData)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_open_mem_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_open_mem_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5668,14 +5668,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_close_mem_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_close_mem_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .bare("pMem", *call->ppMem)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_get_phys_mem_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_get_phys_mem_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hPhysMem", *call->phPhysMem)
@@ -5684,14 +5684,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_put_phys_mem_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_put_phys_mem_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pIPCPhysMemHandleData", *call->ppIPCPhysMemHandleData)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_open_phys_mem_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_open_phys_mem_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5701,14 +5701,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_close_phys_mem_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_close_phys_mem_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hPhysMem", *call->phPhysMem)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_get_event_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_get_event_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hEvent", *call->phEvent)
       .value("ppIPCEventHandleData", *call->pppIPCEventHandleData)
@@ -5716,14 +5716,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_put_event_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_put_event_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pIPCEventHandleData", *call->ppIPCEventHandleData)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_ipc_open_event_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_ipc_open_event_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .bare("pIPCEventHandleData", *call->ppIPCEventHandleData)
@@ -5732,7 +5732,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_memory_export_alloc_exportable_memory_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_memory_export_alloc_exportable_memory_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5743,7 +5743,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_memory_export_free_exportable_memory_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_memory_export_free_exportable_memory_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5751,7 +5751,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_memory_export_export_memory_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_memory_export_export_memory_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5761,7 +5761,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_build_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_build_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hProgram", *call->phProgram)
       .value("numDevices", *call->pnumDevices)
@@ -5771,7 +5771,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_compile_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_compile_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hProgram", *call->phProgram)
       .value("numDevices", *call->pnumDevices)
@@ -5781,7 +5781,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_program_link_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_program_link_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("numDevices", *call->pnumDevices)
@@ -5794,7 +5794,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_context_memcpy_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_context_memcpy_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pDst", *call->ppDst)
@@ -5803,7 +5803,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_host_alloc_register_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_host_alloc_register_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pHostMem", *call->ppHostMem)
@@ -5812,14 +5812,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_host_alloc_unregister_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_host_alloc_unregister_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pHostMem", *call->ppHostMem)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_import_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_import_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pMem", *call->ppMem)
@@ -5827,28 +5827,28 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_release_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_release_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("pMem", *call->ppMem)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_p2p_enable_peer_access_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_p2p_enable_peer_access_exp_params_t *call) {
   return ur::details::Members(os)
       .value("commandDevice", *call->pcommandDevice)
       .value("peerDevice", *call->ppeerDevice)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_p2p_disable_peer_access_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_p2p_disable_peer_access_exp_params_t *call) {
   return ur::details::Members(os)
       .value("commandDevice", *call->pcommandDevice)
       .value("peerDevice", *call->ppeerDevice)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_usm_p2p_peer_access_get_info_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_usm_p2p_peer_access_get_info_exp_params_t *call) {
   return ur::details::Members(os)
       .value("commandDevice", *call->pcommandDevice)
       .value("peerDevice", *call->ppeerDevice)
@@ -5859,7 +5859,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_create_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_create_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -5868,25 +5868,25 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_retain_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_retain_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_release_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_release_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_finalize_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_finalize_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_kernel_launch_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_kernel_launch_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("hKernel", *call->phKernel)
@@ -5906,7 +5906,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_kernel_launch_with_args_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_kernel_launch_with_args_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("hKernel", *call->phKernel)
@@ -5928,7 +5928,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_usm_memcpy_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_usm_memcpy_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("pDst", *call->ppDst)
@@ -5944,7 +5944,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_usm_fill_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_usm_fill_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("pMemory", *call->ppMemory)
@@ -5961,7 +5961,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_mem_buffer_copy_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_mem_buffer_copy_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("hSrcMem", *call->phSrcMem)
@@ -5979,7 +5979,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_mem_buffer_write_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_mem_buffer_write_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("hBuffer", *call->phBuffer)
@@ -5996,7 +5996,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_mem_buffer_read_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_mem_buffer_read_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("hBuffer", *call->phBuffer)
@@ -6013,7 +6013,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("hSrcMem", *call->phSrcMem)
@@ -6035,7 +6035,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_mem_buffer_write_rect_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_mem_buffer_write_rect_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("hBuffer", *call->phBuffer)
@@ -6057,7 +6057,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_mem_buffer_read_rect_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_mem_buffer_read_rect_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("hBuffer", *call->phBuffer)
@@ -6079,7 +6079,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_mem_buffer_fill_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_mem_buffer_fill_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("hBuffer", *call->phBuffer)
@@ -6097,7 +6097,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_usm_prefetch_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_usm_prefetch_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("pMemory", *call->ppMemory)
@@ -6113,7 +6113,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_usm_advise_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_usm_advise_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("pMemory", *call->ppMemory)
@@ -6129,7 +6129,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_append_native_command_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_append_native_command_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .bare("pfnNativeCommand", *call->ppfnNativeCommand)
@@ -6141,7 +6141,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_command_buffer_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_command_buffer_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hCommandBuffer", *call->phCommandBuffer)
@@ -6151,7 +6151,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_update_kernel_launch_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_update_kernel_launch_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("numKernelUpdates", *call->pnumKernelUpdates)
@@ -6159,14 +6159,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_update_signal_event_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_update_signal_event_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommand", *call->phCommand)
       .value("phSignalEvent", *call->pphSignalEvent)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_update_wait_events_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_update_wait_events_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommand", *call->phCommand)
       .value("numEventsInWaitList", *call->pnumEventsInWaitList)
@@ -6174,7 +6174,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_get_info_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_get_info_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("propName", *call->ppropName)
@@ -6184,14 +6184,14 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_command_buffer_get_native_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_command_buffer_get_native_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hCommandBuffer", *call->phCommandBuffer)
       .value("phNativeCommandBuffer", *call->pphNativeCommandBuffer)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_host_task_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_host_task_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .bare("pfnHostTask", *call->ppfnHostTask)
@@ -6203,7 +6203,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_events_wait_with_barrier_ext_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_events_wait_with_barrier_ext_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pProperties", *call->ppProperties)
@@ -6213,7 +6213,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_native_command_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_native_command_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .bare("pfnNativeEnqueue", *call->ppfnNativeEnqueue)
@@ -6227,7 +6227,7 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_event_create_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_event_create_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("hDevice", *call->phDevice)
@@ -6236,41 +6236,41 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_graph_create_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_graph_create_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hContext", *call->phContext)
       .value("phGraph", *call->pphGraph)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_begin_graph_capture_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_begin_graph_capture_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_begin_capture_into_graph_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_begin_capture_into_graph_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hGraph", *call->phGraph)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_end_graph_capture_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_end_graph_capture_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("phGraph", *call->pphGraph)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_graph_instantiate_graph_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_graph_instantiate_graph_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hGraph", *call->phGraph)
       .value("phExecGraph", *call->pphExecGraph)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_enqueue_graph_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_enqueue_graph_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("hGraph", *call->phGraph)
@@ -6280,47 +6280,47 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_graph_destroy_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_graph_destroy_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hGraph", *call->phGraph)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_graph_executable_graph_destroy_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_graph_executable_graph_destroy_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hExecutableGraph", *call->phExecutableGraph)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_is_graph_capture_enabled_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_is_graph_capture_enabled_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("pResult", *call->ppResult)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_queue_get_graph_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_queue_get_graph_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hQueue", *call->phQueue)
       .value("phGraph", *call->pphGraph)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_graph_is_empty_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_graph_is_empty_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hGraph", *call->phGraph)
       .value("pResult", *call->ppResult)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_graph_get_id_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_graph_get_id_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hGraph", *call->phGraph)
       .value("pGraphId", *call->ppGraphId)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_graph_set_destruction_callback_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_graph_set_destruction_callback_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hGraph", *call->phGraph)
       .bare("pfnCallback", *call->ppfnCallback)
@@ -6328,994 +6328,699 @@ inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct 
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_graph_dump_contents_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_graph_dump_contents_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hGraph", *call->phGraph)
       .value("filePath", *call->pfilePath)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_graph_get_native_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_graph_get_native_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hGraph", *call->phGraph)
       .value("phNativeGraph", *call->pphNativeGraph)
       .done();
 }
 
-inline std::ostream &operator<<(std::ostream &os, [[maybe_unused]] const struct ur_graph_executable_graph_get_native_handle_exp_params_t *call) {
+inline std::ostream &operator<<(std::ostream &os, const struct ur_graph_executable_graph_get_native_handle_exp_params_t *call) {
   return ur::details::Members(os)
       .value("hExecutableGraph", *call->phExecutableGraph)
       .value("phNativeExecutableGraph", *call->pphNativeExecutableGraph)
       .done();
 }
 
+namespace ur::details {
+
 /// The structure at a link of a chain, by its tag.
-inline ur_result_t ur::details::printStruct(std::ostream &os, const void *ptr) {
+inline ur_result_t printLink(std::ostream &os, const void *ptr) {
+  switch (*static_cast<const enum ur_structure_type_t *>(ptr)) {
+  case UR_STRUCTURE_TYPE_PLATFORM_NATIVE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_platform_native_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_DEVICE_BINARY:
+    return printPtr(os, static_cast<const ur_device_binary_t *>(ptr));
+  case UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES:
+    return printPtr(os, static_cast<const ur_device_partition_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_DEVICE_NATIVE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_device_native_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_CONTEXT_PROPERTIES:
+    return printPtr(os, static_cast<const ur_context_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_CONTEXT_NATIVE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_context_native_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_IMAGE_DESC:
+    return printPtr(os, static_cast<const ur_image_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_BUFFER_PROPERTIES:
+    return printPtr(os, static_cast<const ur_buffer_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_BUFFER_CHANNEL_PROPERTIES:
+    return printPtr(os, static_cast<const ur_buffer_channel_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_BUFFER_ALLOC_LOCATION_PROPERTIES:
+    return printPtr(os, static_cast<const ur_buffer_alloc_location_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_BUFFER_REGION:
+    return printPtr(os, static_cast<const ur_buffer_region_t *>(ptr));
+  case UR_STRUCTURE_TYPE_MEM_NATIVE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_mem_native_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_SAMPLER_DESC:
+    return printPtr(os, static_cast<const ur_sampler_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_SAMPLER_NATIVE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_sampler_native_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_USM_DESC:
+    return printPtr(os, static_cast<const ur_usm_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_USM_HOST_DESC:
+    return printPtr(os, static_cast<const ur_usm_host_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_USM_DEVICE_DESC:
+    return printPtr(os, static_cast<const ur_usm_device_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_USM_ALLOC_LOCATION_DESC:
+    return printPtr(os, static_cast<const ur_usm_alloc_location_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_USM_POOL_DESC:
+    return printPtr(os, static_cast<const ur_usm_pool_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC:
+    return printPtr(os, static_cast<const ur_usm_pool_limits_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_PHYSICAL_MEM_PROPERTIES:
+    return printPtr(os, static_cast<const ur_physical_mem_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_PROGRAM_PROPERTIES:
+    return printPtr(os, static_cast<const ur_program_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_PROGRAM_NATIVE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_program_native_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_QUEUE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_queue_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_QUEUE_INDEX_PROPERTIES:
+    return printPtr(os, static_cast<const ur_queue_index_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_QUEUE_NATIVE_DESC:
+    return printPtr(os, static_cast<const ur_queue_native_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_QUEUE_NATIVE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_queue_native_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EVENT_NATIVE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_event_native_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_KERNEL_LAUNCH_EXT_PROPERTIES:
+    return printPtr(os, static_cast<const ur_kernel_launch_ext_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY:
+    return printPtr(os, static_cast<const ur_kernel_launch_cluster_property_t *>(ptr));
+  case UR_STRUCTURE_TYPE_KERNEL_LAUNCH_WORKGROUP_PROPERTY:
+    return printPtr(os, static_cast<const ur_kernel_launch_workgroup_property_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES:
+    return printPtr(os, static_cast<const ur_exp_kernel_arg_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_KERNEL_ARG_VALUE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_kernel_arg_value_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_KERNEL_ARG_LOCAL_PROPERTIES:
+    return printPtr(os, static_cast<const ur_kernel_arg_local_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_KERNEL_ARG_POINTER_PROPERTIES:
+    return printPtr(os, static_cast<const ur_kernel_arg_pointer_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_KERNEL_EXEC_INFO_PROPERTIES:
+    return printPtr(os, static_cast<const ur_kernel_exec_info_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_KERNEL_ARG_SAMPLER_PROPERTIES:
+    return printPtr(os, static_cast<const ur_kernel_arg_sampler_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_KERNEL_ARG_MEM_OBJ_PROPERTIES:
+    return printPtr(os, static_cast<const ur_kernel_arg_mem_obj_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_KERNEL_NATIVE_PROPERTIES:
+    return printPtr(os, static_cast<const ur_kernel_native_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_ASYNC_USM_ALLOC_PROPERTIES:
+    return printPtr(os, static_cast<const ur_exp_async_usm_alloc_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_USM_POOL_BUFFER_DESC:
+    return printPtr(os, static_cast<const ur_usm_pool_buffer_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_FILE_DESCRIPTOR:
+    return printPtr(os, static_cast<const ur_exp_file_descriptor_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_WIN32_HANDLE:
+    return printPtr(os, static_cast<const ur_exp_win32_handle_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_WIN32_NAME:
+    return printPtr(os, static_cast<const ur_exp_win32_name_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_SAMPLER_MIP_PROPERTIES:
+    return printPtr(os, static_cast<const ur_exp_sampler_mip_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_SAMPLER_ADDR_MODES:
+    return printPtr(os, static_cast<const ur_exp_sampler_addr_modes_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_SAMPLER_CUBEMAP_PROPERTIES:
+    return printPtr(os, static_cast<const ur_exp_sampler_cubemap_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_EXTERNAL_MEM_DESC:
+    return printPtr(os, static_cast<const ur_exp_external_mem_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_EXTERNAL_SEMAPHORE_DESC:
+    return printPtr(os, static_cast<const ur_exp_external_semaphore_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_IMAGE_COPY_REGION:
+    return printPtr(os, static_cast<const ur_exp_image_copy_region_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_USM_HOST_ALLOC_REGISTER_PROPERTIES:
+    return printPtr(os, static_cast<const ur_exp_usm_host_alloc_register_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC:
+    return printPtr(os, static_cast<const ur_exp_command_buffer_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_MEMOBJ_ARG_DESC:
+    return printPtr(os, static_cast<const ur_exp_command_buffer_update_memobj_arg_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_POINTER_ARG_DESC:
+    return printPtr(os, static_cast<const ur_exp_command_buffer_update_pointer_arg_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_VALUE_ARG_DESC:
+    return printPtr(os, static_cast<const ur_exp_command_buffer_update_value_arg_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC:
+    return printPtr(os, static_cast<const ur_exp_command_buffer_update_kernel_launch_desc_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_HOST_TASK_PROPERTIES:
+    return printPtr(os, static_cast<const ur_exp_host_task_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_ENQUEUE_EXT_PROPERTIES:
+    return printPtr(os, static_cast<const ur_exp_enqueue_ext_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_ENQUEUE_NATIVE_COMMAND_PROPERTIES:
+    return printPtr(os, static_cast<const ur_exp_enqueue_native_command_properties_t *>(ptr));
+  case UR_STRUCTURE_TYPE_EXP_EVENT_DESC:
+    return printPtr(os, static_cast<const ur_exp_event_desc_t *>(ptr));
+  default:
+    os << unknown;
+    return UR_RESULT_ERROR_INVALID_ENUMERATION;
+  }
+}
+
+inline ur_result_t printStruct(std::ostream &os, const void *ptr) {
+  /// Counts the links behind which the stream is.
+  struct Depth {
+    std::ostream &os;
+    const int slot;
+    explicit Depth(std::ostream &os, int slot) : os(os), slot(slot) { ++os.iword(slot); }
+    ~Depth() { --os.iword(slot); }
+  };
+  static const int slot = std::ios_base::xalloc();
   if (!ptr) {
     return printPtr(os, ptr);
   }
-  static const int slot = std::ios_base::xalloc();
-  long &depth = os.iword(slot);
-  if (depth == chainLimit) {
+  if (os.iword(slot) == chainLimit) {
     os << ptr << " (...)";
     return UR_RESULT_SUCCESS;
   }
-  ++depth;
-  ur_result_t result = UR_RESULT_SUCCESS;
-  switch (*static_cast<const enum ur_structure_type_t *>(ptr)) {
-  case UR_STRUCTURE_TYPE_PLATFORM_NATIVE_PROPERTIES:
-    printPtr(os, static_cast<const ur_platform_native_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_DEVICE_BINARY:
-    printPtr(os, static_cast<const ur_device_binary_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_DEVICE_PARTITION_PROPERTIES:
-    printPtr(os, static_cast<const ur_device_partition_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_DEVICE_NATIVE_PROPERTIES:
-    printPtr(os, static_cast<const ur_device_native_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_CONTEXT_PROPERTIES:
-    printPtr(os, static_cast<const ur_context_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_CONTEXT_NATIVE_PROPERTIES:
-    printPtr(os, static_cast<const ur_context_native_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_IMAGE_DESC:
-    printPtr(os, static_cast<const ur_image_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_BUFFER_PROPERTIES:
-    printPtr(os, static_cast<const ur_buffer_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_BUFFER_CHANNEL_PROPERTIES:
-    printPtr(os, static_cast<const ur_buffer_channel_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_BUFFER_ALLOC_LOCATION_PROPERTIES:
-    printPtr(os, static_cast<const ur_buffer_alloc_location_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_BUFFER_REGION:
-    printPtr(os, static_cast<const ur_buffer_region_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_MEM_NATIVE_PROPERTIES:
-    printPtr(os, static_cast<const ur_mem_native_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_SAMPLER_DESC:
-    printPtr(os, static_cast<const ur_sampler_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_SAMPLER_NATIVE_PROPERTIES:
-    printPtr(os, static_cast<const ur_sampler_native_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_USM_DESC:
-    printPtr(os, static_cast<const ur_usm_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_USM_HOST_DESC:
-    printPtr(os, static_cast<const ur_usm_host_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_USM_DEVICE_DESC:
-    printPtr(os, static_cast<const ur_usm_device_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_USM_ALLOC_LOCATION_DESC:
-    printPtr(os, static_cast<const ur_usm_alloc_location_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_USM_POOL_DESC:
-    printPtr(os, static_cast<const ur_usm_pool_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC:
-    printPtr(os, static_cast<const ur_usm_pool_limits_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_PHYSICAL_MEM_PROPERTIES:
-    printPtr(os, static_cast<const ur_physical_mem_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_PROGRAM_PROPERTIES:
-    printPtr(os, static_cast<const ur_program_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_PROGRAM_NATIVE_PROPERTIES:
-    printPtr(os, static_cast<const ur_program_native_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_QUEUE_PROPERTIES:
-    printPtr(os, static_cast<const ur_queue_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_QUEUE_INDEX_PROPERTIES:
-    printPtr(os, static_cast<const ur_queue_index_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_QUEUE_NATIVE_DESC:
-    printPtr(os, static_cast<const ur_queue_native_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_QUEUE_NATIVE_PROPERTIES:
-    printPtr(os, static_cast<const ur_queue_native_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EVENT_NATIVE_PROPERTIES:
-    printPtr(os, static_cast<const ur_event_native_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_KERNEL_LAUNCH_EXT_PROPERTIES:
-    printPtr(os, static_cast<const ur_kernel_launch_ext_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY:
-    printPtr(os, static_cast<const ur_kernel_launch_cluster_property_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_KERNEL_LAUNCH_WORKGROUP_PROPERTY:
-    printPtr(os, static_cast<const ur_kernel_launch_workgroup_property_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES:
-    printPtr(os, static_cast<const ur_exp_kernel_arg_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_KERNEL_ARG_VALUE_PROPERTIES:
-    printPtr(os, static_cast<const ur_kernel_arg_value_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_KERNEL_ARG_LOCAL_PROPERTIES:
-    printPtr(os, static_cast<const ur_kernel_arg_local_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_KERNEL_ARG_POINTER_PROPERTIES:
-    printPtr(os, static_cast<const ur_kernel_arg_pointer_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_KERNEL_EXEC_INFO_PROPERTIES:
-    printPtr(os, static_cast<const ur_kernel_exec_info_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_KERNEL_ARG_SAMPLER_PROPERTIES:
-    printPtr(os, static_cast<const ur_kernel_arg_sampler_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_KERNEL_ARG_MEM_OBJ_PROPERTIES:
-    printPtr(os, static_cast<const ur_kernel_arg_mem_obj_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_KERNEL_NATIVE_PROPERTIES:
-    printPtr(os, static_cast<const ur_kernel_native_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_ASYNC_USM_ALLOC_PROPERTIES:
-    printPtr(os, static_cast<const ur_exp_async_usm_alloc_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_USM_POOL_BUFFER_DESC:
-    printPtr(os, static_cast<const ur_usm_pool_buffer_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_FILE_DESCRIPTOR:
-    printPtr(os, static_cast<const ur_exp_file_descriptor_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_WIN32_HANDLE:
-    printPtr(os, static_cast<const ur_exp_win32_handle_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_WIN32_NAME:
-    printPtr(os, static_cast<const ur_exp_win32_name_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_SAMPLER_MIP_PROPERTIES:
-    printPtr(os, static_cast<const ur_exp_sampler_mip_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_SAMPLER_ADDR_MODES:
-    printPtr(os, static_cast<const ur_exp_sampler_addr_modes_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_SAMPLER_CUBEMAP_PROPERTIES:
-    printPtr(os, static_cast<const ur_exp_sampler_cubemap_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_EXTERNAL_MEM_DESC:
-    printPtr(os, static_cast<const ur_exp_external_mem_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_EXTERNAL_SEMAPHORE_DESC:
-    printPtr(os, static_cast<const ur_exp_external_semaphore_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_IMAGE_COPY_REGION:
-    printPtr(os, static_cast<const ur_exp_image_copy_region_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_USM_HOST_ALLOC_REGISTER_PROPERTIES:
-    printPtr(os, static_cast<const ur_exp_usm_host_alloc_register_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_DESC:
-    printPtr(os, static_cast<const ur_exp_command_buffer_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_MEMOBJ_ARG_DESC:
-    printPtr(os, static_cast<const ur_exp_command_buffer_update_memobj_arg_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_POINTER_ARG_DESC:
-    printPtr(os, static_cast<const ur_exp_command_buffer_update_pointer_arg_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_VALUE_ARG_DESC:
-    printPtr(os, static_cast<const ur_exp_command_buffer_update_value_arg_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_DESC:
-    printPtr(os, static_cast<const ur_exp_command_buffer_update_kernel_launch_desc_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_HOST_TASK_PROPERTIES:
-    printPtr(os, static_cast<const ur_exp_host_task_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_ENQUEUE_EXT_PROPERTIES:
-    printPtr(os, static_cast<const ur_exp_enqueue_ext_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_ENQUEUE_NATIVE_COMMAND_PROPERTIES:
-    printPtr(os, static_cast<const ur_exp_enqueue_native_command_properties_t *>(ptr));
-    break;
-  case UR_STRUCTURE_TYPE_EXP_EVENT_DESC:
-    printPtr(os, static_cast<const ur_exp_event_desc_t *>(ptr));
-    break;
-  default:
-    os << unknown;
-    result = UR_RESULT_ERROR_INVALID_ENUMERATION;
-  }
-  --os.iword(slot);
-  return result;
+  const Depth depth(os, slot);
+  return printLink(os, ptr);
 }
+
+template <typename T> ur_result_t printCall(std::ostream &os, const void *params) {
+  os << static_cast<const T *>(params);
+  return UR_RESULT_SUCCESS;
+}
+
+} // namespace ur::details
 
 namespace ur::extras {
 
 /// Prints the arguments of any call: `params` points to the parameter structure of `function`.
 inline ur_result_t UR_APICALL printFunctionParams(std::ostream &os, ur_function_t function, const void *params) {
+  using namespace ur::details;
   if (!params) {
     return UR_RESULT_ERROR_INVALID_NULL_POINTER;
   }
   switch (function) {
   case UR_FUNCTION_LOADER_CONFIG_CREATE:
-    os << static_cast<const struct ur_loader_config_create_params_t *>(params);
-    break;
+    return printCall<ur_loader_config_create_params_t>(os, params);
   case UR_FUNCTION_LOADER_CONFIG_RETAIN:
-    os << static_cast<const struct ur_loader_config_retain_params_t *>(params);
-    break;
+    return printCall<ur_loader_config_retain_params_t>(os, params);
   case UR_FUNCTION_LOADER_CONFIG_RELEASE:
-    os << static_cast<const struct ur_loader_config_release_params_t *>(params);
-    break;
+    return printCall<ur_loader_config_release_params_t>(os, params);
   case UR_FUNCTION_LOADER_CONFIG_GET_INFO:
-    os << static_cast<const struct ur_loader_config_get_info_params_t *>(params);
-    break;
+    return printCall<ur_loader_config_get_info_params_t>(os, params);
   case UR_FUNCTION_LOADER_CONFIG_ENABLE_LAYER:
-    os << static_cast<const struct ur_loader_config_enable_layer_params_t *>(params);
-    break;
+    return printCall<ur_loader_config_enable_layer_params_t>(os, params);
   case UR_FUNCTION_LOADER_CONFIG_SET_CODE_LOCATION_CALLBACK:
-    os << static_cast<const struct ur_loader_config_set_code_location_callback_params_t *>(params);
-    break;
+    return printCall<ur_loader_config_set_code_location_callback_params_t>(os, params);
   case UR_FUNCTION_LOADER_CONFIG_SET_MOCKING_ENABLED:
-    os << static_cast<const struct ur_loader_config_set_mocking_enabled_params_t *>(params);
-    break;
+    return printCall<ur_loader_config_set_mocking_enabled_params_t>(os, params);
   case UR_FUNCTION_LOADER_INIT:
-    os << static_cast<const struct ur_loader_init_params_t *>(params);
-    break;
+    return printCall<ur_loader_init_params_t>(os, params);
   case UR_FUNCTION_LOADER_TEAR_DOWN:
-    os << static_cast<const struct ur_loader_tear_down_params_t *>(params);
-    break;
+    return printCall<ur_loader_tear_down_params_t>(os, params);
   case UR_FUNCTION_ADAPTER_GET:
-    os << static_cast<const struct ur_adapter_get_params_t *>(params);
-    break;
+    return printCall<ur_adapter_get_params_t>(os, params);
   case UR_FUNCTION_ADAPTER_RELEASE:
-    os << static_cast<const struct ur_adapter_release_params_t *>(params);
-    break;
+    return printCall<ur_adapter_release_params_t>(os, params);
   case UR_FUNCTION_ADAPTER_RETAIN:
-    os << static_cast<const struct ur_adapter_retain_params_t *>(params);
-    break;
+    return printCall<ur_adapter_retain_params_t>(os, params);
   case UR_FUNCTION_ADAPTER_GET_LAST_ERROR:
-    os << static_cast<const struct ur_adapter_get_last_error_params_t *>(params);
-    break;
+    return printCall<ur_adapter_get_last_error_params_t>(os, params);
   case UR_FUNCTION_ADAPTER_GET_INFO:
-    os << static_cast<const struct ur_adapter_get_info_params_t *>(params);
-    break;
+    return printCall<ur_adapter_get_info_params_t>(os, params);
   case UR_FUNCTION_ADAPTER_SET_LOGGER_CALLBACK:
-    os << static_cast<const struct ur_adapter_set_logger_callback_params_t *>(params);
-    break;
+    return printCall<ur_adapter_set_logger_callback_params_t>(os, params);
   case UR_FUNCTION_ADAPTER_SET_LOGGER_CALLBACK_LEVEL:
-    os << static_cast<const struct ur_adapter_set_logger_callback_level_params_t *>(params);
-    break;
+    return printCall<ur_adapter_set_logger_callback_level_params_t>(os, params);
   case UR_FUNCTION_PLATFORM_GET:
-    os << static_cast<const struct ur_platform_get_params_t *>(params);
-    break;
+    return printCall<ur_platform_get_params_t>(os, params);
   case UR_FUNCTION_PLATFORM_GET_INFO:
-    os << static_cast<const struct ur_platform_get_info_params_t *>(params);
-    break;
+    return printCall<ur_platform_get_info_params_t>(os, params);
   case UR_FUNCTION_PLATFORM_GET_API_VERSION:
-    os << static_cast<const struct ur_platform_get_api_version_params_t *>(params);
-    break;
+    return printCall<ur_platform_get_api_version_params_t>(os, params);
   case UR_FUNCTION_PLATFORM_GET_NATIVE_HANDLE:
-    os << static_cast<const struct ur_platform_get_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_platform_get_native_handle_params_t>(os, params);
   case UR_FUNCTION_PLATFORM_CREATE_WITH_NATIVE_HANDLE:
-    os << static_cast<const struct ur_platform_create_with_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_platform_create_with_native_handle_params_t>(os, params);
   case UR_FUNCTION_PLATFORM_GET_BACKEND_OPTION:
-    os << static_cast<const struct ur_platform_get_backend_option_params_t *>(params);
-    break;
+    return printCall<ur_platform_get_backend_option_params_t>(os, params);
   case UR_FUNCTION_DEVICE_GET:
-    os << static_cast<const struct ur_device_get_params_t *>(params);
-    break;
+    return printCall<ur_device_get_params_t>(os, params);
   case UR_FUNCTION_DEVICE_GET_SELECTED:
-    os << static_cast<const struct ur_device_get_selected_params_t *>(params);
-    break;
+    return printCall<ur_device_get_selected_params_t>(os, params);
   case UR_FUNCTION_DEVICE_GET_INFO:
-    os << static_cast<const struct ur_device_get_info_params_t *>(params);
-    break;
+    return printCall<ur_device_get_info_params_t>(os, params);
   case UR_FUNCTION_DEVICE_RETAIN:
-    os << static_cast<const struct ur_device_retain_params_t *>(params);
-    break;
+    return printCall<ur_device_retain_params_t>(os, params);
   case UR_FUNCTION_DEVICE_RELEASE:
-    os << static_cast<const struct ur_device_release_params_t *>(params);
-    break;
+    return printCall<ur_device_release_params_t>(os, params);
   case UR_FUNCTION_DEVICE_PARTITION:
-    os << static_cast<const struct ur_device_partition_params_t *>(params);
-    break;
+    return printCall<ur_device_partition_params_t>(os, params);
   case UR_FUNCTION_DEVICE_SELECT_BINARY:
-    os << static_cast<const struct ur_device_select_binary_params_t *>(params);
-    break;
+    return printCall<ur_device_select_binary_params_t>(os, params);
   case UR_FUNCTION_DEVICE_GET_NATIVE_HANDLE:
-    os << static_cast<const struct ur_device_get_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_device_get_native_handle_params_t>(os, params);
   case UR_FUNCTION_DEVICE_CREATE_WITH_NATIVE_HANDLE:
-    os << static_cast<const struct ur_device_create_with_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_device_create_with_native_handle_params_t>(os, params);
   case UR_FUNCTION_DEVICE_GET_GLOBAL_TIMESTAMPS:
-    os << static_cast<const struct ur_device_get_global_timestamps_params_t *>(params);
-    break;
+    return printCall<ur_device_get_global_timestamps_params_t>(os, params);
   case UR_FUNCTION_CONTEXT_CREATE:
-    os << static_cast<const struct ur_context_create_params_t *>(params);
-    break;
+    return printCall<ur_context_create_params_t>(os, params);
   case UR_FUNCTION_CONTEXT_RETAIN:
-    os << static_cast<const struct ur_context_retain_params_t *>(params);
-    break;
+    return printCall<ur_context_retain_params_t>(os, params);
   case UR_FUNCTION_CONTEXT_RELEASE:
-    os << static_cast<const struct ur_context_release_params_t *>(params);
-    break;
+    return printCall<ur_context_release_params_t>(os, params);
   case UR_FUNCTION_CONTEXT_GET_INFO:
-    os << static_cast<const struct ur_context_get_info_params_t *>(params);
-    break;
+    return printCall<ur_context_get_info_params_t>(os, params);
   case UR_FUNCTION_CONTEXT_GET_NATIVE_HANDLE:
-    os << static_cast<const struct ur_context_get_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_context_get_native_handle_params_t>(os, params);
   case UR_FUNCTION_CONTEXT_CREATE_WITH_NATIVE_HANDLE:
-    os << static_cast<const struct ur_context_create_with_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_context_create_with_native_handle_params_t>(os, params);
   case UR_FUNCTION_CONTEXT_SET_EXTENDED_DELETER:
-    os << static_cast<const struct ur_context_set_extended_deleter_params_t *>(params);
-    break;
+    return printCall<ur_context_set_extended_deleter_params_t>(os, params);
   case UR_FUNCTION_MEM_IMAGE_CREATE:
-    os << static_cast<const struct ur_mem_image_create_params_t *>(params);
-    break;
+    return printCall<ur_mem_image_create_params_t>(os, params);
   case UR_FUNCTION_MEM_BUFFER_CREATE:
-    os << static_cast<const struct ur_mem_buffer_create_params_t *>(params);
-    break;
+    return printCall<ur_mem_buffer_create_params_t>(os, params);
   case UR_FUNCTION_MEM_RETAIN:
-    os << static_cast<const struct ur_mem_retain_params_t *>(params);
-    break;
+    return printCall<ur_mem_retain_params_t>(os, params);
   case UR_FUNCTION_MEM_RELEASE:
-    os << static_cast<const struct ur_mem_release_params_t *>(params);
-    break;
+    return printCall<ur_mem_release_params_t>(os, params);
   case UR_FUNCTION_MEM_BUFFER_PARTITION:
-    os << static_cast<const struct ur_mem_buffer_partition_params_t *>(params);
-    break;
+    return printCall<ur_mem_buffer_partition_params_t>(os, params);
   case UR_FUNCTION_MEM_GET_NATIVE_HANDLE:
-    os << static_cast<const struct ur_mem_get_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_mem_get_native_handle_params_t>(os, params);
   case UR_FUNCTION_MEM_BUFFER_CREATE_WITH_NATIVE_HANDLE:
-    os << static_cast<const struct ur_mem_buffer_create_with_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_mem_buffer_create_with_native_handle_params_t>(os, params);
   case UR_FUNCTION_MEM_IMAGE_CREATE_WITH_NATIVE_HANDLE:
-    os << static_cast<const struct ur_mem_image_create_with_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_mem_image_create_with_native_handle_params_t>(os, params);
   case UR_FUNCTION_MEM_GET_INFO:
-    os << static_cast<const struct ur_mem_get_info_params_t *>(params);
-    break;
+    return printCall<ur_mem_get_info_params_t>(os, params);
   case UR_FUNCTION_MEM_IMAGE_GET_INFO:
-    os << static_cast<const struct ur_mem_image_get_info_params_t *>(params);
-    break;
+    return printCall<ur_mem_image_get_info_params_t>(os, params);
   case UR_FUNCTION_SAMPLER_CREATE:
-    os << static_cast<const struct ur_sampler_create_params_t *>(params);
-    break;
+    return printCall<ur_sampler_create_params_t>(os, params);
   case UR_FUNCTION_SAMPLER_RETAIN:
-    os << static_cast<const struct ur_sampler_retain_params_t *>(params);
-    break;
+    return printCall<ur_sampler_retain_params_t>(os, params);
   case UR_FUNCTION_SAMPLER_RELEASE:
-    os << static_cast<const struct ur_sampler_release_params_t *>(params);
-    break;
+    return printCall<ur_sampler_release_params_t>(os, params);
   case UR_FUNCTION_SAMPLER_GET_INFO:
-    os << static_cast<const struct ur_sampler_get_info_params_t *>(params);
-    break;
+    return printCall<ur_sampler_get_info_params_t>(os, params);
   case UR_FUNCTION_SAMPLER_GET_NATIVE_HANDLE:
-    os << static_cast<const struct ur_sampler_get_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_sampler_get_native_handle_params_t>(os, params);
   case UR_FUNCTION_SAMPLER_CREATE_WITH_NATIVE_HANDLE:
-    os << static_cast<const struct ur_sampler_create_with_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_sampler_create_with_native_handle_params_t>(os, params);
   case UR_FUNCTION_USM_HOST_ALLOC:
-    os << static_cast<const struct ur_usm_host_alloc_params_t *>(params);
-    break;
+    return printCall<ur_usm_host_alloc_params_t>(os, params);
   case UR_FUNCTION_USM_DEVICE_ALLOC:
-    os << static_cast<const struct ur_usm_device_alloc_params_t *>(params);
-    break;
+    return printCall<ur_usm_device_alloc_params_t>(os, params);
   case UR_FUNCTION_USM_SHARED_ALLOC:
-    os << static_cast<const struct ur_usm_shared_alloc_params_t *>(params);
-    break;
+    return printCall<ur_usm_shared_alloc_params_t>(os, params);
   case UR_FUNCTION_USM_FREE:
-    os << static_cast<const struct ur_usm_free_params_t *>(params);
-    break;
+    return printCall<ur_usm_free_params_t>(os, params);
   case UR_FUNCTION_USM_GET_MEM_ALLOC_INFO:
-    os << static_cast<const struct ur_usm_get_mem_alloc_info_params_t *>(params);
-    break;
+    return printCall<ur_usm_get_mem_alloc_info_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_CREATE:
-    os << static_cast<const struct ur_usm_pool_create_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_create_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_RETAIN:
-    os << static_cast<const struct ur_usm_pool_retain_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_retain_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_RELEASE:
-    os << static_cast<const struct ur_usm_pool_release_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_release_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_GET_INFO:
-    os << static_cast<const struct ur_usm_pool_get_info_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_get_info_params_t>(os, params);
   case UR_FUNCTION_VIRTUAL_MEM_GRANULARITY_GET_INFO:
-    os << static_cast<const struct ur_virtual_mem_granularity_get_info_params_t *>(params);
-    break;
+    return printCall<ur_virtual_mem_granularity_get_info_params_t>(os, params);
   case UR_FUNCTION_VIRTUAL_MEM_RESERVE:
-    os << static_cast<const struct ur_virtual_mem_reserve_params_t *>(params);
-    break;
+    return printCall<ur_virtual_mem_reserve_params_t>(os, params);
   case UR_FUNCTION_VIRTUAL_MEM_FREE:
-    os << static_cast<const struct ur_virtual_mem_free_params_t *>(params);
-    break;
+    return printCall<ur_virtual_mem_free_params_t>(os, params);
   case UR_FUNCTION_VIRTUAL_MEM_MAP:
-    os << static_cast<const struct ur_virtual_mem_map_params_t *>(params);
-    break;
+    return printCall<ur_virtual_mem_map_params_t>(os, params);
   case UR_FUNCTION_VIRTUAL_MEM_UNMAP:
-    os << static_cast<const struct ur_virtual_mem_unmap_params_t *>(params);
-    break;
+    return printCall<ur_virtual_mem_unmap_params_t>(os, params);
   case UR_FUNCTION_VIRTUAL_MEM_SET_ACCESS:
-    os << static_cast<const struct ur_virtual_mem_set_access_params_t *>(params);
-    break;
+    return printCall<ur_virtual_mem_set_access_params_t>(os, params);
   case UR_FUNCTION_VIRTUAL_MEM_GET_INFO:
-    os << static_cast<const struct ur_virtual_mem_get_info_params_t *>(params);
-    break;
+    return printCall<ur_virtual_mem_get_info_params_t>(os, params);
   case UR_FUNCTION_PHYSICAL_MEM_CREATE:
-    os << static_cast<const struct ur_physical_mem_create_params_t *>(params);
-    break;
+    return printCall<ur_physical_mem_create_params_t>(os, params);
   case UR_FUNCTION_PHYSICAL_MEM_RETAIN:
-    os << static_cast<const struct ur_physical_mem_retain_params_t *>(params);
-    break;
+    return printCall<ur_physical_mem_retain_params_t>(os, params);
   case UR_FUNCTION_PHYSICAL_MEM_RELEASE:
-    os << static_cast<const struct ur_physical_mem_release_params_t *>(params);
-    break;
+    return printCall<ur_physical_mem_release_params_t>(os, params);
   case UR_FUNCTION_PHYSICAL_MEM_GET_INFO:
-    os << static_cast<const struct ur_physical_mem_get_info_params_t *>(params);
-    break;
+    return printCall<ur_physical_mem_get_info_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_CREATE_WITH_IL:
-    os << static_cast<const struct ur_program_create_with_il_params_t *>(params);
-    break;
+    return printCall<ur_program_create_with_il_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_CREATE_WITH_BINARY:
-    os << static_cast<const struct ur_program_create_with_binary_params_t *>(params);
-    break;
+    return printCall<ur_program_create_with_binary_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_BUILD:
-    os << static_cast<const struct ur_program_build_params_t *>(params);
-    break;
+    return printCall<ur_program_build_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_COMPILE:
-    os << static_cast<const struct ur_program_compile_params_t *>(params);
-    break;
+    return printCall<ur_program_compile_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_LINK:
-    os << static_cast<const struct ur_program_link_params_t *>(params);
-    break;
+    return printCall<ur_program_link_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_RETAIN:
-    os << static_cast<const struct ur_program_retain_params_t *>(params);
-    break;
+    return printCall<ur_program_retain_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_RELEASE:
-    os << static_cast<const struct ur_program_release_params_t *>(params);
-    break;
+    return printCall<ur_program_release_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_GET_FUNCTION_POINTER:
-    os << static_cast<const struct ur_program_get_function_pointer_params_t *>(params);
-    break;
+    return printCall<ur_program_get_function_pointer_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_GET_GLOBAL_VARIABLE_POINTER:
-    os << static_cast<const struct ur_program_get_global_variable_pointer_params_t *>(params);
-    break;
+    return printCall<ur_program_get_global_variable_pointer_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_GET_INFO:
-    os << static_cast<const struct ur_program_get_info_params_t *>(params);
-    break;
+    return printCall<ur_program_get_info_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_GET_BUILD_INFO:
-    os << static_cast<const struct ur_program_get_build_info_params_t *>(params);
-    break;
+    return printCall<ur_program_get_build_info_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_SET_SPECIALIZATION_CONSTANTS:
-    os << static_cast<const struct ur_program_set_specialization_constants_params_t *>(params);
-    break;
+    return printCall<ur_program_set_specialization_constants_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_GET_NATIVE_HANDLE:
-    os << static_cast<const struct ur_program_get_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_program_get_native_handle_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_CREATE_WITH_NATIVE_HANDLE:
-    os << static_cast<const struct ur_program_create_with_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_program_create_with_native_handle_params_t>(os, params);
   case UR_FUNCTION_QUEUE_GET_INFO:
-    os << static_cast<const struct ur_queue_get_info_params_t *>(params);
-    break;
+    return printCall<ur_queue_get_info_params_t>(os, params);
   case UR_FUNCTION_QUEUE_CREATE:
-    os << static_cast<const struct ur_queue_create_params_t *>(params);
-    break;
+    return printCall<ur_queue_create_params_t>(os, params);
   case UR_FUNCTION_QUEUE_RETAIN:
-    os << static_cast<const struct ur_queue_retain_params_t *>(params);
-    break;
+    return printCall<ur_queue_retain_params_t>(os, params);
   case UR_FUNCTION_QUEUE_RELEASE:
-    os << static_cast<const struct ur_queue_release_params_t *>(params);
-    break;
+    return printCall<ur_queue_release_params_t>(os, params);
   case UR_FUNCTION_QUEUE_GET_NATIVE_HANDLE:
-    os << static_cast<const struct ur_queue_get_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_queue_get_native_handle_params_t>(os, params);
   case UR_FUNCTION_QUEUE_CREATE_WITH_NATIVE_HANDLE:
-    os << static_cast<const struct ur_queue_create_with_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_queue_create_with_native_handle_params_t>(os, params);
   case UR_FUNCTION_QUEUE_FINISH:
-    os << static_cast<const struct ur_queue_finish_params_t *>(params);
-    break;
+    return printCall<ur_queue_finish_params_t>(os, params);
   case UR_FUNCTION_QUEUE_FLUSH:
-    os << static_cast<const struct ur_queue_flush_params_t *>(params);
-    break;
+    return printCall<ur_queue_flush_params_t>(os, params);
   case UR_FUNCTION_EVENT_GET_INFO:
-    os << static_cast<const struct ur_event_get_info_params_t *>(params);
-    break;
+    return printCall<ur_event_get_info_params_t>(os, params);
   case UR_FUNCTION_EVENT_GET_PROFILING_INFO:
-    os << static_cast<const struct ur_event_get_profiling_info_params_t *>(params);
-    break;
+    return printCall<ur_event_get_profiling_info_params_t>(os, params);
   case UR_FUNCTION_EVENT_WAIT:
-    os << static_cast<const struct ur_event_wait_params_t *>(params);
-    break;
+    return printCall<ur_event_wait_params_t>(os, params);
   case UR_FUNCTION_EVENT_RETAIN:
-    os << static_cast<const struct ur_event_retain_params_t *>(params);
-    break;
+    return printCall<ur_event_retain_params_t>(os, params);
   case UR_FUNCTION_EVENT_RELEASE:
-    os << static_cast<const struct ur_event_release_params_t *>(params);
-    break;
+    return printCall<ur_event_release_params_t>(os, params);
   case UR_FUNCTION_EVENT_GET_NATIVE_HANDLE:
-    os << static_cast<const struct ur_event_get_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_event_get_native_handle_params_t>(os, params);
   case UR_FUNCTION_EVENT_CREATE_WITH_NATIVE_HANDLE:
-    os << static_cast<const struct ur_event_create_with_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_event_create_with_native_handle_params_t>(os, params);
   case UR_FUNCTION_EVENT_SET_CALLBACK:
-    os << static_cast<const struct ur_event_set_callback_params_t *>(params);
-    break;
+    return printCall<ur_event_set_callback_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_EVENTS_WAIT:
-    os << static_cast<const struct ur_enqueue_events_wait_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_events_wait_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_EVENTS_WAIT_WITH_BARRIER:
-    os << static_cast<const struct ur_enqueue_events_wait_with_barrier_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_events_wait_with_barrier_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_BUFFER_READ:
-    os << static_cast<const struct ur_enqueue_mem_buffer_read_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_buffer_read_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_BUFFER_WRITE:
-    os << static_cast<const struct ur_enqueue_mem_buffer_write_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_buffer_write_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_BUFFER_READ_RECT:
-    os << static_cast<const struct ur_enqueue_mem_buffer_read_rect_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_buffer_read_rect_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_BUFFER_WRITE_RECT:
-    os << static_cast<const struct ur_enqueue_mem_buffer_write_rect_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_buffer_write_rect_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_BUFFER_COPY:
-    os << static_cast<const struct ur_enqueue_mem_buffer_copy_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_buffer_copy_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_BUFFER_COPY_RECT:
-    os << static_cast<const struct ur_enqueue_mem_buffer_copy_rect_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_buffer_copy_rect_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_BUFFER_FILL:
-    os << static_cast<const struct ur_enqueue_mem_buffer_fill_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_buffer_fill_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_IMAGE_READ:
-    os << static_cast<const struct ur_enqueue_mem_image_read_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_image_read_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_IMAGE_WRITE:
-    os << static_cast<const struct ur_enqueue_mem_image_write_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_image_write_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_IMAGE_COPY:
-    os << static_cast<const struct ur_enqueue_mem_image_copy_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_image_copy_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_BUFFER_MAP:
-    os << static_cast<const struct ur_enqueue_mem_buffer_map_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_buffer_map_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_MEM_UNMAP:
-    os << static_cast<const struct ur_enqueue_mem_unmap_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_mem_unmap_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_USM_FILL:
-    os << static_cast<const struct ur_enqueue_usm_fill_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_usm_fill_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_USM_MEMCPY:
-    os << static_cast<const struct ur_enqueue_usm_memcpy_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_usm_memcpy_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_USM_PREFETCH:
-    os << static_cast<const struct ur_enqueue_usm_prefetch_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_usm_prefetch_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_USM_ADVISE:
-    os << static_cast<const struct ur_enqueue_usm_advise_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_usm_advise_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_USM_FILL_2D:
-    os << static_cast<const struct ur_enqueue_usm_fill_2d_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_usm_fill_2d_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_USM_MEMCPY_2D:
-    os << static_cast<const struct ur_enqueue_usm_memcpy_2d_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_usm_memcpy_2d_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_DEVICE_GLOBAL_VARIABLE_WRITE:
-    os << static_cast<const struct ur_enqueue_device_global_variable_write_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_device_global_variable_write_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_DEVICE_GLOBAL_VARIABLE_READ:
-    os << static_cast<const struct ur_enqueue_device_global_variable_read_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_device_global_variable_read_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_READ_HOST_PIPE:
-    os << static_cast<const struct ur_enqueue_read_host_pipe_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_read_host_pipe_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_WRITE_HOST_PIPE:
-    os << static_cast<const struct ur_enqueue_write_host_pipe_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_write_host_pipe_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_KERNEL_LAUNCH_WITH_ARGS_EXP:
-    os << static_cast<const struct ur_enqueue_kernel_launch_with_args_exp_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_kernel_launch_with_args_exp_params_t>(os, params);
   case UR_FUNCTION_KERNEL_CREATE:
-    os << static_cast<const struct ur_kernel_create_params_t *>(params);
-    break;
+    return printCall<ur_kernel_create_params_t>(os, params);
   case UR_FUNCTION_KERNEL_GET_INFO:
-    os << static_cast<const struct ur_kernel_get_info_params_t *>(params);
-    break;
+    return printCall<ur_kernel_get_info_params_t>(os, params);
   case UR_FUNCTION_KERNEL_GET_GROUP_INFO:
-    os << static_cast<const struct ur_kernel_get_group_info_params_t *>(params);
-    break;
+    return printCall<ur_kernel_get_group_info_params_t>(os, params);
   case UR_FUNCTION_KERNEL_GET_SUB_GROUP_INFO:
-    os << static_cast<const struct ur_kernel_get_sub_group_info_params_t *>(params);
-    break;
+    return printCall<ur_kernel_get_sub_group_info_params_t>(os, params);
   case UR_FUNCTION_KERNEL_RETAIN:
-    os << static_cast<const struct ur_kernel_retain_params_t *>(params);
-    break;
+    return printCall<ur_kernel_retain_params_t>(os, params);
   case UR_FUNCTION_KERNEL_RELEASE:
-    os << static_cast<const struct ur_kernel_release_params_t *>(params);
-    break;
+    return printCall<ur_kernel_release_params_t>(os, params);
   case UR_FUNCTION_KERNEL_SET_EXEC_INFO:
-    os << static_cast<const struct ur_kernel_set_exec_info_params_t *>(params);
-    break;
+    return printCall<ur_kernel_set_exec_info_params_t>(os, params);
   case UR_FUNCTION_KERNEL_SET_SPECIALIZATION_CONSTANTS:
-    os << static_cast<const struct ur_kernel_set_specialization_constants_params_t *>(params);
-    break;
+    return printCall<ur_kernel_set_specialization_constants_params_t>(os, params);
   case UR_FUNCTION_KERNEL_GET_NATIVE_HANDLE:
-    os << static_cast<const struct ur_kernel_get_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_kernel_get_native_handle_params_t>(os, params);
   case UR_FUNCTION_KERNEL_CREATE_WITH_NATIVE_HANDLE:
-    os << static_cast<const struct ur_kernel_create_with_native_handle_params_t *>(params);
-    break;
+    return printCall<ur_kernel_create_with_native_handle_params_t>(os, params);
   case UR_FUNCTION_KERNEL_GET_SUGGESTED_LOCAL_WORK_SIZE:
-    os << static_cast<const struct ur_kernel_get_suggested_local_work_size_params_t *>(params);
-    break;
+    return printCall<ur_kernel_get_suggested_local_work_size_params_t>(os, params);
   case UR_FUNCTION_KERNEL_GET_SUGGESTED_LOCAL_WORK_SIZE_WITH_ARGS:
-    os << static_cast<const struct ur_kernel_get_suggested_local_work_size_with_args_params_t *>(params);
-    break;
+    return printCall<ur_kernel_get_suggested_local_work_size_with_args_params_t>(os, params);
   case UR_FUNCTION_KERNEL_SUGGEST_MAX_COOPERATIVE_GROUP_COUNT:
-    os << static_cast<const struct ur_kernel_suggest_max_cooperative_group_count_params_t *>(params);
-    break;
+    return printCall<ur_kernel_suggest_max_cooperative_group_count_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_USM_DEVICE_ALLOC_EXP:
-    os << static_cast<const struct ur_enqueue_usm_device_alloc_exp_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_usm_device_alloc_exp_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_USM_SHARED_ALLOC_EXP:
-    os << static_cast<const struct ur_enqueue_usm_shared_alloc_exp_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_usm_shared_alloc_exp_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_USM_HOST_ALLOC_EXP:
-    os << static_cast<const struct ur_enqueue_usm_host_alloc_exp_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_usm_host_alloc_exp_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_USM_FREE_EXP:
-    os << static_cast<const struct ur_enqueue_usm_free_exp_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_usm_free_exp_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_CREATE_EXP:
-    os << static_cast<const struct ur_usm_pool_create_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_create_exp_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_DESTROY_EXP:
-    os << static_cast<const struct ur_usm_pool_destroy_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_destroy_exp_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_GET_DEFAULT_DEVICE_POOL_EXP:
-    os << static_cast<const struct ur_usm_pool_get_default_device_pool_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_get_default_device_pool_exp_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_GET_INFO_EXP:
-    os << static_cast<const struct ur_usm_pool_get_info_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_get_info_exp_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_SET_INFO_EXP:
-    os << static_cast<const struct ur_usm_pool_set_info_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_set_info_exp_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_SET_DEVICE_POOL_EXP:
-    os << static_cast<const struct ur_usm_pool_set_device_pool_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_set_device_pool_exp_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_GET_DEVICE_POOL_EXP:
-    os << static_cast<const struct ur_usm_pool_get_device_pool_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_get_device_pool_exp_params_t>(os, params);
   case UR_FUNCTION_USM_POOL_TRIM_TO_EXP:
-    os << static_cast<const struct ur_usm_pool_trim_to_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_pool_trim_to_exp_params_t>(os, params);
   case UR_FUNCTION_USM_PITCHED_ALLOC_EXP:
-    os << static_cast<const struct ur_usm_pitched_alloc_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_pitched_alloc_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_UNSAMPLED_IMAGE_HANDLE_DESTROY_EXP:
-    os << static_cast<const struct ur_bindless_images_unsampled_image_handle_destroy_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_unsampled_image_handle_destroy_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_SAMPLED_IMAGE_HANDLE_DESTROY_EXP:
-    os << static_cast<const struct ur_bindless_images_sampled_image_handle_destroy_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_sampled_image_handle_destroy_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_IMAGE_ALLOCATE_EXP:
-    os << static_cast<const struct ur_bindless_images_image_allocate_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_image_allocate_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_IMAGE_FREE_EXP:
-    os << static_cast<const struct ur_bindless_images_image_free_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_image_free_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_UNSAMPLED_IMAGE_CREATE_EXP:
-    os << static_cast<const struct ur_bindless_images_unsampled_image_create_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_unsampled_image_create_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_SAMPLED_IMAGE_CREATE_EXP:
-    os << static_cast<const struct ur_bindless_images_sampled_image_create_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_sampled_image_create_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_IMAGE_COPY_EXP:
-    os << static_cast<const struct ur_bindless_images_image_copy_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_image_copy_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_IMAGE_GET_INFO_EXP:
-    os << static_cast<const struct ur_bindless_images_image_get_info_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_image_get_info_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_GET_IMAGE_MEMORY_HANDLE_TYPE_SUPPORT_EXP:
-    os << static_cast<const struct ur_bindless_images_get_image_memory_handle_type_support_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_get_image_memory_handle_type_support_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_GET_IMAGE_UNSAMPLED_HANDLE_SUPPORT_EXP:
-    os << static_cast<const struct ur_bindless_images_get_image_unsampled_handle_support_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_get_image_unsampled_handle_support_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_GET_IMAGE_SAMPLED_HANDLE_SUPPORT_EXP:
-    os << static_cast<const struct ur_bindless_images_get_image_sampled_handle_support_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_get_image_sampled_handle_support_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_MIPMAP_GET_LEVEL_EXP:
-    os << static_cast<const struct ur_bindless_images_mipmap_get_level_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_mipmap_get_level_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_MIPMAP_FREE_EXP:
-    os << static_cast<const struct ur_bindless_images_mipmap_free_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_mipmap_free_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_IMPORT_EXTERNAL_MEMORY_EXP:
-    os << static_cast<const struct ur_bindless_images_import_external_memory_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_import_external_memory_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_MAP_EXTERNAL_ARRAY_EXP:
-    os << static_cast<const struct ur_bindless_images_map_external_array_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_map_external_array_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_MAP_EXTERNAL_LINEAR_MEMORY_EXP:
-    os << static_cast<const struct ur_bindless_images_map_external_linear_memory_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_map_external_linear_memory_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_RELEASE_EXTERNAL_MEMORY_EXP:
-    os << static_cast<const struct ur_bindless_images_release_external_memory_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_release_external_memory_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_FREE_MAPPED_LINEAR_MEMORY_EXP:
-    os << static_cast<const struct ur_bindless_images_free_mapped_linear_memory_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_free_mapped_linear_memory_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_SUPPORTS_IMPORTING_HANDLE_TYPE_EXP:
-    os << static_cast<const struct ur_bindless_images_supports_importing_handle_type_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_supports_importing_handle_type_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_IMPORT_EXTERNAL_SEMAPHORE_EXP:
-    os << static_cast<const struct ur_bindless_images_import_external_semaphore_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_import_external_semaphore_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_RELEASE_EXTERNAL_SEMAPHORE_EXP:
-    os << static_cast<const struct ur_bindless_images_release_external_semaphore_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_release_external_semaphore_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_WAIT_EXTERNAL_SEMAPHORE_EXP:
-    os << static_cast<const struct ur_bindless_images_wait_external_semaphore_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_wait_external_semaphore_exp_params_t>(os, params);
   case UR_FUNCTION_BINDLESS_IMAGES_SIGNAL_EXTERNAL_SEMAPHORE_EXP:
-    os << static_cast<const struct ur_bindless_images_signal_external_semaphore_exp_params_t *>(params);
-    break;
+    return printCall<ur_bindless_images_signal_external_semaphore_exp_params_t>(os, params);
   case UR_FUNCTION_DEVICE_WAIT_EXP:
-    os << static_cast<const struct ur_device_wait_exp_params_t *>(params);
-    break;
+    return printCall<ur_device_wait_exp_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_DYNAMIC_LINK_EXP:
-    os << static_cast<const struct ur_program_dynamic_link_exp_params_t *>(params);
-    break;
+    return printCall<ur_program_dynamic_link_exp_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_TIMESTAMP_RECORDING_EXP:
-    os << static_cast<const struct ur_enqueue_timestamp_recording_exp_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_timestamp_recording_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_GET_MEM_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_get_mem_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_get_mem_handle_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_PUT_MEM_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_put_mem_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_put_mem_handle_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_OPEN_MEM_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_open_mem_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_open_mem_handle_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_CLOSE_MEM_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_close_mem_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_close_mem_handle_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_GET_PHYS_MEM_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_get_phys_mem_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_get_phys_mem_handle_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_PUT_PHYS_MEM_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_put_phys_mem_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_put_phys_mem_handle_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_OPEN_PHYS_MEM_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_open_phys_mem_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_open_phys_mem_handle_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_CLOSE_PHYS_MEM_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_close_phys_mem_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_close_phys_mem_handle_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_GET_EVENT_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_get_event_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_get_event_handle_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_PUT_EVENT_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_put_event_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_put_event_handle_exp_params_t>(os, params);
   case UR_FUNCTION_IPC_OPEN_EVENT_HANDLE_EXP:
-    os << static_cast<const struct ur_ipc_open_event_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_ipc_open_event_handle_exp_params_t>(os, params);
   case UR_FUNCTION_MEMORY_EXPORT_ALLOC_EXPORTABLE_MEMORY_EXP:
-    os << static_cast<const struct ur_memory_export_alloc_exportable_memory_exp_params_t *>(params);
-    break;
+    return printCall<ur_memory_export_alloc_exportable_memory_exp_params_t>(os, params);
   case UR_FUNCTION_MEMORY_EXPORT_FREE_EXPORTABLE_MEMORY_EXP:
-    os << static_cast<const struct ur_memory_export_free_exportable_memory_exp_params_t *>(params);
-    break;
+    return printCall<ur_memory_export_free_exportable_memory_exp_params_t>(os, params);
   case UR_FUNCTION_MEMORY_EXPORT_EXPORT_MEMORY_HANDLE_EXP:
-    os << static_cast<const struct ur_memory_export_export_memory_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_memory_export_export_memory_handle_exp_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_BUILD_EXP:
-    os << static_cast<const struct ur_program_build_exp_params_t *>(params);
-    break;
+    return printCall<ur_program_build_exp_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_COMPILE_EXP:
-    os << static_cast<const struct ur_program_compile_exp_params_t *>(params);
-    break;
+    return printCall<ur_program_compile_exp_params_t>(os, params);
   case UR_FUNCTION_PROGRAM_LINK_EXP:
-    os << static_cast<const struct ur_program_link_exp_params_t *>(params);
-    break;
+    return printCall<ur_program_link_exp_params_t>(os, params);
   case UR_FUNCTION_USM_CONTEXT_MEMCPY_EXP:
-    os << static_cast<const struct ur_usm_context_memcpy_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_context_memcpy_exp_params_t>(os, params);
   case UR_FUNCTION_USM_HOST_ALLOC_REGISTER_EXP:
-    os << static_cast<const struct ur_usm_host_alloc_register_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_host_alloc_register_exp_params_t>(os, params);
   case UR_FUNCTION_USM_HOST_ALLOC_UNREGISTER_EXP:
-    os << static_cast<const struct ur_usm_host_alloc_unregister_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_host_alloc_unregister_exp_params_t>(os, params);
   case UR_FUNCTION_USM_IMPORT_EXP:
-    os << static_cast<const struct ur_usm_import_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_import_exp_params_t>(os, params);
   case UR_FUNCTION_USM_RELEASE_EXP:
-    os << static_cast<const struct ur_usm_release_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_release_exp_params_t>(os, params);
   case UR_FUNCTION_USM_P2P_ENABLE_PEER_ACCESS_EXP:
-    os << static_cast<const struct ur_usm_p2p_enable_peer_access_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_p2p_enable_peer_access_exp_params_t>(os, params);
   case UR_FUNCTION_USM_P2P_DISABLE_PEER_ACCESS_EXP:
-    os << static_cast<const struct ur_usm_p2p_disable_peer_access_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_p2p_disable_peer_access_exp_params_t>(os, params);
   case UR_FUNCTION_USM_P2P_PEER_ACCESS_GET_INFO_EXP:
-    os << static_cast<const struct ur_usm_p2p_peer_access_get_info_exp_params_t *>(params);
-    break;
+    return printCall<ur_usm_p2p_peer_access_get_info_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_CREATE_EXP:
-    os << static_cast<const struct ur_command_buffer_create_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_create_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_RETAIN_EXP:
-    os << static_cast<const struct ur_command_buffer_retain_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_retain_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_RELEASE_EXP:
-    os << static_cast<const struct ur_command_buffer_release_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_release_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_FINALIZE_EXP:
-    os << static_cast<const struct ur_command_buffer_finalize_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_finalize_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_KERNEL_LAUNCH_EXP:
-    os << static_cast<const struct ur_command_buffer_append_kernel_launch_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_kernel_launch_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_KERNEL_LAUNCH_WITH_ARGS_EXP:
-    os << static_cast<const struct ur_command_buffer_append_kernel_launch_with_args_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_kernel_launch_with_args_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_MEMCPY_EXP:
-    os << static_cast<const struct ur_command_buffer_append_usm_memcpy_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_usm_memcpy_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_FILL_EXP:
-    os << static_cast<const struct ur_command_buffer_append_usm_fill_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_usm_fill_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_COPY_EXP:
-    os << static_cast<const struct ur_command_buffer_append_mem_buffer_copy_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_mem_buffer_copy_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_WRITE_EXP:
-    os << static_cast<const struct ur_command_buffer_append_mem_buffer_write_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_mem_buffer_write_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_READ_EXP:
-    os << static_cast<const struct ur_command_buffer_append_mem_buffer_read_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_mem_buffer_read_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_COPY_RECT_EXP:
-    os << static_cast<const struct ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_WRITE_RECT_EXP:
-    os << static_cast<const struct ur_command_buffer_append_mem_buffer_write_rect_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_mem_buffer_write_rect_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_READ_RECT_EXP:
-    os << static_cast<const struct ur_command_buffer_append_mem_buffer_read_rect_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_mem_buffer_read_rect_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_FILL_EXP:
-    os << static_cast<const struct ur_command_buffer_append_mem_buffer_fill_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_mem_buffer_fill_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_PREFETCH_EXP:
-    os << static_cast<const struct ur_command_buffer_append_usm_prefetch_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_usm_prefetch_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_ADVISE_EXP:
-    os << static_cast<const struct ur_command_buffer_append_usm_advise_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_usm_advise_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_APPEND_NATIVE_COMMAND_EXP:
-    os << static_cast<const struct ur_command_buffer_append_native_command_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_append_native_command_exp_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_COMMAND_BUFFER_EXP:
-    os << static_cast<const struct ur_enqueue_command_buffer_exp_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_command_buffer_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_EXP:
-    os << static_cast<const struct ur_command_buffer_update_kernel_launch_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_update_kernel_launch_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_UPDATE_SIGNAL_EVENT_EXP:
-    os << static_cast<const struct ur_command_buffer_update_signal_event_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_update_signal_event_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_UPDATE_WAIT_EVENTS_EXP:
-    os << static_cast<const struct ur_command_buffer_update_wait_events_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_update_wait_events_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_GET_INFO_EXP:
-    os << static_cast<const struct ur_command_buffer_get_info_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_get_info_exp_params_t>(os, params);
   case UR_FUNCTION_COMMAND_BUFFER_GET_NATIVE_HANDLE_EXP:
-    os << static_cast<const struct ur_command_buffer_get_native_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_command_buffer_get_native_handle_exp_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_HOST_TASK_EXP:
-    os << static_cast<const struct ur_enqueue_host_task_exp_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_host_task_exp_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_EVENTS_WAIT_WITH_BARRIER_EXT:
-    os << static_cast<const struct ur_enqueue_events_wait_with_barrier_ext_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_events_wait_with_barrier_ext_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_NATIVE_COMMAND_EXP:
-    os << static_cast<const struct ur_enqueue_native_command_exp_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_native_command_exp_params_t>(os, params);
   case UR_FUNCTION_EVENT_CREATE_EXP:
-    os << static_cast<const struct ur_event_create_exp_params_t *>(params);
-    break;
+    return printCall<ur_event_create_exp_params_t>(os, params);
   case UR_FUNCTION_GRAPH_CREATE_EXP:
-    os << static_cast<const struct ur_graph_create_exp_params_t *>(params);
-    break;
+    return printCall<ur_graph_create_exp_params_t>(os, params);
   case UR_FUNCTION_QUEUE_BEGIN_GRAPH_CAPTURE_EXP:
-    os << static_cast<const struct ur_queue_begin_graph_capture_exp_params_t *>(params);
-    break;
+    return printCall<ur_queue_begin_graph_capture_exp_params_t>(os, params);
   case UR_FUNCTION_QUEUE_BEGIN_CAPTURE_INTO_GRAPH_EXP:
-    os << static_cast<const struct ur_queue_begin_capture_into_graph_exp_params_t *>(params);
-    break;
+    return printCall<ur_queue_begin_capture_into_graph_exp_params_t>(os, params);
   case UR_FUNCTION_QUEUE_END_GRAPH_CAPTURE_EXP:
-    os << static_cast<const struct ur_queue_end_graph_capture_exp_params_t *>(params);
-    break;
+    return printCall<ur_queue_end_graph_capture_exp_params_t>(os, params);
   case UR_FUNCTION_GRAPH_INSTANTIATE_GRAPH_EXP:
-    os << static_cast<const struct ur_graph_instantiate_graph_exp_params_t *>(params);
-    break;
+    return printCall<ur_graph_instantiate_graph_exp_params_t>(os, params);
   case UR_FUNCTION_ENQUEUE_GRAPH_EXP:
-    os << static_cast<const struct ur_enqueue_graph_exp_params_t *>(params);
-    break;
+    return printCall<ur_enqueue_graph_exp_params_t>(os, params);
   case UR_FUNCTION_GRAPH_DESTROY_EXP:
-    os << static_cast<const struct ur_graph_destroy_exp_params_t *>(params);
-    break;
+    return printCall<ur_graph_destroy_exp_params_t>(os, params);
   case UR_FUNCTION_GRAPH_EXECUTABLE_GRAPH_DESTROY_EXP:
-    os << static_cast<const struct ur_graph_executable_graph_destroy_exp_params_t *>(params);
-    break;
+    return printCall<ur_graph_executable_graph_destroy_exp_params_t>(os, params);
   case UR_FUNCTION_QUEUE_IS_GRAPH_CAPTURE_ENABLED_EXP:
-    os << static_cast<const struct ur_queue_is_graph_capture_enabled_exp_params_t *>(params);
-    break;
+    return printCall<ur_queue_is_graph_capture_enabled_exp_params_t>(os, params);
   case UR_FUNCTION_QUEUE_GET_GRAPH_EXP:
-    os << static_cast<const struct ur_queue_get_graph_exp_params_t *>(params);
-    break;
+    return printCall<ur_queue_get_graph_exp_params_t>(os, params);
   case UR_FUNCTION_GRAPH_IS_EMPTY_EXP:
-    os << static_cast<const struct ur_graph_is_empty_exp_params_t *>(params);
-    break;
+    return printCall<ur_graph_is_empty_exp_params_t>(os, params);
   case UR_FUNCTION_GRAPH_GET_ID_EXP:
-    os << static_cast<const struct ur_graph_get_id_exp_params_t *>(params);
-    break;
+    return printCall<ur_graph_get_id_exp_params_t>(os, params);
   case UR_FUNCTION_GRAPH_SET_DESTRUCTION_CALLBACK_EXP:
-    os << static_cast<const struct ur_graph_set_destruction_callback_exp_params_t *>(params);
-    break;
+    return printCall<ur_graph_set_destruction_callback_exp_params_t>(os, params);
   case UR_FUNCTION_GRAPH_DUMP_CONTENTS_EXP:
-    os << static_cast<const struct ur_graph_dump_contents_exp_params_t *>(params);
-    break;
+    return printCall<ur_graph_dump_contents_exp_params_t>(os, params);
   case UR_FUNCTION_GRAPH_GET_NATIVE_HANDLE_EXP:
-    os << static_cast<const struct ur_graph_get_native_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_graph_get_native_handle_exp_params_t>(os, params);
   case UR_FUNCTION_GRAPH_EXECUTABLE_GRAPH_GET_NATIVE_HANDLE_EXP:
-    os << static_cast<const struct ur_graph_executable_graph_get_native_handle_exp_params_t *>(params);
-    break;
+    return printCall<ur_graph_executable_graph_get_native_handle_exp_params_t>(os, params);
   default:
     return UR_RESULT_ERROR_INVALID_ENUMERATION;
   }
-  return UR_RESULT_SUCCESS;
 }
 
 } // namespace ur::extras

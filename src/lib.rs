@@ -9,4 +9,5 @@ pub mod dl;
 pub mod hal;
 pub mod object;
 pub mod pool;
+pub mod stream;
 pub mod timeline;

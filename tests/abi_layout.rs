@@ -40,20 +40,55 @@ macro_rules! pointers {
     };
 }
 
+macro_rules! constants {
+    ($($name:ident: $ty:ty = $value:expr;)*) => {
+        #[test]
+        fn constants_are_the_references() {
+            $(assert_eq!($name, { let value: $ty = $value; value }, stringify!($name));)*
+            println!("{} constants agree", [$(stringify!($name)),*].len());
+        }
+    };
+}
+
 #[test]
 fn layouts_are_the_references() {
-    let differ: Vec<_> = LAYOUTS.iter().filter(|(_, ours, reference)| ours != reference).collect();
-    assert!(differ.is_empty(), "size and alignment, ours and the reference's: {differ:#?}");
-    let differ: Vec<_> = OFFSETS.iter().filter(|(_, ours, reference)| ours != reference).collect();
-    assert!(differ.is_empty(), "offsets, ours and the reference's: {differ:#?}");
-    println!("{} sizes and alignments, {} offsets and types of members agree", LAYOUTS.len(), OFFSETS.len());
+    let differ: Vec<_> = LAYOUTS
+        .iter()
+        .filter(|(_, ours, reference)| ours != reference)
+        .collect();
+    assert!(
+        differ.is_empty(),
+        "size and alignment, ours and the reference's: {differ:#?}"
+    );
+    let differ: Vec<_> = OFFSETS
+        .iter()
+        .filter(|(_, ours, reference)| ours != reference)
+        .collect();
+    assert!(
+        differ.is_empty(),
+        "offsets, ours and the reference's: {differ:#?}"
+    );
+    println!(
+        "{} sizes and alignments, {} offsets and types of members agree",
+        LAYOUTS.len(),
+        OFFSETS.len()
+    );
 }
 
 #[test]
 fn values_are_the_references() {
-    let differ: Vec<_> = VALUES.iter().filter(|(_, ours, reference)| ours != reference).collect();
-    assert!(differ.is_empty(), "values, ours and the reference's: {differ:#?}");
-    println!("{} enumerators agree; {POINTERS} function pointer types agree", VALUES.len());
+    let differ: Vec<_> = VALUES
+        .iter()
+        .filter(|(_, ours, reference)| ours != reference)
+        .collect();
+    assert!(
+        differ.is_empty(),
+        "values, ours and the reference's: {differ:#?}"
+    );
+    println!(
+        "{} enumerators agree; {POINTERS} function pointer types agree",
+        VALUES.len()
+    );
 }
 
 layouts! {
@@ -202,7 +237,7 @@ layouts! {
     ur_exp_image_copy_region_t: 88, 8 { stype: ur_structure_type_t = 0, pNext: *const c_void = 8, srcOffset: ur_rect_offset_t = 16, dstOffset: ur_rect_offset_t = 40, copyExtent: ur_rect_region_t = 64 }
     ur_exp_kernel_arg_mem_obj_tuple_t: 16, 8 { hMem: ur_mem_handle_t = 0, flags: ur_mem_flags_t = 8 }
     ur_exp_kernel_arg_properties_t: 48, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, r#type: ur_exp_kernel_arg_type_t = 16, index: u32 = 20, size: usize = 24, value: ur_exp_kernel_arg_value_t = 32 }
-    ur_exp_sampler_addr_modes_t: 32, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, addrModes: [ur_sampler_addressing_mode_t; 3 as usize] = 16 }
+    ur_exp_sampler_addr_modes_t: 32, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, addrModes: [ur_sampler_addressing_mode_t; 3] = 16 }
     ur_exp_sampler_cubemap_properties_t: 24, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, cubemapFilterMode: ur_exp_sampler_cubemap_filter_mode_t = 16 }
     ur_exp_sampler_mip_properties_t: 32, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, minMipmapLevelClamp: f32 = 16, maxMipmapLevelClamp: f32 = 20, maxAnisotropy: f32 = 24, mipFilterMode: ur_sampler_filter_mode_t = 28 }
     ur_exp_usm_host_alloc_register_properties_t: 24, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, flags: ur_exp_usm_host_alloc_register_flags_t = 16 }
@@ -245,7 +280,7 @@ layouts! {
     ur_kernel_get_sub_group_info_params_t: 48, 8 { phKernel: *mut ur_kernel_handle_t = 0, phDevice: *mut ur_device_handle_t = 8, ppropName: *mut ur_kernel_sub_group_info_t = 16, ppropSize: *mut usize = 24, ppPropValue: *mut *mut c_void = 32, ppPropSizeRet: *mut *mut usize = 40 }
     ur_kernel_get_suggested_local_work_size_params_t: 48, 8 { phKernel: *mut ur_kernel_handle_t = 0, phQueue: *mut ur_queue_handle_t = 8, pnumWorkDim: *mut u32 = 16, ppGlobalWorkOffset: *mut *const usize = 24, ppGlobalWorkSize: *mut *const usize = 32, ppSuggestedLocalWorkSize: *mut *mut usize = 40 }
     ur_kernel_get_suggested_local_work_size_with_args_params_t: 64, 8 { phKernel: *mut ur_kernel_handle_t = 0, phQueue: *mut ur_queue_handle_t = 8, pnumWorkDim: *mut u32 = 16, ppGlobalWorkOffset: *mut *const usize = 24, ppGlobalWorkSize: *mut *const usize = 32, pnumArgs: *mut u32 = 40, ppArgs: *mut *const ur_exp_kernel_arg_properties_t = 48, ppSuggestedLocalWorkSize: *mut *mut usize = 56 }
-    ur_kernel_launch_cluster_property_t: 32, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, clusterDim: [u32; 3 as usize] = 16 }
+    ur_kernel_launch_cluster_property_t: 32, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, clusterDim: [u32; 3] = 16 }
     ur_kernel_launch_ext_properties_t: 24, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, flags: ur_kernel_launch_flags_t = 16 }
     ur_kernel_launch_workgroup_property_t: 24, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, workgroup_mem_size: usize = 16 }
     ur_kernel_native_properties_t: 24, 8 { stype: ur_structure_type_t = 0, pNext: *mut c_void = 8, isNativeHandleOwned: u8 = 16 }
@@ -496,6 +531,49 @@ values! {
     ur_virtual_mem_access_flag_t: UR_VIRTUAL_MEM_ACCESS_FLAG_NONE = 1, UR_VIRTUAL_MEM_ACCESS_FLAG_READ_ONLY = 4, UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE = 2;
     ur_virtual_mem_granularity_info_t: UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM = 196864, UR_VIRTUAL_MEM_GRANULARITY_INFO_RECOMMENDED = 196865;
     ur_virtual_mem_info_t: UR_VIRTUAL_MEM_INFO_ACCESS_MODE = 0;
+}
+
+constants! {
+    UR_CONTEXT_FLAGS_MASK: u32 = 0xfffffffe;
+    UR_DEVICE_AFFINITY_DOMAIN_FLAGS_MASK: u32 = 0xffffffc0;
+    UR_DEVICE_BINARY_TARGET_AMDGCN: &std::ffi::CStr = c"amdgcn";
+    UR_DEVICE_BINARY_TARGET_NATIVE_CPU: &std::ffi::CStr = c"native_cpu";
+    UR_DEVICE_BINARY_TARGET_NVPTX64: &std::ffi::CStr = c"nvptx64";
+    UR_DEVICE_BINARY_TARGET_SPIRV32: &std::ffi::CStr = c"spir";
+    UR_DEVICE_BINARY_TARGET_SPIRV64: &std::ffi::CStr = c"spir64";
+    UR_DEVICE_BINARY_TARGET_SPIRV64_FPGA: &std::ffi::CStr = c"spir64_fpga";
+    UR_DEVICE_BINARY_TARGET_SPIRV64_GEN: &std::ffi::CStr = c"spir64_gen";
+    UR_DEVICE_BINARY_TARGET_SPIRV64_X86_64: &std::ffi::CStr = c"spir64_x86_64";
+    UR_DEVICE_BINARY_TARGET_UNKNOWN: &std::ffi::CStr = c"<unknown>";
+    UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAGS_MASK: u32 = 0xffffffc0;
+    UR_DEVICE_EXEC_CAPABILITY_FLAGS_MASK: u32 = 0xfffffffc;
+    UR_DEVICE_FP_CAPABILITY_FLAGS_MASK: u32 = 0xffffff00;
+    UR_DEVICE_INIT_FLAGS_MASK: u32 = 0xffffffe0;
+    UR_DEVICE_THROTTLE_REASONS_FLAGS_MASK: u32 = 0xffffff80;
+    UR_DEVICE_USM_ACCESS_CAPABILITY_FLAGS_MASK: u32 = 0xfffffff0;
+    UR_EXP_ASYNC_USM_ALLOC_FLAGS_MASK: u32 = 0xfffffffe;
+    UR_EXP_DEVICE_2D_BLOCK_ARRAY_CAPABILITY_FLAGS_MASK: u32 = 0xfffffffc;
+    UR_EXP_ENQUEUE_EXT_FLAGS_MASK: u32 = 0xfffff7ff;
+    UR_EXP_ENQUEUE_NATIVE_COMMAND_FLAGS_MASK: u32 = 0xfffffffe;
+    UR_EXP_EVENT_FLAGS_MASK: u32 = 0xfffffffc;
+    UR_EXP_HOST_TASK_FLAGS_MASK: u32 = 0xfffffffe;
+    UR_EXP_IMAGE_COPY_FLAGS_MASK: u32 = 0xfffffff0;
+    UR_EXP_PROGRAM_FLAGS_MASK: u32 = 0xfffffffe;
+    UR_EXP_USM_HOST_ALLOC_REGISTER_FLAGS_MASK: u32 = 0xfffffffe;
+    UR_KERNEL_LAUNCH_FLAGS_MASK: u32 = 0xfffffffc;
+    UR_KERNEL_LAUNCH_PROPERTIES_FLAGS_MASK: u32 = 0xffffff80;
+    UR_MAP_FLAGS_MASK: u32 = 0xfffffff8;
+    UR_MEMORY_ORDER_CAPABILITY_FLAGS_MASK: u32 = 0xffffffe0;
+    UR_MEMORY_SCOPE_CAPABILITY_FLAGS_MASK: u32 = 0xffffffe0;
+    UR_MEM_FLAGS_MASK: u32 = 0xffffffc0;
+    UR_PHYSICAL_MEM_FLAGS_MASK: u32 = 0xfffffffd;
+    UR_QUEUE_FLAGS_MASK: u32 = 0xfffff000;
+    UR_USM_ADVICE_FLAGS_MASK: u32 = 0xfffe0000;
+    UR_USM_DEVICE_MEM_FLAGS_MASK: u32 = 0xfffffff8;
+    UR_USM_HOST_MEM_FLAGS_MASK: u32 = 0xfffffffe;
+    UR_USM_MIGRATION_FLAGS_MASK: u32 = 0xfffffffc;
+    UR_USM_POOL_FLAGS_MASK: u32 = 0xfffffff8;
+    UR_VIRTUAL_MEM_ACCESS_FLAGS_MASK: u32 = 0xfffffff8;
 }
 
 pointers! {

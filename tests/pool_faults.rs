@@ -357,6 +357,7 @@ impl Source for Quarters {
 fn a_slab_of_the_wrong_size_is_handed_back() {
     let config = Config {
         max_bytes: Some(4096),
+        min_align: 64,
         ..small()
     };
     for quarters in [2, 5] {

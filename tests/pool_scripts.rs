@@ -29,6 +29,15 @@ fn reuse_follows_the_programs_order() {
 }
 
 #[test]
+fn what_is_ordered_goes_before_what_anybody_could_have() {
+    check(
+        "pool chunk 192; a0 = alloc q0 64; e = free q0 a0; a1 = alloc q1 64 after e; \
+         a2 = alloc q1 64; a3 = alloc q0 64",
+        "a0 grows; a1 = a0, no wait; a2 fresh; a3 fresh",
+    );
+}
+
+#[test]
 fn order_is_transitive() {
     check(
         "a0 = alloc q0 64; e = free q0 a0; k = run q1 after e; a1 = alloc q2 64 after k",
@@ -157,6 +166,15 @@ fn remainders_stay_free_with_their_death() {
         "a0 = alloc q0 512; a1 = alloc q0 128; free q0 a0; free q0 a1; a2 = alloc q0 128; \
          a3 = alloc q0 512",
         "a2 = a1, no wait; a3 = a0, no wait",
+    );
+}
+
+#[test]
+fn of_a_run_the_tightest_part_is_taken() {
+    check(
+        "pool chunk 384; a0 = alloc q0 192; a1 = alloc q0 64; a2 = alloc q0 128; free q0 a0; \
+         e = free q0 a2; run q0; free q0 a1; a3 = alloc q1 128 after e; a4 = alloc q0 256",
+        "a3 = a2, no wait; a4 = a0, no wait",
     );
 }
 

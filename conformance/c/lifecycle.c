@@ -226,6 +226,34 @@ static void many_threads(loader_t *l) {
   check(l->tear_down(), "urLoaderTearDown");
 }
 
+/* How long the way from nothing to the first device takes; a figure, not a test. */
+static void startup(const loader_t *l) {
+  struct timespec begin, end;
+  ur_adapter_handle_t adapter;
+  ur_platform_handle_t platform;
+  ur_device_handle_t device;
+  double best = 1e9;
+  int round;
+  for (round = 0; round < 20; round++) {
+    double ms;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    check(l->init(0, NULL), "urLoaderInit");
+    check(l->adapter_get(1, &adapter, NULL), "urAdapterGet");
+    check(l->platform_get(adapter, 1, &platform, NULL), "urPlatformGet");
+    check(l->device_get(platform, UR_DEVICE_TYPE_ALL, 1, &device, NULL), "urDeviceGet");
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
+    if (round == 0)
+      printf("first: %.3f ms\n", ms);
+    if (ms < best)
+      best = ms;
+    check(l->device_release(device), "urDeviceRelease");
+    check(l->adapter_release(adapter), "urAdapterRelease");
+    check(l->tear_down(), "urLoaderTearDown");
+  }
+  printf("best of 20: %.3f ms\n", best);
+}
+
 /* A forked child is told that the device is lost; it does not hang. The parent goes on. */
 static void forked(const loader_t *l) {
   session_t s;
@@ -277,6 +305,8 @@ int main(int argc, char **argv) {
     quiet(&l);
   else if (!strcmp(argv[1], "threads"))
     many_threads(&l);
+  else if (!strcmp(argv[1], "startup"))
+    startup(&l);
   else if (!strcmp(argv[1], "fork"))
     forked(&l);
   else

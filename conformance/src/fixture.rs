@@ -34,6 +34,9 @@ pub struct Fixture {
     pub backend: ur_backend_t,
 }
 
+// SAFETY: the interface lets any thread use its objects; the handles live as long as the process.
+unsafe impl Sync for Fixture {}
+
 impl Fixture {
     /// Opens and initialises the loader and finds the device.
     pub fn open(target: &Target) -> Result<Self, String> {

@@ -32,11 +32,14 @@ use crate::{adapters, compat};
 /// What applications call; null while the loader is torn down.
 static TABLE: AtomicPtr<ur_dditable_t> = AtomicPtr::new(std::ptr::null_mut());
 
+/// Held from the beginning of an initialisation or a teardown to its end.
 static STATE: Mutex<State> = Mutex::new(State {
     references: 0,
-    adapters: None,
     layers: None,
 });
+
+/// Apart from the state, so that a layer may look for adapters while it begins or ends.
+static ADAPTERS: Mutex<Option<Arc<[AdapterLibrary]>>> = Mutex::new(None);
 
 /// The table without layers: generated dispatch, with the hand-written functions put in.
 static BASE: LazyLock<ur_dditable_t> = LazyLock::new(|| {
@@ -48,12 +51,11 @@ static BASE: LazyLock<ur_dditable_t> = LazyLock::new(|| {
 
 struct State {
     references: u32,
-    adapters: Option<Arc<[AdapterLibrary]>>,
     layers: Option<Chain>,
 }
 
-fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The table that exported functions call; `None` before the first `urLoaderInit` and after the
@@ -66,7 +68,7 @@ pub fn app_table() -> Option<&'static ur_dditable_t> {
 
 /// The loaded adapters, in order.
 pub fn adapters() -> Option<Arc<[AdapterLibrary]>> {
-    state().adapters.clone()
+    lock(&ADAPTERS).clone()
 }
 
 /// What `urGet<Table>ProcAddrTable` does: copies one part of the application's table.
@@ -108,13 +110,13 @@ versioned! {
         // SAFETY: the caller's promise.
         let settings = unsafe { config::settings_of(hLoaderConfig) };
         ur::object::log::init("loader");
-        state().init(settings, &Env::process())
+        lock(&STATE).init(settings, &Env::process())
     }
 
     /// # Safety
     /// No other thread is inside a call whose adapter's last reference is gone.
     fn urLoaderTearDown() {
-        state().tear_down()
+        lock(&STATE).tear_down()
     }
 }
 
@@ -125,12 +127,11 @@ impl State {
             let context = LayerContext {
                 code_location: settings.code_location,
             };
+            let plan = discovery::plan(env, discovery::own_directory().as_deref());
+            *lock(&ADAPTERS) = Some(load(&plan));
             let mut table = *BASE;
-            let chain = Chain::build(KNOWN, &names, &mut table, &context)?;
-            self.adapters = Some(load(&discovery::plan(
-                env,
-                discovery::own_directory().as_deref(),
-            )));
+            let chain = Chain::build(KNOWN, &names, &mut table, &context)
+                .inspect_err(|_| *lock(&ADAPTERS) = None)?;
             let table: &'static ur_dditable_t = if chain.is_empty() {
                 &BASE
             } else {
@@ -153,7 +154,7 @@ impl State {
                 layers.teardown();
             }
             compat::forget_all();
-            self.adapters = None;
+            *lock(&ADAPTERS) = None;
             debug!("torn down");
         }
         Ok(())

@@ -190,10 +190,8 @@ fn unions_reach_rust() {
     let value = std::ptr::without_provenance(0x71);
     let pointer = std::ptr::without_provenance(0x72);
     // SAFETY: c_launch calls the function once; nobody reads through the two addresses.
-    assert_eq!(
-        unsafe { call(Some(launch), value, pointer) },
-        UR_RESULT_SUCCESS
-    );
+    let result = unsafe { call(Some(launch), value, pointer) };
+    assert_eq!(result, UR_RESULT_SUCCESS);
 
     type Partition = unsafe extern "C" fn(ur_pfnDevicePartition_t) -> ur_result_t;
     let call = c_function!(c, b"c_partition", Partition);

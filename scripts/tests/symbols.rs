@@ -47,7 +47,6 @@ fn loader() -> PathBuf {
         .ancestors()
         .nth(3)
         .expect("target/<profile>/deps/<test>");
-    let release = target.join("release/libur_loader.so");
     let mut build = Command::new(env!("CARGO"));
     build
         .args(["build", "--quiet", "--package", "ur-loader"])
@@ -57,8 +56,7 @@ fn loader() -> PathBuf {
         build.status().expect("cargo runs").success(),
         "{build:?} failed"
     );
-    let debug = target.join("debug/libur_loader.so");
-    if debug.exists() { debug } else { release }
+    target.join("debug/libur_loader.so")
 }
 
 #[test]

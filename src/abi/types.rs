@@ -7347,7 +7347,7 @@ pub struct ur_kernel_launch_cluster_property_t {
     /// next structure of the extension chain
     pub pNext: *mut c_void,
     /// size of a cluster in work-groups, a value a dimension, slowest-varying dimension first
-    pub clusterDim: [u32; 3 as usize],
+    pub clusterDim: [u32; 3],
 }
 impl Default for ur_kernel_launch_cluster_property_t {
     /// All zero, null and unset, but for the structure's tag where it has one.
@@ -8629,7 +8629,7 @@ pub struct ur_exp_sampler_addr_modes_t {
     /// next structure of the extension chain
     pub pNext: *mut c_void,
     /// modes for x, y and z, in place of the common one
-    pub addrModes: [ur_sampler_addressing_mode_t; 3 as usize],
+    pub addrModes: [ur_sampler_addressing_mode_t; 3],
 }
 impl Default for ur_exp_sampler_addr_modes_t {
     /// All zero, null and unset, but for the structure's tag where it has one.

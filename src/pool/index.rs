@@ -79,9 +79,11 @@ impl Index {
         &self.idle
     }
 
-    /// Segments of which the watched point has completed.
-    pub fn ripe(&self) -> Vec<SegId> {
+    /// Segments of which the watched point has completed. Forgets lanes that have nothing here,
+    /// which is done on this slower path so that a lane that takes all it has keeps its bin.
+    pub fn ripe(&mut self) -> Vec<SegId> {
         let mut out = Vec::new();
+        self.bins.retain(|_, bin| !bin.watch.is_empty());
         for bin in self.bins.values() {
             let completed = bin.clock.completed();
             out.extend(bin.watch.range(..=(completed, NIL)).map(|(_, id)| *id));
@@ -144,10 +146,6 @@ impl Index {
     fn unwatch(&mut self, point: &Point, id: SegId) {
         if let Some(bin) = self.bins.get_mut(&point.lane()) {
             bin.watch.remove(&(point.epoch, id));
-            if bin.watch.is_empty() {
-                // A lane that has nothing here costs nothing, whether it lives on or not.
-                self.bins.remove(&point.lane());
-            }
         }
     }
 

@@ -12,11 +12,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub struct Context<D: Driver> {
     domain: Arc<Domain<D>>,
     /// By device, as the domain numbers them. Made when first asked for.
-    defaults: Box<[OnceLock<Arc<Object<UsmPool<D>>>>]>,
+    defaults: Box<[OnceLock<Pool<D>>]>,
     /// What a null pool stands for, where it is not the default.
-    current: Mutex<Vec<Option<Arc<Object<UsmPool<D>>>>>>,
+    current: Mutex<Vec<Option<Pool<D>>>>,
     deleters: Mutex<Vec<Deleter>>,
 }
+
+type Pool<D> = Arc<Object<UsmPool<D>>>;
 
 struct Deleter {
     run: <ur_context_extended_deleter_t as hal::Unwrapped>::Fn,
@@ -57,7 +59,9 @@ impl<D: Driver> Context<D> {
     }
 
     fn index(&self, device: &Object<D::Device>) -> Result<usize> {
-        self.domain.index_of(device).ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
+        self.domain
+            .index_of(device)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
     }
 
     /// The device of the context that this is, or is a part of.
@@ -65,20 +69,14 @@ impl<D: Driver> Context<D> {
         Ok(Arc::clone(&self.devices()[self.index(device)?]))
     }
 
-    pub(crate) fn default_pool(
-        this: &Object<Self>,
-        device: &Object<D::Device>,
-    ) -> Result<Arc<Object<UsmPool<D>>>> {
+    pub(crate) fn default_pool(this: &Object<Self>, device: &Object<D::Device>) -> Result<Pool<D>> {
         let at = this.index(device)?;
         let make = || UsmPool::default_of(&this.arc(), &this.devices()[at]);
         Ok(Arc::clone(this.defaults[at].get_or_init(make)))
     }
 
     /// The pool that a null pool argument stands for.
-    pub(crate) fn current_pool(
-        this: &Object<Self>,
-        device: &Object<D::Device>,
-    ) -> Result<Arc<Object<UsmPool<D>>>> {
+    pub(crate) fn current_pool(this: &Object<Self>, device: &Object<D::Device>) -> Result<Pool<D>> {
         let at = this.index(device)?;
         let current = enter(&this.current)[at].clone();
         current.map_or_else(|| Self::default_pool(this, device), Ok)
@@ -93,7 +91,9 @@ impl<D: Driver> Context<D> {
         self.check_pool(pool)?;
         let own = &self.devices()[at];
         let serves = pool.core().parts().iter().any(|part| {
-            part.device.as_deref().is_none_or(|device| std::ptr::eq(device, &**own))
+            part.device
+                .as_deref()
+                .is_none_or(|device| std::ptr::eq(device, &**own))
         });
         crate::object::ensure(serves, UR_RESULT_ERROR_INVALID_VALUE)?;
         let new = (!pool.is_default()).then(|| pool.arc());
@@ -119,7 +119,11 @@ impl<D: Driver> Context<D> {
         match what {
             ContextInfo::NumDevices => out.value(this.devices().len() as u32),
             ContextInfo::Devices => {
-                let handles: Vec<_> = this.devices().iter().map(|device| device.handle()).collect();
+                let handles: Vec<_> = this
+                    .devices()
+                    .iter()
+                    .map(|device| device.handle())
+                    .collect();
                 out.slice(&handles)
             }
             ContextInfo::ReferenceCount => out.value(this.api_refs()),

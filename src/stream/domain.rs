@@ -53,7 +53,9 @@ impl<D: Driver> Domain<D> {
     /// Which of the devices this is, or is a part of.
     pub fn index_of(&self, device: &Object<D::Device>) -> Option<usize> {
         let index = |device: &Object<D::Device>| {
-            self.devices.iter().position(|own| std::ptr::eq(&**own, device))
+            self.devices
+                .iter()
+                .position(|own| std::ptr::eq(&**own, device))
         };
         if let Some(found) = index(device) {
             return Some(found);
@@ -75,7 +77,10 @@ impl<D: Driver> Domain<D> {
     }
 
     pub(crate) fn lanes(&self) -> Vec<Arc<LaneCore<D>>> {
-        enter(&self.lanes).iter().filter_map(Weak::upgrade).collect()
+        enter(&self.lanes)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 
     pub(crate) fn add_host_point(&self, point: &Point) {

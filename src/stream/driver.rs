@@ -93,7 +93,12 @@ pub type Notice = Box<dyn FnOnce() + Send>;
 
 /// One backend. The engine's own objects stand for its queues, events, contexts and pools.
 pub trait Driver:
-    Backend<Queue = Queue<Self>, Event = Event<Self>, Context = Context<Self>, UsmPool = UsmPool<Self>> + Hooks<Self>
+    Backend<
+        Queue = Queue<Self>,
+        Event = Event<Self>,
+        Context = Context<Self>,
+        UsmPool = UsmPool<Self>,
+    > + Hooks<Self>
 {
     /// What the driver keeps with each context; `()` if nothing.
     type State: Send + Sync;

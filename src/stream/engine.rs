@@ -5,7 +5,7 @@ use super::reach::Reach;
 use super::threads::{Job, Threads};
 use super::{Domain, Driver, Notice};
 use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
-use crate::object::{Error, Object, Result, ensure};
+use crate::object::{Object, Result, ensure};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,11 +59,14 @@ impl<D: Driver> Engine<D> {
     /// Waits until everything enqueued on the device has completed, in whatever context, then gives
     /// back what pools hold beyond their thresholds: `urDeviceWaitExp`.
     pub fn wait_device(&self, device: &Object<D::Device>) -> Result<()> {
-        let domains: Vec<_> = enter(&self.domains).iter().filter_map(Weak::upgrade).collect();
+        let domains: Vec<_> = enter(&self.domains)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
         for domain in &domains {
             let mut all = Frontier::new();
             for lane in domain.lanes() {
-                if std::ptr::eq(&*lane.device, device) {
+                if is_part::<D>(&lane.device, device) {
                     all.join(&lane.tip());
                 }
             }
@@ -81,7 +84,10 @@ impl<D: Driver> Engine<D> {
 
     /// A forked child has none of our threads: it gets an error instead of a hang.
     pub(crate) fn check(&self) -> Result<()> {
-        ensure(self.process == std::process::id(), UR_RESULT_ERROR_DEVICE_LOST)
+        ensure(
+            self.process == std::process::id(),
+            UR_RESULT_ERROR_DEVICE_LOST,
+        )
     }
 
     pub(crate) fn add_domain(&self, domain: &Arc<Domain<D>>) {
@@ -104,7 +110,10 @@ impl<D: Driver> Engine<D> {
     }
 
     fn insert(&self, id: LaneId, place: Place<D>) {
-        self.places.write().unwrap_or_else(PoisonError::into_inner).insert(id, place);
+        self.places
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, place);
     }
 
     /// A marker that proves the point complete; none if it is complete already.
@@ -118,7 +127,10 @@ impl<D: Driver> Engine<D> {
                 // It has ended since.
                 None => return Ok(None),
                 Some(Place::Host(marker)) => {
-                    return Ok(Some(Mark { point: point.clone(), marker: marker.clone() }));
+                    return Ok(Some(Mark {
+                        point: point.clone(),
+                        marker: marker.clone(),
+                    }));
                 }
                 Some(Place::Lane(lane)) => lane.upgrade(),
             }
@@ -224,7 +236,12 @@ impl<D: Driver> Engine<D> {
         self.unsignalled.fetch_add(1, Ordering::AcqRel);
         let point = Point::new(&clock, 1);
         domain.add_host_point(&point);
-        Ok(HostPoint { point, marker, signal: Some(signal), engine: Arc::clone(self) })
+        Ok(HostPoint {
+            point,
+            marker,
+            signal: Some(signal),
+            engine: Arc::clone(self),
+        })
     }
 
     /// The points of the frontier that the host has yet to signal.
@@ -234,7 +251,12 @@ impl<D: Driver> Engine<D> {
         }
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         let hosts = |point: &&Point| matches!(places.get(&point.lane()), Some(Place::Host(_)));
-        frontier.points().filter(|point| !point.is_complete()).filter(hosts).cloned().collect()
+        frontier
+            .points()
+            .filter(|point| !point.is_complete())
+            .filter(hosts)
+            .cloned()
+            .collect()
     }
 
     /// All points of a domain that the host has yet to signal.
@@ -244,6 +266,11 @@ impl<D: Driver> Engine<D> {
         }
         domain.host_points()
     }
+}
+
+/// Whether a device is this one or a part of it.
+fn is_part<D: Driver>(part: &Object<D::Device>, whole: &Object<D::Device>) -> bool {
+    std::ptr::eq(part, whole) || D::parent(part).is_some_and(|parent| is_part::<D>(&parent, whole))
 }
 
 /// A point that the host signals: by [`HostPoint::signal`], or by being dropped.

@@ -74,10 +74,6 @@ impl<D: Driver> Event<D> {
         &self.reach.done
     }
 
-    pub(crate) fn reach(&self) -> &Reach {
-        &self.reach
-    }
-
     fn engine(&self) -> &Arc<Engine<D>> {
         self.context.domain().engine()
     }
@@ -98,8 +94,13 @@ impl<D: Driver> Event<D> {
     /// Blocks the host until it is complete.
     pub(crate) fn wait_here(&self) -> Result<()> {
         self.engine().check()?;
-        ensure(!self.failed.load(Ordering::Relaxed), UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
-        self.engine().wait_reach(&self.reach).map_err(|_| self.fail())
+        ensure(
+            !self.failed.load(Ordering::Relaxed),
+            UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS,
+        )?;
+        self.engine()
+            .wait_reach(&self.reach)
+            .map_err(|_| self.fail())
     }
 
     fn fail(&self) -> Error {
@@ -121,7 +122,7 @@ impl<D: Driver> Event<D> {
                 self.reach.order.mark_complete();
                 UR_EVENT_STATUS_COMPLETE
             }
-            Ok(false) if self.reach.done.single().is_some() && self.reach.before().is_complete() => {
+            Ok(false) if self.reach.own && self.reach.before().is_complete() => {
                 UR_EVENT_STATUS_RUNNING
             }
             Ok(false) => UR_EVENT_STATUS_SUBMITTED,
@@ -204,7 +205,13 @@ impl<D: Driver> hal::Event<D> for Event<D> {
             UR_EXECUTION_INFO_SUBMITTED => Frontier::new(),
             _ => return Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),
         };
-        let callback = Callback { run: notify, event: this.arc(), status: exec_status, data: user_data };
-        this.engine().when(frontier, Box::new(move || callback.call()))
+        let callback = Callback {
+            run: notify,
+            event: this.arc(),
+            status: exec_status,
+            data: user_data,
+        };
+        this.engine()
+            .when(frontier, Box::new(move || callback.call()))
     }
 }

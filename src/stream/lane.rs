@@ -43,7 +43,12 @@ impl<D: Driver> LaneCore<D> {
         let order = Lane::new();
         let clock = Arc::clone(order.clock());
         let native = D::lane(domain, device, flags, &clock)?;
-        let state = State { order, recent: Reach::default(), marks: VecDeque::new(), watch: Weak::new() };
+        let state = State {
+            order,
+            recent: Reach::default(),
+            marks: VecDeque::new(),
+            watch: Weak::new(),
+        };
         let lane = Arc::new(Self {
             clock,
             device: Arc::clone(device),
@@ -75,6 +80,7 @@ impl<D: Driver> LaneCore<D> {
             done: Frontier::from(point),
             order: state.order.frontier(),
             tickets: self.watch(&mut state),
+            own: true,
         }))
     }
 
@@ -96,7 +102,11 @@ impl<D: Driver> LaneCore<D> {
             for mark in &marks {
                 D::wait(&self.native, &mark.marker)?;
             }
-            state.recent.join(&Reach { done: missing, order: Frontier::new(), tickets: waits.tickets.clone() });
+            state.recent.join(&Reach {
+                done: missing,
+                tickets: waits.tickets.clone(),
+                ..Reach::default()
+            });
             state.recent.prune();
         }
         state.order.wait_for(&waits.order);
@@ -107,7 +117,11 @@ impl<D: Driver> LaneCore<D> {
     /// for itself: it is recorded first, so that it never covers this wait.
     pub fn hold(&self, waits: &Reach, point: &Point, marker: &D::Marker) -> Result<Reach> {
         let mut state = self.after(waits)?;
-        let before = Reach { done: state.tip(), order: state.order.frontier(), tickets: Vec::new() };
+        let before = Reach {
+            done: state.tip(),
+            order: state.order.frontier(),
+            ..Reach::default()
+        };
         if !D::TRACKS && !state.order.current().is_complete() {
             self.record(&mut state)?;
         }
@@ -121,7 +135,12 @@ impl<D: Driver> LaneCore<D> {
 
     /// What an event reaches that stands for everything up to here, without a command of its own.
     pub fn reach(&self, state: &mut State<D>) -> Reach {
-        Reach { done: state.tip(), order: state.order.frontier(), tickets: self.watch(state) }
+        Reach {
+            done: state.tip(),
+            order: state.order.frontier(),
+            tickets: self.watch(state),
+            own: false,
+        }
     }
 
     /// The least frontier that proves everything submitted or waited for so far.
@@ -148,7 +167,10 @@ impl<D: Driver> LaneCore<D> {
     pub fn mark(&self, epoch: u64) -> Result<Mark<D>> {
         if D::TRACKS {
             let marker = D::mark(&self.native, epoch)?;
-            return Ok(Mark { point: Point::new(&self.clock, epoch), marker });
+            return Ok(Mark {
+                point: Point::new(&self.clock, epoch),
+                marker,
+            });
         }
         let mut state = enter(&self.state);
         let found = state.marks.iter().find(|(at, _)| *at >= epoch).cloned();
@@ -156,7 +178,10 @@ impl<D: Driver> LaneCore<D> {
             Some(found) => found,
             None => self.record(&mut state)?,
         };
-        Ok(Mark { point: Point::new(&self.clock, at), marker })
+        Ok(Mark {
+            point: Point::new(&self.clock, at),
+            marker,
+        })
     }
 
     /// Observes how far the lane has come, where the driver does not tell by itself.
@@ -182,7 +207,9 @@ impl<D: Driver> LaneCore<D> {
         }
         let engine = Arc::clone(&self.engine);
         let lane = Arc::clone(&self);
-        if engine.when(tip.clone(), Box::new(move || drop(lane))).is_err()
+        if engine
+            .when(tip.clone(), Box::new(move || drop(lane)))
+            .is_err()
             && let Err(error) = engine.wait(&tip)
         {
             log::error!("a lane ended with an error: {:?}", error.code());
@@ -235,7 +262,11 @@ impl<D: Driver> State<D> {
     }
 
     fn forget_complete(&mut self, clock: &Clock) {
-        while self.marks.front().is_some_and(|(epoch, _)| *epoch <= clock.completed()) {
+        while self
+            .marks
+            .front()
+            .is_some_and(|(epoch, _)| *epoch <= clock.completed())
+        {
             self.marks.pop_front();
         }
     }

@@ -3,9 +3,9 @@
 //! A pool over user memory hands out parts of what another pool handed out, so a slab may lie inside
 //! a live block of another: the innermost is asked first.
 
+use super::Driver;
 use super::engine::enter;
 use super::pool_core::{Part, PoolCore};
-use super::Driver;
 use crate::pool::Block;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
@@ -44,8 +44,14 @@ impl<D: Driver> Found<D> {
 
 impl<D: Driver> Default for Memory<D> {
     fn default() -> Self {
-        let slabs = Slabs { own: BTreeMap::new(), nested: Vec::new() };
-        Self { pools: Mutex::default(), slabs: RwLock::new(slabs) }
+        let slabs = Slabs {
+            own: BTreeMap::new(),
+            nested: Vec::new(),
+        };
+        Self {
+            pools: Mutex::default(),
+            slabs: RwLock::new(slabs),
+        }
     }
 }
 
@@ -66,7 +72,14 @@ impl<D: Driver> Memory<D> {
         }
     }
 
-    pub fn add_slab(&self, base: u64, bytes: u64, nested: bool, core: Weak<PoolCore<D>>, part: usize) {
+    pub fn add_slab(
+        &self,
+        base: u64,
+        bytes: u64,
+        nested: bool,
+        core: Weak<PoolCore<D>>,
+        part: usize,
+    ) {
         let entry = Entry { bytes, core, part };
         let mut slabs = self.slabs.write().unwrap_or_else(PoisonError::into_inner);
         if nested {
@@ -79,7 +92,9 @@ impl<D: Driver> Memory<D> {
     pub fn remove_slab(&self, base: u64, nested: bool, core: &Weak<PoolCore<D>>) {
         let mut slabs = self.slabs.write().unwrap_or_else(PoisonError::into_inner);
         if nested {
-            slabs.nested.retain(|(start, entry)| *start != base || !entry.core.ptr_eq(core));
+            slabs
+                .nested
+                .retain(|(start, entry)| *start != base || !entry.core.ptr_eq(core));
         } else {
             slabs.own.remove(&base);
         }
@@ -87,18 +102,22 @@ impl<D: Driver> Memory<D> {
 
     /// The live allocation that holds `addr`.
     pub fn find(&self, addr: usize) -> Option<Found<D>> {
-        self.candidates(addr as u64).into_iter().find_map(|(core, part)| {
-            let block = core.parts()[part].pool.lookup(addr as u64)?;
-            Some(Found { core, part, block })
-        })
+        self.candidates(addr as u64)
+            .into_iter()
+            .find_map(|(core, part)| {
+                let block = core.parts()[part].pool.lookup(addr as u64)?;
+                Some(Found { core, part, block })
+            })
     }
 
     /// The live allocation that starts at `addr`.
     pub fn find_start(&self, addr: usize) -> Option<Found<D>> {
-        self.candidates(addr as u64).into_iter().find_map(|(core, part)| {
-            let block = core.parts()[part].pool.lookup(addr as u64)?;
-            (block.addr == addr as u64).then_some(Found { core, part, block })
-        })
+        self.candidates(addr as u64)
+            .into_iter()
+            .find_map(|(core, part)| {
+                let block = core.parts()[part].pool.lookup(addr as u64)?;
+                (block.addr == addr as u64).then_some(Found { core, part, block })
+            })
     }
 
     /// Frees what [`Memory::find_start`] found, unless another thread did.
@@ -129,7 +148,9 @@ impl<D: Driver> Memory<D> {
         let slabs = self.slabs.read().unwrap_or_else(PoisonError::into_inner);
         let mut out = Vec::with_capacity(1);
         let mut offer = |base: u64, entry: &Entry<D>| {
-            if addr.checked_sub(base).is_some_and(|offset| offset < entry.bytes)
+            if addr
+                .checked_sub(base)
+                .is_some_and(|offset| offset < entry.bytes)
                 && let Some(core) = entry.core.upgrade()
             {
                 out.push((core, entry.part));

@@ -94,7 +94,11 @@ impl<D: Driver> OutOfOrder<D> {
     /// A host task: what it waits for. The point is pending from now on.
     pub fn hold(&mut self, waits: &Reach, point: &Point) -> Reach {
         let before = self.with_barrier(waits);
-        self.add_loose(&Reach { done: point.clone().into(), order: point.clone().into(), tickets: Vec::new() });
+        self.add_loose(&Reach {
+            done: point.clone().into(),
+            order: point.clone().into(),
+            ..Reach::default()
+        });
         before
     }
 
@@ -136,13 +140,20 @@ impl<D: Driver> OutOfOrder<D> {
             }
         }
         let follows = |lane: &&Candidate| {
-            !lane.tail.is_complete() && waits.done.epoch_of(lane.tail.lane()) == Some(lane.tail.epoch)
+            !lane.tail.is_complete()
+                && waits.done.epoch_of(lane.tail.lane()) == Some(lane.tail.epoch)
         };
         let idle = |lane: &&Candidate| lane.tail.is_complete() && lane.held.is_empty();
         let found = open.iter().find(follows).or_else(|| open.iter().find(idle));
         let least = || {
-            let room = if hosts.is_empty() { free < MOST_LANES } else { true };
-            open.iter().filter(|_| !room).min_by_key(|lane| lane.tail.outstanding())
+            let room = if hosts.is_empty() {
+                free < MOST_LANES
+            } else {
+                true
+            };
+            open.iter()
+                .filter(|_| !room)
+                .min_by_key(|lane| lane.tail.outstanding())
         };
         if let Some(lane) = found.or_else(least) {
             return Ok(Arc::clone(&self.lanes[lane.at]));

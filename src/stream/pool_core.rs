@@ -19,7 +19,10 @@ pub(crate) struct Gauge {
 
 impl Gauge {
     pub fn new(most: u64) -> Self {
-        Self { most, level: Mutex::default() }
+        Self {
+            most,
+            level: Mutex::default(),
+        }
     }
 
     /// False, and nothing added, if it would exceed the bound.
@@ -86,18 +89,23 @@ impl<D: Driver> PoolCore<D> {
     pub fn new(domain: &Arc<Domain<D>>, mut plan: Plan<D>) -> Arc<Self> {
         let user = plan.user.take();
         let kinds = kinds(&plan.devices, user.as_ref().map(|(kind, _)| *kind));
-        let unit = kinds.iter().map(|(device, kind)| D::granularity(device.as_deref(), *kind).max(1));
+        let unit = kinds
+            .iter()
+            .map(|(device, kind)| D::granularity(device.as_deref(), *kind).max(1));
         let unit = unit.max().unwrap_or(1) as u64;
         let max_bytes = match &user {
             Some((_, block)) => block.bytes as u64,
-            None => plan.max_bytes.checked_next_multiple_of(unit).unwrap_or(plan.max_bytes),
+            None => plan
+                .max_bytes
+                .checked_next_multiple_of(unit)
+                .unwrap_or(plan.max_bytes),
         };
         let most = if max_bytes == 0 { u64::MAX } else { max_bytes };
         let reserved = Arc::new(Gauge::new(most));
         let config = config(max_bytes, user.as_ref().map(|(_, block)| block));
         let mut block = user.map(|(_, block)| block);
         let core = Arc::new_cyclic(|core| {
-            let part = |(at, (device, kind)): (usize, (Option<Arc<Object<D::Device>>>, Kind))| {
+            let mut part = |at: usize, device: Option<Arc<Object<D::Device>>>, kind: Kind| {
                 let source = SlabSource {
                     domain: Arc::clone(domain),
                     core: Weak::clone(core),
@@ -108,11 +116,18 @@ impl<D: Driver> PoolCore<D> {
                     budget: Arc::clone(&reserved),
                     user: block.take(),
                 };
-                Part { kind, device, pool: Pool::new(source, config) }
+                Part {
+                    kind,
+                    device,
+                    pool: Pool::new(source, config),
+                }
             };
             Self {
                 domain: Arc::downgrade(domain),
-                parts: kinds.into_iter().enumerate().map(part).collect(),
+                parts: (0..)
+                    .zip(kinds)
+                    .map(|(at, (device, kind))| part(at, device, kind))
+                    .collect(),
                 max_bytes,
                 threshold: AtomicU64::new(plan.threshold),
                 closed: AtomicBool::new(false),
@@ -136,7 +151,10 @@ impl<D: Driver> PoolCore<D> {
     /// The part that serves this kind on this device of the context.
     pub fn part(&self, kind: Kind, device: &Object<D::Device>) -> Option<usize> {
         self.parts.iter().position(|part| {
-            let device_fits = part.device.as_deref().is_none_or(|own| std::ptr::eq(own, device));
+            let device_fits = part
+                .device
+                .as_deref()
+                .is_none_or(|own| std::ptr::eq(own, device));
             part.kind == kind && (kind == Kind::Host || device_fits)
         })
     }
@@ -248,8 +266,16 @@ impl<D: Driver> PoolCore<D> {
     }
 
     fn shed_all(&self) -> bool {
-        let Some(domain) = self.domain.upgrade() else { return false };
-        domain.memory.pools().iter().fold(false, |any, core| core.shed() || any)
+        let Some(domain) = self.domain.upgrade() else {
+            return false;
+        };
+        let shed = domain
+            .memory
+            .pools()
+            .iter()
+            .filter(|core| core.shed())
+            .count();
+        shed > 0
     }
 }
 
@@ -267,11 +293,16 @@ fn kinds<T>(devices: &[Arc<T>], only: Option<Kind>) -> Vec<(Option<Arc<T>>, Kind
 }
 
 fn config(max_bytes: u64, user: Option<&UserBlock>) -> Config {
-    let mut config = Config { max_bytes: (max_bytes > 0).then_some(max_bytes), ..Config::default() };
+    let mut config = Config {
+        max_bytes: (max_bytes > 0).then_some(max_bytes),
+        ..Config::default()
+    };
     if let Some(block) = user {
         // The block is what it is: no more is lost to alignment than its own start demands.
         config.chunk_bytes = block.bytes as u64;
-        config.min_align = config.min_align.min(1 << block.base.trailing_zeros().min(8));
+        config.min_align = config
+            .min_align
+            .min(1 << block.base.trailing_zeros().min(8));
     }
     config
 }

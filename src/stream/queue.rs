@@ -28,7 +28,7 @@ pub struct Queue<D: Driver> {
 
 pub(crate) enum Shape<D: Driver> {
     InOrder(Arc<LaneCore<D>>),
-    OutOfOrder(Mutex<OutOfOrder<D>>),
+    OutOfOrder(Box<Mutex<OutOfOrder<D>>>),
 }
 
 impl<D: Driver> Body for Queue<D> {
@@ -46,11 +46,19 @@ impl<D: Driver> Queue<D> {
         let device = device.arc();
         let context = context.arc();
         let shape = if flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE) {
-            Shape::OutOfOrder(Mutex::new(OutOfOrder::new(&context, &device, flags)))
+            Shape::OutOfOrder(Box::new(Mutex::new(OutOfOrder::new(
+                &context, &device, flags,
+            ))))
         } else {
             Shape::InOrder(LaneCore::open(&context, &device, flags)?)
         };
-        Ok(hal::new::<D, _>(Self { context, device, home, flags, shape }))
+        Ok(hal::new::<D, _>(Self {
+            context,
+            device,
+            home,
+            flags,
+            shape,
+        }))
     }
 
     pub fn context(&self) -> &Arc<Object<Context<D>>> {
@@ -84,7 +92,11 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         let waits = Event::join(waits)?;
         let wanted = event.wanted() || blocking;
-        let times = if event.wanted() { this.times(false)? } else { None };
+        let times = if event.wanted() {
+            this.times(false)?
+        } else {
+            None
+        };
         let reach = this.submit(&waits, work, times.as_ref(), wanted)?;
         Self::deliver(this, command, reach, times, event, blocking)
     }
@@ -130,7 +142,10 @@ impl<D: Driver> Queue<D> {
             return Ok(None);
         }
         let queued = D::now(&self.device)?;
-        Ok(Some(Times { queued, stamps: Arc::new(Stamps::default()) }))
+        Ok(Some(Times {
+            queued,
+            stamps: Arc::new(Stamps::default()),
+        }))
     }
 
     /// A command without work of its own: an event wait, a barrier, an allocation, a free. It needs
@@ -141,7 +156,9 @@ impl<D: Driver> Queue<D> {
         reach: Option<Reach>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let Some(reach) = reach.filter(|_| event.wanted()) else { return Ok(()) };
+        let Some(reach) = reach.filter(|_| event.wanted()) else {
+            return Ok(());
+        };
         let times = this.times(false)?;
         let reach = match &times {
             Some(_) => this.submit(&reach, Work::Marker, times.as_ref(), true)?,

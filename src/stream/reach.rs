@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// Held by what may still want the last command of a lane recorded exactly.
 pub(crate) type Ticket = Arc<()>;
 
+/// Tickets beyond which a reach looks for ones to forget.
+const MANY: usize = 32;
+
 /// How far an event, a wait list or a barrier reaches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reach {
@@ -15,12 +18,18 @@ pub(crate) struct Reach {
     pub order: Frontier,
     /// Empty where the driver tracks.
     pub tickets: Vec<Ticket>,
+    /// Whether `done` is one command's own point, rather than what it shares with others.
+    pub own: bool,
 }
 
 impl Reach {
     pub fn join(&mut self, other: &Reach) {
         self.done.join(&other.done);
         self.order.join(&other.order);
+        if self.tickets.len() > MANY {
+            // What nobody else holds any more has been recorded, or is worth no record.
+            self.tickets.retain(|ticket| Arc::strong_count(ticket) > 1);
+        }
         self.tickets.extend(other.tickets.iter().cloned());
     }
 
@@ -29,9 +38,9 @@ impl Reach {
         self.order.join(frontier);
     }
 
-    /// What must complete before a command with this reach, that of one lane's point, can start.
+    /// What must complete before the command starts. One without a point of its own never runs.
     pub fn before(&self) -> Frontier {
-        let Some(point) = self.done.single() else {
+        let Some(point) = self.done.single().filter(|_| self.own) else {
             return self.done.clone();
         };
         let mut out = self.order.clone();

@@ -32,19 +32,28 @@ impl<D: Driver> Source for SlabSource<D> {
     fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
         let slab = match &self.user {
             Some(block) => block.take(bytes, &self.budget)?,
-            None => self.from_driver(bytes)?,
+            None => self.ask_driver(bytes)?,
         };
         let core = Weak::clone(&self.core);
-        self.domain.memory.add_slab(slab.base, slab.bytes, self.user.is_some(), core, self.part);
+        self.domain
+            .memory
+            .add_slab(slab.base, slab.bytes, self.user.is_some(), core, self.part);
         Ok(slab)
     }
 
     fn release(&self, slab: Slab) {
-        self.domain.memory.remove_slab(slab.base, self.user.is_some(), &self.core);
+        self.domain
+            .memory
+            .remove_slab(slab.base, self.user.is_some(), &self.core);
         match &self.user {
             Some(block) => block.taken.store(false, Ordering::Release),
             None => {
-                D::release(&self.domain, self.kind, slab.base as usize, slab.bytes as usize);
+                D::release(
+                    &self.domain,
+                    self.kind,
+                    slab.base as usize,
+                    slab.bytes as usize,
+                );
             }
         }
         self.budget.sub(slab.bytes);
@@ -66,14 +75,17 @@ impl<D: Driver> Source for SlabSource<D> {
 }
 
 impl<D: Driver> SlabSource<D> {
-    fn from_driver(&self, bytes: u64) -> Result<Slab, SourceError> {
+    fn ask_driver(&self, bytes: u64) -> Result<Slab, SourceError> {
         let size = usize::try_from(bytes).map_err(|_| SourceError::OutOfMemory)?;
         if !self.budget.add(bytes) {
             return Err(SourceError::OutOfMemory);
         }
         let device = self.device.as_deref();
         match D::acquire(&self.domain, device, self.kind, size, self.zeroed) {
-            Ok(addr) => Ok(Slab { base: addr as u64, bytes }),
+            Ok(addr) => Ok(Slab {
+                base: addr as u64,
+                bytes,
+            }),
             Err(error) => {
                 self.budget.sub(bytes);
                 Err(match error.code() {
@@ -94,6 +106,9 @@ impl UserBlock {
             return Err(SourceError::OutOfMemory);
         }
         budget.add(whole);
-        Ok(Slab { base: self.base as u64, bytes: whole })
+        Ok(Slab {
+            base: self.base as u64,
+            bytes: whole,
+        })
     }
 }

@@ -86,7 +86,9 @@ impl Threads {
 
     fn grow(&self, state: &mut State) -> bool {
         let shared = Arc::clone(&self.0);
-        let made = std::thread::Builder::new().name("ur-host".into()).spawn(move || work(&shared));
+        let made = std::thread::Builder::new()
+            .name("ur-host".into())
+            .spawn(move || work(&shared));
         let Ok(handle) = made else { return false };
         state.live += 1;
         state.handles.retain(|handle| !handle.is_finished());
@@ -118,8 +120,10 @@ fn work(shared: &Shared) {
             break;
         }
         state.idle += 1;
-        let (again, timeout) =
-            shared.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+        let (again, timeout) = shared
+            .wake
+            .wait_timeout(state, IDLE)
+            .unwrap_or_else(PoisonError::into_inner);
         state = again;
         state.idle -= 1;
         let last = state.live == 1 && state.promised > 0;

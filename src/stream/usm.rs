@@ -7,8 +7,13 @@ use crate::object::{Error, InfoOut, Object, Result, ensure};
 use crate::pool::{Acquired, Order, Request};
 use std::ffi::c_void;
 
+/// Largest alignment that is offered: a larger one would waste as much address space.
+const MOST_ALIGN: u64 = 2 << 20;
+
 impl<D: Driver> Context<D> {
-    pub(crate) fn alloc_now(
+    /// Memory that may be used at once. `device` is none for host memory; without a pool it is the
+    /// device's default one.
+    pub fn alloc_now(
         this: &Object<Self>,
         kind: Kind,
         device: Option<&Object<D::Device>>,
@@ -24,10 +29,17 @@ impl<D: Driver> Context<D> {
         };
         let most = |device: &Object<D::Device>| D::max_alloc(device);
         let most = match kind {
-            Kind::Host => this.devices().iter().map(|device| most(device)).min().unwrap_or(0),
+            Kind::Host => this
+                .devices()
+                .iter()
+                .map(|device| most(device))
+                .min()
+                .unwrap_or(0),
             Kind::Device | Kind::Shared => most(&device),
         };
         ensure(size <= most, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        let align = desc.map_or(0, |desc| u64::from(desc.align));
+        ensure(align <= MOST_ALIGN, UR_RESULT_ERROR_INVALID_VALUE)?;
         let pool = match pool {
             Some(pool) => {
                 this.check_pool(pool)?;
@@ -35,11 +47,14 @@ impl<D: Driver> Context<D> {
             }
             None => Self::default_pool(this, &device)?,
         };
-        let part = pool.core().part(kind, &device).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+        let part = pool
+            .core()
+            .part(kind, &device)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
         domain.poll();
         let request = Request {
             bytes: size as u64,
-            align: desc.map_or(0, |desc| u64::from(desc.align)),
+            align,
             order: Order::Sync,
             may_wait: true,
         };
@@ -62,11 +77,13 @@ impl<D: Driver> Context<D> {
             pool.core().release(part, block.addr, frontier.clone());
             return Err(error);
         }
-        Ok(std::ptr::with_exposed_provenance_mut(acquired.block().addr as usize))
+        Ok(std::ptr::with_exposed_provenance_mut(
+            acquired.block().addr as usize,
+        ))
     }
 
     /// `urUSMFree`: the block dies when everything enqueued in the context so far has ended.
-    pub(crate) fn free_now(&self, addr: usize) -> Result<()> {
+    pub fn free_now(&self, addr: usize) -> Result<()> {
         let domain = self.domain();
         let found = domain.memory.find_start(addr);
         let found = found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT))?;
@@ -75,7 +92,12 @@ impl<D: Driver> Context<D> {
         ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT)
     }
 
-    pub(crate) fn alloc_info(&self, addr: usize, what: UsmAllocInfo, out: InfoOut<'_>) -> Result<()> {
+    pub(crate) fn alloc_info(
+        &self,
+        addr: usize,
+        what: UsmAllocInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
         let Some(found) = self.domain().memory.find(addr) else {
             return match what {
                 UsmAllocInfo::Type => out.value(UR_USM_TYPE_UNKNOWN),
@@ -101,7 +123,9 @@ impl<D: Driver> Context<D> {
     /// Whether these bytes stay inside the allocation that they begin in. Memory that is none of
     /// ours passes.
     pub(crate) fn check_range(&self, addr: usize, bytes: usize) -> Result<()> {
-        let Some(found) = self.domain().memory.find(addr) else { return Ok(()) };
+        let Some(found) = self.domain().memory.find(addr) else {
+            return Ok(());
+        };
         let room = found.block.requested - (addr as u64 - found.block.addr);
         ensure(bytes as u64 <= room, UR_RESULT_ERROR_INVALID_SIZE)
     }
@@ -111,8 +135,11 @@ impl<D: Driver> Context<D> {
         self.check_range(dst, bytes)?;
         self.check_range(src, bytes)?;
         let memory = &self.domain().memory;
-        let owner = [dst, src].into_iter().find_map(|addr| memory.find(addr)?.part().device.clone());
+        let owner = [dst, src]
+            .into_iter()
+            .find_map(|addr| memory.find(addr)?.part().device.clone());
         let device = owner.as_ref().unwrap_or(&self.devices()[0]);
-        self.domain().run_now(device, super::Work::Copy { dst, src, bytes })
+        self.domain()
+            .run_now(device, super::Work::Copy { dst, src, bytes })
     }
 }

@@ -79,8 +79,14 @@ impl<D: Driver> UsmPool<D> {
         // SAFETY: the caller's chain consists of live structs tagged as what they are.
         let (limits, buffer) = unsafe {
             (
-                chain::find::<ur_usm_pool_limits_desc_t>(chained, UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC),
-                chain::find::<ur_usm_pool_buffer_desc_t>(chained, UR_STRUCTURE_TYPE_USM_POOL_BUFFER_DESC),
+                chain::find::<ur_usm_pool_limits_desc_t>(
+                    chained,
+                    UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC,
+                ),
+                chain::find::<ur_usm_pool_buffer_desc_t>(
+                    chained,
+                    UR_STRUCTURE_TYPE_USM_POOL_BUFFER_DESC,
+                ),
             )
         };
         let zeroed = desc.flags.contains(UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK);
@@ -136,7 +142,14 @@ fn user_block<D: Driver>(
         // Without an owner the block can only be the one device's.
         ensure(devices.len() == 1, UR_RESULT_ERROR_INVALID_VALUE)?;
     }
-    Ok((kind, UserBlock { base, bytes: buffer.size, taken: AtomicBool::new(false) }))
+    Ok((
+        kind,
+        UserBlock {
+            base,
+            bytes: buffer.size,
+            taken: AtomicBool::new(false),
+        },
+    ))
 }
 
 fn zero<D: Driver>(
@@ -144,9 +157,15 @@ fn zero<D: Driver>(
     devices: &[Arc<Object<D::Device>>],
     buffer: &ur_usm_pool_buffer_desc_t,
 ) -> Result<()> {
-    let device = devices.first().ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+    let device = devices
+        .first()
+        .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
     let pattern = Box::new([0]);
-    let fill = Work::Fill { dst: buffer.pMem.addr(), pattern, bytes: buffer.size };
+    let fill = Work::Fill {
+        dst: buffer.pMem.addr(),
+        pattern,
+        bytes: buffer.size,
+    };
     context.domain().run_now(device, fill)
 }
 

@@ -1,1 +1,54 @@
+//! The native CPU adapter: kernels that were compiled into the program itself, or into a shared
+//! object, run on the cores of this machine.
+//!
+//! Owns the backend: what there is (`adapter`, `platform`, `device`, `cpu`), programs in their two
+//! forms and kernels (`program`, `kernel`), buffers and mapped memory (`mem`, `virtual_mem`), the
+//! threads that run work (`exec`), and the bridge from the stream engine to them (`driver`). Uses
+//! the shared layers in `ur`. Must never know a loader or another adapter.
+
+mod adapter;
+mod cpu;
+mod device;
+mod driver;
 mod exec;
+mod kernel;
+mod mem;
+mod platform;
+mod program;
+mod virtual_mem;
+
+use std::sync::Arc;
+use ur::hal;
+use ur::object::{Object, Result};
+use ur::stream;
+
+/// The backend.
+pub struct Cpu;
+
+impl hal::Backend for Cpu {
+    type Adapter = adapter::Adapter;
+    type Platform = platform::Platform;
+    type Device = device::Device;
+    type Context = stream::Context<Self>;
+    type Event = stream::Event<Self>;
+    type Program = program::Program;
+    type Kernel = kernel::Kernel;
+    type Queue = stream::Queue<Self>;
+    type Sampler = hal::NoSampler;
+    type Mem = mem::Mem;
+    type PhysicalMem = virtual_mem::PhysicalMem;
+    type UsmPool = stream::UsmPool<Self>;
+    type ExternalMem = hal::NoExternalMem;
+    type ExternalSemaphore = hal::NoExternalSemaphore;
+    type CommandBuffer = hal::NoCommandBuffer;
+    type CommandBufferCommand = hal::NoCommandBufferCommand;
+    type Graph = hal::NoGraph;
+    type ExecutableGraph = hal::NoExecutableGraph;
+
+    fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
+        ur::object::log::init("native_cpu");
+        Ok(Some(Arc::clone(&adapter::roots().adapter)))
+    }
+}
+
+ur::export!(Cpu);

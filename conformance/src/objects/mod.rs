@@ -16,7 +16,7 @@ pub use event::Event;
 pub use memory::Buffer;
 pub use program::{Arg, Kernel, Program};
 pub use queue::{Gate, Queue};
-pub use usm::{Kind, Usm};
+pub use usm::{Kind, Usm, alloc_info};
 
 use crate::status::Status;
 use std::ffi::c_void;

@@ -3,3 +3,4 @@
 
 pub mod dispatch;
 pub mod exports;
+pub mod print;

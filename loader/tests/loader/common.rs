@@ -97,10 +97,9 @@ impl Loader {
     }
 }
 
-/// A directory for one test's files.
+/// A directory for one test's files, which its next run replaces.
 pub fn directory(name: &str) -> PathBuf {
-    let path =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&path).expect("directory");
     path
 }

@@ -104,9 +104,9 @@ fn types(spec: &Spec) -> String {
 
 fn enumeration(out: &mut String, found: &Enum) {
     let name = &found.name;
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "{}#[repr(transparent)] #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)] pub struct {name}(pub u32);\n",
+        "{}#[repr(transparent)] #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)] pub struct {name}(pub u32);",
         rust::doc(&found.desc)
     );
     for value in &found.values {
@@ -151,9 +151,9 @@ fn enumeration(out: &mut String, found: &Enum) {
 
 fn flags(out: &mut String, found: &Flags) {
     let name = &found.name;
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "{}#[repr(transparent)] #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)] pub struct {name}(pub u32);\n",
+        "{}#[repr(transparent)] #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)] pub struct {name}(pub u32);",
         rust::doc(&found.desc)
     );
     let _ = writeln!(
@@ -236,9 +236,9 @@ fn aggregate(
             )
         })
         .collect();
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "{}#[repr(C)] #[derive(Clone, Copy)] pub {keyword} {name} {{ {fields} }}\n",
+        "{}#[repr(C)] #[derive(Clone, Copy)] pub {keyword} {name} {{ {fields} }}",
         rust::doc(desc)
     );
     let tag = match spec.stype(name) {

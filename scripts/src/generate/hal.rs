@@ -621,9 +621,9 @@ fn traits(spec: &Spec, plans: &[Plan<'_>]) -> String {
                 plan.return_type(),
             );
         }
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "{}pub trait {name}<B: Backend>: Body {{ {methods} }}\n",
+            "{}pub trait {name}<B: Backend>: Body {{ {methods} }}",
             rust::doc(&format!("Behind `{}`. {}", handle.name, handle.desc))
         );
         let _ = write!(
@@ -677,9 +677,9 @@ fn shims(spec: &Spec, plans: &[Plan<'_>]) -> Result<String> {
             Shape::Release => format!("{}.release()", borrow_first(plan)),
             Shape::Method { this } => shim_body(spec, plan, this.as_deref())?,
         };
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "pub unsafe extern \"C\" fn {}<B: Backend>({}) -> ur_result_t {{ boundary(|| {{ {body} }}) }}\n",
+            "pub unsafe extern \"C\" fn {}<B: Backend>({}) -> ur_result_t {{ boundary(|| {{ {body} }}) }}",
             plan.function.name,
             rust::params(&plan.function.params)
         );
@@ -756,7 +756,9 @@ fn shim_body(spec: &Spec, plan: &Plan<'_>, this: Option<&str>) -> Result<String>
             "propName" => format!(": {}", method_ty(spec, arg)),
             _ => String::new(),
         };
-        let _ = writeln!(body, "let {}{annotation} = {decode};", arg.name);
+        if arg.name != decode {
+            let _ = writeln!(body, "let {}{annotation} = {decode};", arg.name);
+        }
         body.push_str(&element_check(spec, arg));
     }
     let mut call: Vec<&str> = this.map(|_| "this").into_iter().collect();
@@ -775,7 +777,7 @@ fn shim_body(spec: &Spec, plan: &Plan<'_>, this: Option<&str>) -> Result<String>
 fn encode(plan: &Plan<'_>, call: &str) -> String {
     let mut out = String::new();
     match plan.returns.as_slice() {
-        [] => return format!("{call}"),
+        [] => return call.to_owned(),
         [one] => {
             let _ = writeln!(out, "let {} = {call}?;", back_name(one));
         }
@@ -828,8 +830,11 @@ fn range_check(spec: &Spec, param: &Param) -> String {
 
 fn element_check(spec: &Spec, arg: &Arg<'_>) -> String {
     let ty = arg.param.c_type();
-    if arg.param.count.is_none() || ty.pointers != 1 || arg.param.dir != Dir::In {
+    if arg.param.count.is_none() || arg.param.dir != Dir::In || spec.is_handle(&ty.base) {
         return String::new();
+    }
+    if ty.pointers == 2 {
+        return format!("for element in {} {{ pointer(*element)?; }}\n", arg.name);
     }
     let inner = members_check(spec, &ty.base, "inner");
     match inner.is_empty() {

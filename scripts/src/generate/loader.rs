@@ -26,7 +26,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
     ])
 }
 
-const MODULES: &str = "pub mod dispatch;\npub mod exports;\n";
+const MODULES: &str = "pub mod dispatch;\npub mod exports;\npub mod print;\n";
 
 const EXPORTS_DOC: &str = "What the library exports for applications: every table function, through the table in force.\n\n\
 Unsafe calls pass a caller's arguments on as they came. A symbol's version directive stands in the\n\

@@ -5,84 +5,39 @@
 
 use super::{File, rust};
 use crate::model::Spec;
-use crate::reference::{Layout, Macro, Reference};
+use crate::reference::{Layout, Macro, Reference, Signature};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
 pub fn files(_spec: &Spec) -> Result<Vec<File>> {
     let reference = Reference::load()?;
-    let layouts = reference
-        .layouts()
-        .fold(String::new(), |out, (name, layout)| {
-            out + &layout_line(name, layout)
-        });
-    let mut values = String::new();
-    for (name, enumerators) in &reference.enums {
-        let list = enumerators
-            .iter()
-            .filter(|(name, _)| !name.ends_with("_FORCE_UINT32"));
-        let list: Vec<String> = list
-            .map(|(name, value)| format!("{name} = {value}"))
-            .collect();
-        let _ = writeln!(values, "    {name}: {};", list.join(", "));
+    let mut layouts = String::new();
+    for (name, layout) in reference.layouts() {
+        layouts += &layout_line(name, layout);
     }
     let mut pointers = String::new();
     for (name, function) in &reference.pointers {
-        let signature = reference
-            .signature(function)
-            .with_context(|| format!("{name} points to unknown {function}"))?;
-        let types: Vec<String> = signature
-            .params
-            .iter()
-            .map(|(_, ty)| rust::ty(ty))
-            .collect();
-        let _ = writeln!(
-            pointers,
-            "    {name}({}) -> {};",
-            types.join(", "),
-            rust::ty(&signature.returns)
-        );
+        let signature = reference.signature(function);
+        let signature =
+            signature.with_context(|| format!("{name} points to unknown {function}"))?;
+        pointers += &pointer_line(name, signature);
     }
     for (name, signature) in &reference.callbacks {
-        let types: Vec<String> = signature
-            .params
-            .iter()
-            .map(|(_, ty)| rust::ty(ty))
-            .collect();
-        let _ = writeln!(
-            pointers,
-            "    {name}({}) -> {};",
-            types.join(", "),
-            rust::ty(&signature.returns)
-        );
+        pointers += &pointer_line(name, signature);
     }
-    let mut constants = String::new();
-    for (name, found) in &reference.macros {
-        match found {
-            Macro::Object(value) if value.starts_with('"') => {
-                let _ = writeln!(constants, "    {name}: &std::ffi::CStr = c{value};");
-            }
-            Macro::Object(value) => {
-                let _ = writeln!(constants, "    {name}: u32 = {value};");
-            }
-            Macro::Function { .. } => {}
-        }
-    }
-    let text = include_str!("../../templates/abi_layout.rs.j2");
-    let environment = minijinja::Environment::new();
-    let text = environment.render_str(
-        text,
-        minijinja::context! { layouts, values, pointers, constants },
-    )? + "\n";
-    Ok(vec![File::new("tests/abi_layout.rs", text)])
+    let (values, constants) = (values(&reference), constants(&reference));
+    let text = minijinja::Environment::new().render_str(
+        include_str!("../../templates/abi_layout.rs.j2"),
+        minijinja::context! { layouts, values, constants, pointers },
+    )?;
+    Ok(vec![File::new("tests/abi_layout.rs", text + "\n")])
 }
 
 /// `name: size, align { field: type = offset, ... }`
 fn layout_line(name: &str, layout: &Layout) -> String {
-    let fields = layout
-        .fields
-        .iter()
-        .map(|(name, ty, offset)| format!("{}: {} = {offset}", rust::ident(name), rust::ty(ty)));
+    let fields = layout.fields.iter();
+    let fields =
+        fields.map(|(field, of, offset)| format!("{}: {} = {offset}", rust::ident(field), ty(of)));
     let fields: Vec<String> = fields.collect();
     format!(
         "    {name}: {}, {} {{ {} }}\n",
@@ -90,4 +45,49 @@ fn layout_line(name: &str, layout: &Layout) -> String {
         layout.align,
         fields.join(", ")
     )
+}
+
+/// `name(type, ...) -> type;`
+fn pointer_line(name: &str, signature: &Signature) -> String {
+    let types: Vec<String> = signature.params.iter().map(|(_, of)| ty(of)).collect();
+    format!(
+        "    {name}({}) -> {};\n",
+        types.join(", "),
+        ty(&signature.returns)
+    )
+}
+
+/// `enum: ENUMERATOR = value, ...;`, without the enumerators that only widen a C enum.
+fn values(reference: &Reference) -> String {
+    let mut out = String::new();
+    for (name, enumerators) in &reference.enums {
+        let named = enumerators
+            .iter()
+            .filter(|(name, _)| !name.ends_with("_FORCE_UINT32"));
+        let list: Vec<String> = named
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect();
+        let _ = writeln!(out, "    {name}: {};", list.join(", "));
+    }
+    out
+}
+
+/// `MACRO: type = value;`, for masks and strings.
+fn constants(reference: &Reference) -> String {
+    let mut out = String::new();
+    for (name, found) in &reference.macros {
+        let _ = match found {
+            Macro::Object(text) if text.starts_with('"') => {
+                writeln!(out, "    {name}: &std::ffi::CStr = c{text};")
+            }
+            Macro::Object(value) => writeln!(out, "    {name}: u32 = {value};"),
+            Macro::Function { .. } => Ok(()),
+        };
+    }
+    out
+}
+
+/// A type as `src/abi` writes it; array extents are plain numbers here.
+fn ty(text: &str) -> String {
+    rust::ty(text).replace(" as usize]", "]")
 }

@@ -1,6 +1,6 @@
 //! How C types and names read in Rust: shared by the generators of Rust text.
 
-use crate::model::{CType, Param, Spec};
+use crate::model::{CType, Param};
 
 /// Rust spelling of a C type, as running code sees it: `bool` is a byte, enums are newtypes.
 pub fn ty(text: &str) -> String {
@@ -39,7 +39,7 @@ pub fn ctype(ty: &CType) -> String {
         out = format!("*{mutability} {out}");
     }
     match &ty.array {
-        Some(extent) => format!("[{out}; {extent} as usize]"),
+        Some(extent) => format!("[{out}; {extent}]"),
         None => out,
     }
 }
@@ -105,10 +105,4 @@ pub fn object_stem(handle: &str) -> &str {
         .trim_start_matches("ur_")
         .trim_end_matches("_handle_t")
         .trim_start_matches("exp_")
-}
-
-/// Whether a struct consists of more than plain old data that zero bytes can stand for.
-pub fn has_union(spec: &Spec, base: &str) -> bool {
-    spec.items()
-        .any(|item| matches!(item, crate::model::Item::Union(found) if found.name == base))
 }

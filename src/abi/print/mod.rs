@@ -10,8 +10,8 @@ pub use support::{Bit, Bits, NoArguments, Out, Print, text, to_buffer};
 use crate::abi::*;
 use std::ffi::c_void;
 use support::{
-    Address, Array, Bare, Bytes, Chain, Float, Info, List, Number, Pointer, Property,
-    Text, Truth, UNKNOWN, Union, enums, flags,
+    Address, Argument, Array, Bare, Bytes, Chain, Float, Info, List, Number, Pointer,
+    Property, Text, Truth, UNKNOWN, Union, enums, flags,
 };
 enums!(
     ur_function_t, ur_structure_type_t, ur_result_t, ur_backend_t,
@@ -107,7 +107,7 @@ impl Print for ur_loader_config_create_params_t {
         unsafe {
             out.member(
                 ".phLoaderConfig = ",
-                &Pointer::<Address>::to(self.pphLoaderConfig.read_unaligned()),
+                &Pointer::<Address>::to(self.pphLoaderConfig.get()),
             );
         }
     }
@@ -115,43 +115,30 @@ impl Print for ur_loader_config_create_params_t {
 impl Print for ur_loader_config_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hLoaderConfig = ",
-                &Address(self.phLoaderConfig.read_unaligned().addr()),
-            );
+            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
         }
     }
 }
 impl Print for ur_loader_config_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hLoaderConfig = ",
-                &Address(self.phLoaderConfig.read_unaligned().addr()),
-            );
+            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
         }
     }
 }
 impl Print for ur_loader_config_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hLoaderConfig = ",
-                &Address(self.phLoaderConfig.read_unaligned().addr()),
-            );
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -159,55 +146,38 @@ impl Print for ur_loader_config_get_info_params_t {
 impl Print for ur_loader_config_enable_layer_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hLoaderConfig = ",
-                &Address(self.phLoaderConfig.read_unaligned().addr()),
-            );
-            out.member(", .pLayerName = ", &Text(self.ppLayerName.read_unaligned()));
+            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
+            out.member(", .pLayerName = ", &Text(self.ppLayerName.get()));
         }
     }
 }
 impl Print for ur_loader_config_set_code_location_callback_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hLoaderConfig = ",
-                &Address(self.phLoaderConfig.read_unaligned().addr()),
-            );
+            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
             out.member(
                 ", .pfnCodeloc = ",
-                &Bare(
-                    self
-                        .ppfnCodeloc
-                        .read_unaligned()
-                        .map_or(0, |function| function as usize),
-                ),
+                &Bare(self.ppfnCodeloc.get().map_or(0, |function| function as usize)),
             );
-            out.member(
-                ", .pUserData = ",
-                &Address(self.ppUserData.read_unaligned().addr()),
-            );
+            out.member(", .pUserData = ", &Address(self.ppUserData.get().addr()));
         }
     }
 }
 impl Print for ur_loader_config_set_mocking_enabled_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hLoaderConfig = ",
-                &Address(self.phLoaderConfig.read_unaligned().addr()),
-            );
-            out.member(", .enable = ", &Truth(self.penable.read_unaligned()));
+            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
+            out.member(", .enable = ", &Truth(self.penable.get()));
         }
     }
 }
 impl Print for ur_loader_init_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".device_flags = ", &self.pdevice_flags.read_unaligned());
+            out.member(".device_flags = ", &self.pdevice_flags.get());
             out.member(
                 ", .hLoaderConfig = ",
-                &Address(self.phLoaderConfig.read_unaligned().addr()),
+                &Address(self.phLoaderConfig.get().addr()),
             );
         }
     }
@@ -215,19 +185,14 @@ impl Print for ur_loader_init_params_t {
 impl Print for ur_adapter_get_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".NumEntries = ", &Number(self.pNumEntries.read_unaligned()));
+            out.member(".NumEntries = ", &Number(self.pNumEntries.get()));
             out.member(
                 ", .phAdapters = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphAdapters.read_unaligned(),
-                    self.pNumEntries.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphAdapters.get(), self.pNumEntries.get()),
             );
             out.member(
                 ", .pNumAdapters = ",
-                &Pointer::<Number<u32>>::to(self.ppNumAdapters.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppNumAdapters.get()),
             );
         }
     }
@@ -235,49 +200,39 @@ impl Print for ur_adapter_get_params_t {
 impl Print for ur_adapter_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.read_unaligned().addr()));
+            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
         }
     }
 }
 impl Print for ur_adapter_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.read_unaligned().addr()));
+            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
         }
     }
 }
 impl Print for ur_adapter_get_last_error_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.read_unaligned().addr()));
-            out.member(
-                ", .ppMessage = ",
-                &Pointer::<Text>::to(self.pppMessage.read_unaligned()),
-            );
-            out.member(
-                ", .pError = ",
-                &Pointer::<Number<i32>>::to(self.ppError.read_unaligned()),
-            );
+            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
+            out.member(", .ppMessage = ", &Pointer::<Text>::to(self.pppMessage.get()));
+            out.member(", .pError = ", &Pointer::<Number<i32>>::to(self.ppError.get()));
         }
     }
 }
 impl Print for ur_adapter_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -285,29 +240,23 @@ impl Print for ur_adapter_get_info_params_t {
 impl Print for ur_adapter_set_logger_callback_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.read_unaligned().addr()));
+            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
             out.member(
                 ", .pfnLoggerCallback = ",
                 &Bare(
-                    self
-                        .ppfnLoggerCallback
-                        .read_unaligned()
-                        .map_or(0, |function| function as usize),
+                    self.ppfnLoggerCallback.get().map_or(0, |function| function as usize),
                 ),
             );
-            out.member(
-                ", .pUserData = ",
-                &Address(self.ppUserData.read_unaligned().addr()),
-            );
-            out.member(", .level = ", &self.plevel.read_unaligned());
+            out.member(", .pUserData = ", &Address(self.ppUserData.get().addr()));
+            out.member(", .level = ", &self.plevel.get());
         }
     }
 }
 impl Print for ur_adapter_set_logger_callback_level_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.read_unaligned().addr()));
-            out.member(", .level = ", &self.plevel.read_unaligned());
+            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
+            out.member(", .level = ", &self.plevel.get());
         }
     }
 }
@@ -325,20 +274,15 @@ impl Print for ur_platform_native_properties_t {
 impl Print for ur_platform_get_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.read_unaligned().addr()));
-            out.member(", .NumEntries = ", &Number(self.pNumEntries.read_unaligned()));
+            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
+            out.member(", .NumEntries = ", &Number(self.pNumEntries.get()));
             out.member(
                 ", .phPlatforms = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphPlatforms.read_unaligned(),
-                    self.pNumEntries.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphPlatforms.get(), self.pNumEntries.get()),
             );
             out.member(
                 ", .pNumPlatforms = ",
-                &Pointer::<Number<u32>>::to(self.ppNumPlatforms.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppNumPlatforms.get()),
             );
         }
     }
@@ -346,23 +290,16 @@ impl Print for ur_platform_get_params_t {
 impl Print for ur_platform_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hPlatform = ",
-                &Address(self.phPlatform.read_unaligned().addr()),
-            );
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -370,13 +307,10 @@ impl Print for ur_platform_get_info_params_t {
 impl Print for ur_platform_get_api_version_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hPlatform = ",
-                &Address(self.phPlatform.read_unaligned().addr()),
-            );
+            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
             out.member(
                 ", .pVersion = ",
-                &Pointer::<ur_api_version_t>::to(self.ppVersion.read_unaligned()),
+                &Pointer::<ur_api_version_t>::to(self.ppVersion.get()),
             );
         }
     }
@@ -384,13 +318,10 @@ impl Print for ur_platform_get_api_version_params_t {
 impl Print for ur_platform_get_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hPlatform = ",
-                &Address(self.phPlatform.read_unaligned().addr()),
-            );
+            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
             out.member(
                 ", .phNativePlatform = ",
-                &Pointer::<Number<usize>>::to(self.pphNativePlatform.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativePlatform.get()),
             );
         }
     }
@@ -398,23 +329,15 @@ impl Print for ur_platform_get_native_handle_params_t {
 impl Print for ur_platform_create_with_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hNativePlatform = ",
-                &Address(self.phNativePlatform.read_unaligned()),
-            );
-            out.member(
-                ", .hAdapter = ",
-                &Address(self.phAdapter.read_unaligned().addr()),
-            );
+            out.member(".hNativePlatform = ", &Address(self.phNativePlatform.get()));
+            out.member(", .hAdapter = ", &Address(self.phAdapter.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_platform_native_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_platform_native_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .phPlatform = ",
-                &Pointer::<Address>::to(self.pphPlatform.read_unaligned()),
+                &Pointer::<Address>::to(self.pphPlatform.get()),
             );
         }
     }
@@ -422,17 +345,11 @@ impl Print for ur_platform_create_with_native_handle_params_t {
 impl Print for ur_platform_get_backend_option_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hPlatform = ",
-                &Address(self.phPlatform.read_unaligned().addr()),
-            );
-            out.member(
-                ", .pFrontendOption = ",
-                &Text(self.ppFrontendOption.read_unaligned()),
-            );
+            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
+            out.member(", .pFrontendOption = ", &Text(self.ppFrontendOption.get()));
             out.member(
                 ", .ppPlatformOption = ",
-                &Pointer::<Text>::to(self.pppPlatformOption.read_unaligned()),
+                &Pointer::<Text>::to(self.pppPlatformOption.get()),
             );
         }
     }
@@ -487,24 +404,16 @@ impl Print for ur_device_native_properties_t {
 impl Print for ur_device_get_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hPlatform = ",
-                &Address(self.phPlatform.read_unaligned().addr()),
-            );
-            out.member(", .DeviceType = ", &self.pDeviceType.read_unaligned());
-            out.member(", .NumEntries = ", &Number(self.pNumEntries.read_unaligned()));
+            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
+            out.member(", .DeviceType = ", &self.pDeviceType.get());
+            out.member(", .NumEntries = ", &Number(self.pNumEntries.get()));
             out.member(
                 ", .phDevices = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphDevices.read_unaligned(),
-                    self.pNumEntries.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphDevices.get(), self.pNumEntries.get()),
             );
             out.member(
                 ", .pNumDevices = ",
-                &Pointer::<Number<u32>>::to(self.ppNumDevices.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppNumDevices.get()),
             );
         }
     }
@@ -512,24 +421,16 @@ impl Print for ur_device_get_params_t {
 impl Print for ur_device_get_selected_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hPlatform = ",
-                &Address(self.phPlatform.read_unaligned().addr()),
-            );
-            out.member(", .DeviceType = ", &self.pDeviceType.read_unaligned());
-            out.member(", .NumEntries = ", &Number(self.pNumEntries.read_unaligned()));
+            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
+            out.member(", .DeviceType = ", &self.pDeviceType.get());
+            out.member(", .NumEntries = ", &Number(self.pNumEntries.get()));
             out.member(
                 ", .phDevices = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphDevices.read_unaligned(),
-                    self.pNumEntries.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphDevices.get(), self.pNumEntries.get()),
             );
             out.member(
                 ", .pNumDevices = ",
-                &Pointer::<Number<u32>>::to(self.ppNumDevices.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppNumDevices.get()),
             );
         }
     }
@@ -537,20 +438,16 @@ impl Print for ur_device_get_selected_params_t {
 impl Print for ur_device_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -558,40 +455,33 @@ impl Print for ur_device_get_info_params_t {
 impl Print for ur_device_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
         }
     }
 }
 impl Print for ur_device_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
         }
     }
 }
 impl Print for ur_device_partition_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_device_partition_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_device_partition_properties_t>::to(self.ppProperties.get()),
             );
-            out.member(", .NumDevices = ", &Number(self.pNumDevices.read_unaligned()));
+            out.member(", .NumDevices = ", &Number(self.pNumDevices.get()));
             out.member(
                 ", .phSubDevices = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphSubDevices.read_unaligned(),
-                    self.pNumDevices.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphSubDevices.get(), self.pNumDevices.get()),
             );
             out.member(
                 ", .pNumDevicesRet = ",
-                &Pointer::<Number<u32>>::to(self.ppNumDevicesRet.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppNumDevicesRet.get()),
             );
         }
     }
@@ -599,15 +489,15 @@ impl Print for ur_device_partition_params_t {
 impl Print for ur_device_select_binary_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pBinaries = ",
-                &Pointer::<ur_device_binary_t>::to(self.ppBinaries.read_unaligned()),
+                &Pointer::<ur_device_binary_t>::to(self.ppBinaries.get()),
             );
-            out.member(", .NumBinaries = ", &Number(self.pNumBinaries.read_unaligned()));
+            out.member(", .NumBinaries = ", &Number(self.pNumBinaries.get()));
             out.member(
                 ", .pSelectedBinary = ",
-                &Pointer::<Number<u32>>::to(self.ppSelectedBinary.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSelectedBinary.get()),
             );
         }
     }
@@ -615,10 +505,10 @@ impl Print for ur_device_select_binary_params_t {
 impl Print for ur_device_get_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .phNativeDevice = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeDevice.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeDevice.get()),
             );
         }
     }
@@ -626,38 +516,27 @@ impl Print for ur_device_get_native_handle_params_t {
 impl Print for ur_device_create_with_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hNativeDevice = ",
-                &Address(self.phNativeDevice.read_unaligned()),
-            );
-            out.member(
-                ", .hAdapter = ",
-                &Address(self.phAdapter.read_unaligned().addr()),
-            );
+            out.member(".hNativeDevice = ", &Address(self.phNativeDevice.get()));
+            out.member(", .hAdapter = ", &Address(self.phAdapter.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_device_native_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_device_native_properties_t>::to(self.ppProperties.get()),
             );
-            out.member(
-                ", .phDevice = ",
-                &Pointer::<Address>::to(self.pphDevice.read_unaligned()),
-            );
+            out.member(", .phDevice = ", &Pointer::<Address>::to(self.pphDevice.get()));
         }
     }
 }
 impl Print for ur_device_get_global_timestamps_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pDeviceTimestamp = ",
-                &Pointer::<Number<u64>>::to(self.ppDeviceTimestamp.read_unaligned()),
+                &Pointer::<Number<u64>>::to(self.ppDeviceTimestamp.get()),
             );
             out.member(
                 ", .pHostTimestamp = ",
-                &Pointer::<Number<u64>>::to(self.ppHostTimestamp.read_unaligned()),
+                &Pointer::<Number<u64>>::to(self.ppHostTimestamp.get()),
             );
         }
     }
@@ -687,25 +566,18 @@ impl Print for ur_context_native_properties_t {
 impl Print for ur_context_create_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".DeviceCount = ", &Number(self.pDeviceCount.read_unaligned()));
+            out.member(".DeviceCount = ", &Number(self.pDeviceCount.get()));
             out.member(
                 ", .phDevices = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphDevices.read_unaligned(),
-                    self.pDeviceCount.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphDevices.get(), self.pDeviceCount.get()),
             );
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_context_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_context_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .phContext = ",
-                &Pointer::<Address>::to(self.pphContext.read_unaligned()),
+                &Pointer::<Address>::to(self.pphContext.get()),
             );
         }
     }
@@ -713,34 +585,30 @@ impl Print for ur_context_create_params_t {
 impl Print for ur_context_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
         }
     }
 }
 impl Print for ur_context_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
         }
     }
 }
 impl Print for ur_context_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -748,10 +616,10 @@ impl Print for ur_context_get_info_params_t {
 impl Print for ur_context_get_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .phNativeContext = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeContext.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeContext.get()),
             );
         }
     }
@@ -759,33 +627,20 @@ impl Print for ur_context_get_native_handle_params_t {
 impl Print for ur_context_create_with_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hNativeContext = ",
-                &Address(self.phNativeContext.read_unaligned()),
-            );
-            out.member(
-                ", .hAdapter = ",
-                &Address(self.phAdapter.read_unaligned().addr()),
-            );
-            out.member(", .numDevices = ", &Number(self.pnumDevices.read_unaligned()));
+            out.member(".hNativeContext = ", &Address(self.phNativeContext.get()));
+            out.member(", .hAdapter = ", &Address(self.phAdapter.get().addr()));
+            out.member(", .numDevices = ", &Number(self.pnumDevices.get()));
             out.member(
                 ", .phDevices = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphDevices.read_unaligned(),
-                    self.pnumDevices.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
             );
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_context_native_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_context_native_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .phContext = ",
-                &Pointer::<Address>::to(self.pphContext.read_unaligned()),
+                &Pointer::<Address>::to(self.pphContext.get()),
             );
         }
     }
@@ -793,20 +648,12 @@ impl Print for ur_context_create_with_native_handle_params_t {
 impl Print for ur_context_set_extended_deleter_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pfnDeleter = ",
-                &Bare(
-                    self
-                        .ppfnDeleter
-                        .read_unaligned()
-                        .map_or(0, |function| function as usize),
-                ),
+                &Bare(self.ppfnDeleter.get().map_or(0, |function| function as usize)),
             );
-            out.member(
-                ", .pUserData = ",
-                &Address(self.ppUserData.read_unaligned().addr()),
-            );
+            out.member(", .pUserData = ", &Address(self.ppUserData.get().addr()));
         }
     }
 }
@@ -898,85 +745,71 @@ impl Print for ur_mem_native_properties_t {
 impl Print for ur_mem_image_create_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .flags = ", &self.pflags.read_unaligned());
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .flags = ", &self.pflags.get());
             out.member(
                 ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
             );
             out.member(
                 ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
             );
-            out.member(", .pHost = ", &Address(self.ppHost.read_unaligned().addr()));
-            out.member(
-                ", .phMem = ",
-                &Pointer::<Address>::to(self.pphMem.read_unaligned()),
-            );
+            out.member(", .pHost = ", &Address(self.ppHost.get().addr()));
+            out.member(", .phMem = ", &Pointer::<Address>::to(self.pphMem.get()));
         }
     }
 }
 impl Print for ur_mem_buffer_create_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .flags = ", &self.pflags.read_unaligned());
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .flags = ", &self.pflags.get());
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_buffer_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_buffer_properties_t>::to(self.ppProperties.get()),
             );
-            out.member(
-                ", .phBuffer = ",
-                &Pointer::<Address>::to(self.pphBuffer.read_unaligned()),
-            );
+            out.member(", .phBuffer = ", &Pointer::<Address>::to(self.pphBuffer.get()));
         }
     }
 }
 impl Print for ur_mem_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hMem = ", &Address(self.phMem.read_unaligned().addr()));
+            out.member(".hMem = ", &Address(self.phMem.get().addr()));
         }
     }
 }
 impl Print for ur_mem_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hMem = ", &Address(self.phMem.read_unaligned().addr()));
+            out.member(".hMem = ", &Address(self.phMem.get().addr()));
         }
     }
 }
 impl Print for ur_mem_buffer_partition_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(", .flags = ", &self.pflags.read_unaligned());
-            out.member(
-                ", .bufferCreateType = ",
-                &self.pbufferCreateType.read_unaligned(),
-            );
+            out.member(".hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .flags = ", &self.pflags.get());
+            out.member(", .bufferCreateType = ", &self.pbufferCreateType.get());
             out.member(
                 ", .pRegion = ",
-                &Pointer::<ur_buffer_region_t>::to(self.ppRegion.read_unaligned()),
+                &Pointer::<ur_buffer_region_t>::to(self.ppRegion.get()),
             );
-            out.member(
-                ", .phMem = ",
-                &Pointer::<Address>::to(self.pphMem.read_unaligned()),
-            );
+            out.member(", .phMem = ", &Pointer::<Address>::to(self.pphMem.get()));
         }
     }
 }
 impl Print for ur_mem_get_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hMem = ", &Address(self.phMem.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hMem = ", &Address(self.phMem.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .phNativeMem = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeMem.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeMem.get()),
             );
         }
     }
@@ -984,70 +817,50 @@ impl Print for ur_mem_get_native_handle_params_t {
 impl Print for ur_mem_buffer_create_with_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hNativeMem = ", &Address(self.phNativeMem.read_unaligned()));
-            out.member(
-                ", .hContext = ",
-                &Address(self.phContext.read_unaligned().addr()),
-            );
+            out.member(".hNativeMem = ", &Address(self.phNativeMem.get()));
+            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_mem_native_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_mem_native_properties_t>::to(self.ppProperties.get()),
             );
-            out.member(
-                ", .phMem = ",
-                &Pointer::<Address>::to(self.pphMem.read_unaligned()),
-            );
+            out.member(", .phMem = ", &Pointer::<Address>::to(self.pphMem.get()));
         }
     }
 }
 impl Print for ur_mem_image_create_with_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hNativeMem = ", &Address(self.phNativeMem.read_unaligned()));
-            out.member(
-                ", .hContext = ",
-                &Address(self.phContext.read_unaligned().addr()),
-            );
+            out.member(".hNativeMem = ", &Address(self.phNativeMem.get()));
+            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
             );
             out.member(
                 ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
             );
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_mem_native_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_mem_native_properties_t>::to(self.ppProperties.get()),
             );
-            out.member(
-                ", .phMem = ",
-                &Pointer::<Address>::to(self.pphMem.read_unaligned()),
-            );
+            out.member(", .phMem = ", &Pointer::<Address>::to(self.pphMem.get()));
         }
     }
 }
 impl Print for ur_mem_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hMemory = ", &Address(self.phMemory.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hMemory = ", &Address(self.phMemory.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1055,20 +868,16 @@ impl Print for ur_mem_get_info_params_t {
 impl Print for ur_mem_image_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hMemory = ", &Address(self.phMemory.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hMemory = ", &Address(self.phMemory.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1100,14 +909,14 @@ impl Print for ur_sampler_native_properties_t {
 impl Print for ur_sampler_create_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pDesc = ",
-                &Pointer::<ur_sampler_desc_t>::to(self.ppDesc.read_unaligned()),
+                &Pointer::<ur_sampler_desc_t>::to(self.ppDesc.get()),
             );
             out.member(
                 ", .phSampler = ",
-                &Pointer::<Address>::to(self.pphSampler.read_unaligned()),
+                &Pointer::<Address>::to(self.pphSampler.get()),
             );
         }
     }
@@ -1115,34 +924,30 @@ impl Print for ur_sampler_create_params_t {
 impl Print for ur_sampler_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hSampler = ", &Address(self.phSampler.read_unaligned().addr()));
+            out.member(".hSampler = ", &Address(self.phSampler.get().addr()));
         }
     }
 }
 impl Print for ur_sampler_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hSampler = ", &Address(self.phSampler.read_unaligned().addr()));
+            out.member(".hSampler = ", &Address(self.phSampler.get().addr()));
         }
     }
 }
 impl Print for ur_sampler_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hSampler = ", &Address(self.phSampler.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hSampler = ", &Address(self.phSampler.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1150,10 +955,10 @@ impl Print for ur_sampler_get_info_params_t {
 impl Print for ur_sampler_get_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hSampler = ", &Address(self.phSampler.read_unaligned().addr()));
+            out.member(".hSampler = ", &Address(self.phSampler.get().addr()));
             out.member(
                 ", .phNativeSampler = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeSampler.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeSampler.get()),
             );
         }
     }
@@ -1161,23 +966,15 @@ impl Print for ur_sampler_get_native_handle_params_t {
 impl Print for ur_sampler_create_with_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hNativeSampler = ",
-                &Address(self.phNativeSampler.read_unaligned()),
-            );
-            out.member(
-                ", .hContext = ",
-                &Address(self.phContext.read_unaligned().addr()),
-            );
+            out.member(".hNativeSampler = ", &Address(self.phNativeSampler.get()));
+            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_sampler_native_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_sampler_native_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .phSampler = ",
-                &Pointer::<Address>::to(self.pphSampler.read_unaligned()),
+                &Pointer::<Address>::to(self.pphSampler.get()),
             );
         }
     }
@@ -1253,82 +1050,69 @@ impl Print for ur_usm_pool_limits_desc_t {
 impl Print for ur_usm_host_alloc_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pUSMDesc = ",
-                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.read_unaligned()),
+                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
             );
-            out.member(", .pool = ", &Address(self.ppool.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(
-                ", .ppMem = ",
-                &Pointer::<Address>::to(self.pppMem.read_unaligned()),
-            );
+            out.member(", .pool = ", &Address(self.ppool.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
         }
     }
 }
 impl Print for ur_usm_device_alloc_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pUSMDesc = ",
-                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.read_unaligned()),
+                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
             );
-            out.member(", .pool = ", &Address(self.ppool.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(
-                ", .ppMem = ",
-                &Pointer::<Address>::to(self.pppMem.read_unaligned()),
-            );
+            out.member(", .pool = ", &Address(self.ppool.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
         }
     }
 }
 impl Print for ur_usm_shared_alloc_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pUSMDesc = ",
-                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.read_unaligned()),
+                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
             );
-            out.member(", .pool = ", &Address(self.ppool.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(
-                ", .ppMem = ",
-                &Pointer::<Address>::to(self.pppMem.read_unaligned()),
-            );
+            out.member(", .pool = ", &Address(self.ppool.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
         }
     }
 }
 impl Print for ur_usm_free_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
         }
     }
 }
 impl Print for ur_usm_get_mem_alloc_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1336,49 +1120,42 @@ impl Print for ur_usm_get_mem_alloc_info_params_t {
 impl Print for ur_usm_pool_create_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pPoolDesc = ",
-                &Pointer::<ur_usm_pool_desc_t>::to(self.ppPoolDesc.read_unaligned()),
+                &Pointer::<ur_usm_pool_desc_t>::to(self.ppPoolDesc.get()),
             );
-            out.member(
-                ", .ppPool = ",
-                &Pointer::<Address>::to(self.pppPool.read_unaligned()),
-            );
+            out.member(", .ppPool = ", &Pointer::<Address>::to(self.pppPool.get()));
         }
     }
 }
 impl Print for ur_usm_pool_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".pPool = ", &Address(self.ppPool.read_unaligned().addr()));
+            out.member(".pPool = ", &Address(self.ppPool.get().addr()));
         }
     }
 }
 impl Print for ur_usm_pool_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".pPool = ", &Address(self.ppPool.read_unaligned().addr()));
+            out.member(".pPool = ", &Address(self.ppPool.get().addr()));
         }
     }
 }
 impl Print for ur_usm_pool_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hPool = ", &Address(self.phPool.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hPool = ", &Address(self.phPool.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1397,25 +1174,18 @@ impl Print for ur_physical_mem_properties_t {
 impl Print for ur_virtual_mem_granularity_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(
-                ", .allocationSize = ",
-                &Number(self.pallocationSize.read_unaligned()),
-            );
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .allocationSize = ", &Number(self.pallocationSize.get()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1423,78 +1193,68 @@ impl Print for ur_virtual_mem_granularity_get_info_params_t {
 impl Print for ur_virtual_mem_reserve_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(
-                ", .ppStart = ",
-                &Pointer::<Address>::to(self.pppStart.read_unaligned()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .ppStart = ", &Pointer::<Address>::to(self.pppStart.get()));
         }
     }
 }
 impl Print for ur_virtual_mem_free_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
         }
     }
 }
 impl Print for ur_virtual_mem_map_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(
-                ", .hPhysicalMem = ",
-                &Address(self.phPhysicalMem.read_unaligned().addr()),
-            );
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .flags = ", &self.pflags.read_unaligned());
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .hPhysicalMem = ", &Address(self.phPhysicalMem.get().addr()));
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .flags = ", &self.pflags.get());
         }
     }
 }
 impl Print for ur_virtual_mem_unmap_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
         }
     }
 }
 impl Print for ur_virtual_mem_set_access_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .flags = ", &self.pflags.read_unaligned());
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .flags = ", &self.pflags.get());
         }
     }
 }
 impl Print for ur_virtual_mem_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1502,18 +1262,16 @@ impl Print for ur_virtual_mem_get_info_params_t {
 impl Print for ur_physical_mem_create_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_physical_mem_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_physical_mem_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .phPhysicalMem = ",
-                &Pointer::<Address>::to(self.pphPhysicalMem.read_unaligned()),
+                &Pointer::<Address>::to(self.pphPhysicalMem.get()),
             );
         }
     }
@@ -1521,43 +1279,30 @@ impl Print for ur_physical_mem_create_params_t {
 impl Print for ur_physical_mem_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hPhysicalMem = ",
-                &Address(self.phPhysicalMem.read_unaligned().addr()),
-            );
+            out.member(".hPhysicalMem = ", &Address(self.phPhysicalMem.get().addr()));
         }
     }
 }
 impl Print for ur_physical_mem_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hPhysicalMem = ",
-                &Address(self.phPhysicalMem.read_unaligned().addr()),
-            );
+            out.member(".hPhysicalMem = ", &Address(self.phPhysicalMem.get().addr()));
         }
     }
 }
 impl Print for ur_physical_mem_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hPhysicalMem = ",
-                &Address(self.phPhysicalMem.read_unaligned().addr()),
-            );
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hPhysicalMem = ", &Address(self.phPhysicalMem.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1614,18 +1359,16 @@ impl Print for ur_program_native_properties_t {
 impl Print for ur_program_create_with_il_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pIL = ", &Address(self.ppIL.read_unaligned().addr()));
-            out.member(", .length = ", &Number(self.plength.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pIL = ", &Address(self.ppIL.get().addr()));
+            out.member(", .length = ", &Number(self.plength.get()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_program_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_program_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .phProgram = ",
-                &Pointer::<Address>::to(self.pphProgram.read_unaligned()),
+                &Pointer::<Address>::to(self.pphProgram.get()),
             );
         }
     }
@@ -1633,41 +1376,29 @@ impl Print for ur_program_create_with_il_params_t {
 impl Print for ur_program_create_with_binary_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .numDevices = ", &Number(self.pnumDevices.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .numDevices = ", &Number(self.pnumDevices.get()));
             out.member(
                 ", .phDevices = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphDevices.read_unaligned(),
-                    self.pnumDevices.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
             );
             out.member(
                 ", .pLengths = ",
-                &List::<
-                    Number<usize>,
-                >::of(self.ppLengths.read_unaligned(), self.pnumDevices.read_unaligned()),
+                &List::<Number<usize>>::of(self.ppLengths.get(), self.pnumDevices.get()),
             );
             out.member(
                 ", .ppBinaries = ",
                 &List::<
                     Pointer<Truth>,
-                >::of(
-                    self.pppBinaries.read_unaligned(),
-                    self.pnumDevices.read_unaligned(),
-                ),
+                >::of(self.pppBinaries.get(), self.pnumDevices.get()),
             );
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_program_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_program_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .phProgram = ",
-                &Pointer::<Address>::to(self.pphProgram.read_unaligned()),
+                &Pointer::<Address>::to(self.pphProgram.get()),
             );
         }
     }
@@ -1675,42 +1406,34 @@ impl Print for ur_program_create_with_binary_params_t {
 impl Print for ur_program_build_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(
-                ", .hProgram = ",
-                &Address(self.phProgram.read_unaligned().addr()),
-            );
-            out.member(", .pOptions = ", &Text(self.ppOptions.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
         }
     }
 }
 impl Print for ur_program_compile_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(
-                ", .hProgram = ",
-                &Address(self.phProgram.read_unaligned().addr()),
-            );
-            out.member(", .pOptions = ", &Text(self.ppOptions.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
         }
     }
 }
 impl Print for ur_program_link_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .count = ", &Number(self.pcount.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .count = ", &Number(self.pcount.get()));
             out.member(
                 ", .phPrograms = ",
-                &List::<
-                    Address,
-                >::of(self.pphPrograms.read_unaligned(), self.pcount.read_unaligned()),
+                &List::<Address>::of(self.pphPrograms.get(), self.pcount.get()),
             );
-            out.member(", .pOptions = ", &Text(self.ppOptions.read_unaligned()));
+            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
             out.member(
                 ", .phProgram = ",
-                &Pointer::<Address>::to(self.pphProgram.read_unaligned()),
+                &Pointer::<Address>::to(self.pphProgram.get()),
             );
         }
     }
@@ -1718,32 +1441,26 @@ impl Print for ur_program_link_params_t {
 impl Print for ur_program_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.read_unaligned().addr()));
+            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
         }
     }
 }
 impl Print for ur_program_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.read_unaligned().addr()));
+            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
         }
     }
 }
 impl Print for ur_program_get_function_pointer_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(
-                ", .hProgram = ",
-                &Address(self.phProgram.read_unaligned().addr()),
-            );
-            out.member(
-                ", .pFunctionName = ",
-                &Text(self.ppFunctionName.read_unaligned()),
-            );
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .pFunctionName = ", &Text(self.ppFunctionName.get()));
             out.member(
                 ", .ppFunctionPointer = ",
-                &Pointer::<Address>::to(self.pppFunctionPointer.read_unaligned()),
+                &Pointer::<Address>::to(self.pppFunctionPointer.get()),
             );
         }
     }
@@ -1751,26 +1468,19 @@ impl Print for ur_program_get_function_pointer_params_t {
 impl Print for ur_program_get_global_variable_pointer_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(
-                ", .hProgram = ",
-                &Address(self.phProgram.read_unaligned().addr()),
-            );
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
             out.member(
                 ", .pGlobalVariableName = ",
-                &Text(self.ppGlobalVariableName.read_unaligned()),
+                &Text(self.ppGlobalVariableName.get()),
             );
             out.member(
                 ", .pGlobalVariableSizeRet = ",
-                &Pointer::<
-                    Number<usize>,
-                >::to(self.ppGlobalVariableSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalVariableSizeRet.get()),
             );
             out.member(
                 ", .ppGlobalVariablePointerRet = ",
-                &Pointer::<
-                    Address,
-                >::to(self.pppGlobalVariablePointerRet.read_unaligned()),
+                &Pointer::<Address>::to(self.pppGlobalVariablePointerRet.get()),
             );
         }
     }
@@ -1778,20 +1488,16 @@ impl Print for ur_program_get_global_variable_pointer_params_t {
 impl Print for ur_program_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1799,21 +1505,17 @@ impl Print for ur_program_get_info_params_t {
 impl Print for ur_program_get_build_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1821,13 +1523,13 @@ impl Print for ur_program_get_build_info_params_t {
 impl Print for ur_program_set_specialization_constants_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.read_unaligned().addr()));
-            out.member(", .count = ", &Number(self.pcount.read_unaligned()));
+            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .count = ", &Number(self.pcount.get()));
             out.member(
                 ", .pSpecConstants = ",
-                &Pointer::<
+                &List::<
                     ur_specialization_constant_info_t,
-                >::to(self.ppSpecConstants.read_unaligned()),
+                >::of(self.ppSpecConstants.get(), self.pcount.get()),
             );
         }
     }
@@ -1835,10 +1537,10 @@ impl Print for ur_program_set_specialization_constants_params_t {
 impl Print for ur_program_get_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.read_unaligned().addr()));
+            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
             out.member(
                 ", .phNativeProgram = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeProgram.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeProgram.get()),
             );
         }
     }
@@ -1846,23 +1548,15 @@ impl Print for ur_program_get_native_handle_params_t {
 impl Print for ur_program_create_with_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hNativeProgram = ",
-                &Address(self.phNativeProgram.read_unaligned()),
-            );
-            out.member(
-                ", .hContext = ",
-                &Address(self.phContext.read_unaligned().addr()),
-            );
+            out.member(".hNativeProgram = ", &Address(self.phNativeProgram.get()));
+            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_program_native_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_program_native_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .phProgram = ",
-                &Pointer::<Address>::to(self.pphProgram.read_unaligned()),
+                &Pointer::<Address>::to(self.pphProgram.get()),
             );
         }
     }
@@ -1914,20 +1608,16 @@ impl Print for ur_queue_native_properties_t {
 impl Print for ur_queue_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -1935,44 +1625,41 @@ impl Print for ur_queue_get_info_params_t {
 impl Print for ur_queue_create_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<ur_queue_properties_t>::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_queue_properties_t>::to(self.ppProperties.get()),
             );
-            out.member(
-                ", .phQueue = ",
-                &Pointer::<Address>::to(self.pphQueue.read_unaligned()),
-            );
+            out.member(", .phQueue = ", &Pointer::<Address>::to(self.pphQueue.get()));
         }
     }
 }
 impl Print for ur_queue_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
         }
     }
 }
 impl Print for ur_queue_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
         }
     }
 }
 impl Print for ur_queue_get_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
             out.member(
                 ", .pDesc = ",
-                &Pointer::<ur_queue_native_desc_t>::to(self.ppDesc.read_unaligned()),
+                &Pointer::<ur_queue_native_desc_t>::to(self.ppDesc.get()),
             );
             out.member(
                 ", .phNativeQueue = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeQueue.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeQueue.get()),
             );
         }
     }
@@ -1980,39 +1667,28 @@ impl Print for ur_queue_get_native_handle_params_t {
 impl Print for ur_queue_create_with_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hNativeQueue = ",
-                &Address(self.phNativeQueue.read_unaligned()),
-            );
-            out.member(
-                ", .hContext = ",
-                &Address(self.phContext.read_unaligned().addr()),
-            );
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hNativeQueue = ", &Address(self.phNativeQueue.get()));
+            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_queue_native_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_queue_native_properties_t>::to(self.ppProperties.get()),
             );
-            out.member(
-                ", .phQueue = ",
-                &Pointer::<Address>::to(self.pphQueue.read_unaligned()),
-            );
+            out.member(", .phQueue = ", &Pointer::<Address>::to(self.pphQueue.get()));
         }
     }
 }
 impl Print for ur_queue_finish_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
         }
     }
 }
 impl Print for ur_queue_flush_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
         }
     }
 }
@@ -2030,20 +1706,16 @@ impl Print for ur_event_native_properties_t {
 impl Print for ur_event_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -2051,20 +1723,16 @@ impl Print for ur_event_get_info_params_t {
 impl Print for ur_event_get_profiling_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -2072,15 +1740,10 @@ impl Print for ur_event_get_profiling_info_params_t {
 impl Print for ur_event_wait_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".numEvents = ", &Number(self.pnumEvents.read_unaligned()));
+            out.member(".numEvents = ", &Number(self.pnumEvents.get()));
             out.member(
                 ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEvents.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphEventWaitList.get(), self.pnumEvents.get()),
             );
         }
     }
@@ -2088,24 +1751,24 @@ impl Print for ur_event_wait_params_t {
 impl Print for ur_event_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.read_unaligned().addr()));
+            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
         }
     }
 }
 impl Print for ur_event_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.read_unaligned().addr()));
+            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
         }
     }
 }
 impl Print for ur_event_get_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.read_unaligned().addr()));
+            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
             out.member(
                 ", .phNativeEvent = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeEvent.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeEvent.get()),
             );
         }
     }
@@ -2113,45 +1776,26 @@ impl Print for ur_event_get_native_handle_params_t {
 impl Print for ur_event_create_with_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hNativeEvent = ",
-                &Address(self.phNativeEvent.read_unaligned()),
-            );
-            out.member(
-                ", .hContext = ",
-                &Address(self.phContext.read_unaligned().addr()),
-            );
+            out.member(".hNativeEvent = ", &Address(self.phNativeEvent.get()));
+            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_event_native_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_event_native_properties_t>::to(self.ppProperties.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_event_set_callback_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.read_unaligned().addr()));
-            out.member(", .execStatus = ", &self.pexecStatus.read_unaligned());
+            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
+            out.member(", .execStatus = ", &self.pexecStatus.get());
             out.member(
                 ", .pfnNotify = ",
-                &Bare(
-                    self
-                        .ppfnNotify
-                        .read_unaligned()
-                        .map_or(0, |function| function as usize),
-                ),
+                &Bare(self.ppfnNotify.get().map_or(0, |function| function as usize)),
             );
-            out.member(
-                ", .pUserData = ",
-                &Address(self.ppUserData.read_unaligned().addr()),
-            );
+            out.member(", .pUserData = ", &Address(self.ppUserData.get().addr()));
         }
     }
 }
@@ -2191,787 +1835,547 @@ impl Print for ur_kernel_launch_workgroup_property_t {
 impl Print for ur_enqueue_events_wait_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_events_wait_with_barrier_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_buffer_read_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(
-                ", .blockingRead = ",
-                &Number(self.pblockingRead.read_unaligned()),
-            );
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .blockingRead = ", &Number(self.pblockingRead.get()));
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_buffer_write_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(
-                ", .blockingWrite = ",
-                &Number(self.pblockingWrite.read_unaligned()),
-            );
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .blockingWrite = ", &Number(self.pblockingWrite.get()));
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_buffer_read_rect_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(
-                ", .blockingRead = ",
-                &Number(self.pblockingRead.read_unaligned()),
-            );
-            out.member(", .bufferOrigin = ", &self.pbufferOrigin.read_unaligned());
-            out.member(", .hostOrigin = ", &self.phostOrigin.read_unaligned());
-            out.member(", .region = ", &self.pregion.read_unaligned());
-            out.member(
-                ", .bufferRowPitch = ",
-                &Number(self.pbufferRowPitch.read_unaligned()),
-            );
-            out.member(
-                ", .bufferSlicePitch = ",
-                &Number(self.pbufferSlicePitch.read_unaligned()),
-            );
-            out.member(
-                ", .hostRowPitch = ",
-                &Number(self.phostRowPitch.read_unaligned()),
-            );
-            out.member(
-                ", .hostSlicePitch = ",
-                &Number(self.phostSlicePitch.read_unaligned()),
-            );
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .blockingRead = ", &Number(self.pblockingRead.get()));
+            out.member(", .bufferOrigin = ", &self.pbufferOrigin.get());
+            out.member(", .hostOrigin = ", &self.phostOrigin.get());
+            out.member(", .region = ", &self.pregion.get());
+            out.member(", .bufferRowPitch = ", &Number(self.pbufferRowPitch.get()));
+            out.member(", .bufferSlicePitch = ", &Number(self.pbufferSlicePitch.get()));
+            out.member(", .hostRowPitch = ", &Number(self.phostRowPitch.get()));
+            out.member(", .hostSlicePitch = ", &Number(self.phostSlicePitch.get()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_buffer_write_rect_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(
-                ", .blockingWrite = ",
-                &Number(self.pblockingWrite.read_unaligned()),
-            );
-            out.member(", .bufferOrigin = ", &self.pbufferOrigin.read_unaligned());
-            out.member(", .hostOrigin = ", &self.phostOrigin.read_unaligned());
-            out.member(", .region = ", &self.pregion.read_unaligned());
-            out.member(
-                ", .bufferRowPitch = ",
-                &Number(self.pbufferRowPitch.read_unaligned()),
-            );
-            out.member(
-                ", .bufferSlicePitch = ",
-                &Number(self.pbufferSlicePitch.read_unaligned()),
-            );
-            out.member(
-                ", .hostRowPitch = ",
-                &Number(self.phostRowPitch.read_unaligned()),
-            );
-            out.member(
-                ", .hostSlicePitch = ",
-                &Number(self.phostSlicePitch.read_unaligned()),
-            );
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .blockingWrite = ", &Number(self.pblockingWrite.get()));
+            out.member(", .bufferOrigin = ", &self.pbufferOrigin.get());
+            out.member(", .hostOrigin = ", &self.phostOrigin.get());
+            out.member(", .region = ", &self.pregion.get());
+            out.member(", .bufferRowPitch = ", &Number(self.pbufferRowPitch.get()));
+            out.member(", .bufferSlicePitch = ", &Number(self.pbufferSlicePitch.get()));
+            out.member(", .hostRowPitch = ", &Number(self.phostRowPitch.get()));
+            out.member(", .hostSlicePitch = ", &Number(self.phostSlicePitch.get()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_buffer_copy_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .hBufferSrc = ",
-                &Address(self.phBufferSrc.read_unaligned().addr()),
-            );
-            out.member(
-                ", .hBufferDst = ",
-                &Address(self.phBufferDst.read_unaligned().addr()),
-            );
-            out.member(", .srcOffset = ", &Number(self.psrcOffset.read_unaligned()));
-            out.member(", .dstOffset = ", &Number(self.pdstOffset.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hBufferSrc = ", &Address(self.phBufferSrc.get().addr()));
+            out.member(", .hBufferDst = ", &Address(self.phBufferDst.get().addr()));
+            out.member(", .srcOffset = ", &Number(self.psrcOffset.get()));
+            out.member(", .dstOffset = ", &Number(self.pdstOffset.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_buffer_copy_rect_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .hBufferSrc = ",
-                &Address(self.phBufferSrc.read_unaligned().addr()),
-            );
-            out.member(
-                ", .hBufferDst = ",
-                &Address(self.phBufferDst.read_unaligned().addr()),
-            );
-            out.member(", .srcOrigin = ", &self.psrcOrigin.read_unaligned());
-            out.member(", .dstOrigin = ", &self.pdstOrigin.read_unaligned());
-            out.member(", .region = ", &self.pregion.read_unaligned());
-            out.member(", .srcRowPitch = ", &Number(self.psrcRowPitch.read_unaligned()));
-            out.member(
-                ", .srcSlicePitch = ",
-                &Number(self.psrcSlicePitch.read_unaligned()),
-            );
-            out.member(", .dstRowPitch = ", &Number(self.pdstRowPitch.read_unaligned()));
-            out.member(
-                ", .dstSlicePitch = ",
-                &Number(self.pdstSlicePitch.read_unaligned()),
-            );
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hBufferSrc = ", &Address(self.phBufferSrc.get().addr()));
+            out.member(", .hBufferDst = ", &Address(self.phBufferDst.get().addr()));
+            out.member(", .srcOrigin = ", &self.psrcOrigin.get());
+            out.member(", .dstOrigin = ", &self.pdstOrigin.get());
+            out.member(", .region = ", &self.pregion.get());
+            out.member(", .srcRowPitch = ", &Number(self.psrcRowPitch.get()));
+            out.member(", .srcSlicePitch = ", &Number(self.psrcSlicePitch.get()));
+            out.member(", .dstRowPitch = ", &Number(self.pdstRowPitch.get()));
+            out.member(", .dstSlicePitch = ", &Number(self.pdstSlicePitch.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_buffer_fill_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(
-                ", .pPattern = ",
-                &Address(self.ppPattern.read_unaligned().addr()),
-            );
-            out.member(", .patternSize = ", &Number(self.ppatternSize.read_unaligned()));
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .pPattern = ", &Address(self.ppPattern.get().addr()));
+            out.member(", .patternSize = ", &Number(self.ppatternSize.get()));
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_image_read_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hImage = ", &Address(self.phImage.read_unaligned().addr()));
-            out.member(
-                ", .blockingRead = ",
-                &Number(self.pblockingRead.read_unaligned()),
-            );
-            out.member(", .origin = ", &self.porigin.read_unaligned());
-            out.member(", .region = ", &self.pregion.read_unaligned());
-            out.member(", .rowPitch = ", &Number(self.prowPitch.read_unaligned()));
-            out.member(", .slicePitch = ", &Number(self.pslicePitch.read_unaligned()));
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hImage = ", &Address(self.phImage.get().addr()));
+            out.member(", .blockingRead = ", &Number(self.pblockingRead.get()));
+            out.member(", .origin = ", &self.porigin.get());
+            out.member(", .region = ", &self.pregion.get());
+            out.member(", .rowPitch = ", &Number(self.prowPitch.get()));
+            out.member(", .slicePitch = ", &Number(self.pslicePitch.get()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_image_write_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hImage = ", &Address(self.phImage.read_unaligned().addr()));
-            out.member(
-                ", .blockingWrite = ",
-                &Number(self.pblockingWrite.read_unaligned()),
-            );
-            out.member(", .origin = ", &self.porigin.read_unaligned());
-            out.member(", .region = ", &self.pregion.read_unaligned());
-            out.member(", .rowPitch = ", &Number(self.prowPitch.read_unaligned()));
-            out.member(", .slicePitch = ", &Number(self.pslicePitch.read_unaligned()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hImage = ", &Address(self.phImage.get().addr()));
+            out.member(", .blockingWrite = ", &Number(self.pblockingWrite.get()));
+            out.member(", .origin = ", &self.porigin.get());
+            out.member(", .region = ", &self.pregion.get());
+            out.member(", .rowPitch = ", &Number(self.prowPitch.get()));
+            out.member(", .slicePitch = ", &Number(self.pslicePitch.get()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_image_copy_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .hImageSrc = ",
-                &Address(self.phImageSrc.read_unaligned().addr()),
-            );
-            out.member(
-                ", .hImageDst = ",
-                &Address(self.phImageDst.read_unaligned().addr()),
-            );
-            out.member(", .srcOrigin = ", &self.psrcOrigin.read_unaligned());
-            out.member(", .dstOrigin = ", &self.pdstOrigin.read_unaligned());
-            out.member(", .region = ", &self.pregion.read_unaligned());
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hImageSrc = ", &Address(self.phImageSrc.get().addr()));
+            out.member(", .hImageDst = ", &Address(self.phImageDst.get().addr()));
+            out.member(", .srcOrigin = ", &self.psrcOrigin.get());
+            out.member(", .dstOrigin = ", &self.pdstOrigin.get());
+            out.member(", .region = ", &self.pregion.get());
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_buffer_map_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(", .blockingMap = ", &Number(self.pblockingMap.read_unaligned()));
-            out.member(", .mapFlags = ", &self.pmapFlags.read_unaligned());
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .blockingMap = ", &Number(self.pblockingMap.get()));
+            out.member(", .mapFlags = ", &self.pmapFlags.get());
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
-            out.member(
-                ", .ppRetMap = ",
-                &Pointer::<Address>::to(self.pppRetMap.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            out.member(", .ppRetMap = ", &Pointer::<Address>::to(self.pppRetMap.get()));
         }
     }
 }
 impl Print for ur_enqueue_mem_unmap_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hMem = ", &Address(self.phMem.read_unaligned().addr()));
-            out.member(
-                ", .pMappedPtr = ",
-                &Address(self.ppMappedPtr.read_unaligned().addr()),
-            );
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hMem = ", &Address(self.phMem.get().addr()));
+            out.member(", .pMappedPtr = ", &Address(self.ppMappedPtr.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_usm_fill_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.read_unaligned().addr()));
-            out.member(", .patternSize = ", &Number(self.ppatternSize.read_unaligned()));
-            out.member(
-                ", .pPattern = ",
-                &Address(self.ppPattern.read_unaligned().addr()),
-            );
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
+            out.member(", .patternSize = ", &Number(self.ppatternSize.get()));
+            out.member(", .pPattern = ", &Address(self.ppPattern.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_usm_memcpy_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .blocking = ", &Number(self.pblocking.read_unaligned()));
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .blocking = ", &Number(self.pblocking.get()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_usm_prefetch_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .flags = ", &self.pflags.read_unaligned());
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .flags = ", &self.pflags.get());
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_usm_advise_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .advice = ", &self.padvice.read_unaligned());
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .advice = ", &self.padvice.get());
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_usm_fill_2d_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.read_unaligned().addr()));
-            out.member(", .pitch = ", &Number(self.ppitch.read_unaligned()));
-            out.member(", .patternSize = ", &Number(self.ppatternSize.read_unaligned()));
-            out.member(
-                ", .pPattern = ",
-                &Address(self.ppPattern.read_unaligned().addr()),
-            );
-            out.member(", .width = ", &Number(self.pwidth.read_unaligned()));
-            out.member(", .height = ", &Number(self.pheight.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
+            out.member(", .pitch = ", &Number(self.ppitch.get()));
+            out.member(", .patternSize = ", &Number(self.ppatternSize.get()));
+            out.member(", .pPattern = ", &Address(self.ppPattern.get().addr()));
+            out.member(", .width = ", &Number(self.pwidth.get()));
+            out.member(", .height = ", &Number(self.pheight.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_usm_memcpy_2d_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .blocking = ", &Number(self.pblocking.read_unaligned()));
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
-            out.member(", .dstPitch = ", &Number(self.pdstPitch.read_unaligned()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
-            out.member(", .srcPitch = ", &Number(self.psrcPitch.read_unaligned()));
-            out.member(", .width = ", &Number(self.pwidth.read_unaligned()));
-            out.member(", .height = ", &Number(self.pheight.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .blocking = ", &Number(self.pblocking.get()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
+            out.member(", .dstPitch = ", &Number(self.pdstPitch.get()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
+            out.member(", .srcPitch = ", &Number(self.psrcPitch.get()));
+            out.member(", .width = ", &Number(self.pwidth.get()));
+            out.member(", .height = ", &Number(self.pheight.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_device_global_variable_write_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .hProgram = ",
-                &Address(self.phProgram.read_unaligned().addr()),
-            );
-            out.member(", .name = ", &Text(self.pname.read_unaligned()));
-            out.member(
-                ", .blockingWrite = ",
-                &Number(self.pblockingWrite.read_unaligned()),
-            );
-            out.member(", .count = ", &Number(self.pcount.read_unaligned()));
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .name = ", &Text(self.pname.get()));
+            out.member(", .blockingWrite = ", &Number(self.pblockingWrite.get()));
+            out.member(", .count = ", &Number(self.pcount.get()));
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_device_global_variable_read_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .hProgram = ",
-                &Address(self.phProgram.read_unaligned().addr()),
-            );
-            out.member(", .name = ", &Text(self.pname.read_unaligned()));
-            out.member(
-                ", .blockingRead = ",
-                &Number(self.pblockingRead.read_unaligned()),
-            );
-            out.member(", .count = ", &Number(self.pcount.read_unaligned()));
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .name = ", &Text(self.pname.get()));
+            out.member(", .blockingRead = ", &Number(self.pblockingRead.get()));
+            out.member(", .count = ", &Number(self.pcount.get()));
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_read_host_pipe_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .hProgram = ",
-                &Address(self.phProgram.read_unaligned().addr()),
-            );
-            out.member(", .pipe_symbol = ", &Text(self.ppipe_symbol.read_unaligned()));
-            out.member(", .blocking = ", &Number(self.pblocking.read_unaligned()));
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .pipe_symbol = ", &Text(self.ppipe_symbol.get()));
+            out.member(", .blocking = ", &Number(self.pblocking.get()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_write_host_pipe_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .hProgram = ",
-                &Address(self.phProgram.read_unaligned().addr()),
-            );
-            out.member(", .pipe_symbol = ", &Text(self.ppipe_symbol.read_unaligned()));
-            out.member(", .blocking = ", &Number(self.pblocking.read_unaligned()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .pipe_symbol = ", &Text(self.ppipe_symbol.get()));
+            out.member(", .blocking = ", &Number(self.pblocking.get()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
@@ -3002,51 +2406,45 @@ impl Print for ur_exp_kernel_arg_properties_t {
 impl Print for ur_enqueue_kernel_launch_with_args_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .workDim = ", &Number(self.pworkDim.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .workDim = ", &Number(self.pworkDim.get()));
             out.member(
                 ", .pGlobalWorkOffset = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
             );
             out.member(
                 ", .pGlobalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
             );
             out.member(
                 ", .pLocalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
             );
-            out.member(", .numArgs = ", &Number(self.pnumArgs.read_unaligned()));
+            out.member(", .numArgs = ", &Number(self.pnumArgs.get()));
             out.member(
                 ", .pArgs = ",
                 &List::<
                     ur_exp_kernel_arg_properties_t,
-                >::of(self.ppArgs.read_unaligned(), self.pnumArgs.read_unaligned()),
+                >::of(self.ppArgs.get(), self.pnumArgs.get()),
             );
             out.member(
                 ", .launchPropList = ",
                 &Pointer::<
                     ur_kernel_launch_ext_properties_t,
-                >::to(self.plaunchPropList.read_unaligned()),
+                >::to(self.plaunchPropList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
@@ -3125,32 +2523,25 @@ impl Print for ur_kernel_native_properties_t {
 impl Print for ur_kernel_create_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.read_unaligned().addr()));
-            out.member(", .pKernelName = ", &Text(self.ppKernelName.read_unaligned()));
-            out.member(
-                ", .phKernel = ",
-                &Pointer::<Address>::to(self.pphKernel.read_unaligned()),
-            );
+            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .pKernelName = ", &Text(self.ppKernelName.get()));
+            out.member(", .phKernel = ", &Pointer::<Address>::to(self.pphKernel.get()));
         }
     }
 }
 impl Print for ur_kernel_get_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -3158,21 +2549,17 @@ impl Print for ur_kernel_get_info_params_t {
 impl Print for ur_kernel_get_group_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -3180,21 +2567,17 @@ impl Print for ur_kernel_get_group_info_params_t {
 impl Print for ur_kernel_get_sub_group_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -3202,36 +2585,30 @@ impl Print for ur_kernel_get_sub_group_info_params_t {
 impl Print for ur_kernel_retain_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
         }
     }
 }
 impl Print for ur_kernel_release_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
         }
     }
 }
 impl Print for ur_kernel_set_exec_info_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_kernel_exec_info_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_kernel_exec_info_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
         }
     }
@@ -3239,13 +2616,13 @@ impl Print for ur_kernel_set_exec_info_params_t {
 impl Print for ur_kernel_set_specialization_constants_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .count = ", &Number(self.pcount.read_unaligned()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .count = ", &Number(self.pcount.get()));
             out.member(
                 ", .pSpecConstants = ",
                 &Pointer::<
                     ur_specialization_constant_info_t,
-                >::to(self.ppSpecConstants.read_unaligned()),
+                >::to(self.ppSpecConstants.get()),
             );
         }
     }
@@ -3253,10 +2630,10 @@ impl Print for ur_kernel_set_specialization_constants_params_t {
 impl Print for ur_kernel_get_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
             out.member(
                 ", .phNativeKernel = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeKernel.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeKernel.get()),
             );
         }
     }
@@ -3264,50 +2641,34 @@ impl Print for ur_kernel_get_native_handle_params_t {
 impl Print for ur_kernel_create_with_native_handle_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".hNativeKernel = ",
-                &Address(self.phNativeKernel.read_unaligned()),
-            );
-            out.member(
-                ", .hContext = ",
-                &Address(self.phContext.read_unaligned().addr()),
-            );
-            out.member(
-                ", .hProgram = ",
-                &Address(self.phProgram.read_unaligned().addr()),
-            );
+            out.member(".hNativeKernel = ", &Address(self.phNativeKernel.get()));
+            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_kernel_native_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_kernel_native_properties_t>::to(self.ppProperties.get()),
             );
-            out.member(
-                ", .phKernel = ",
-                &Pointer::<Address>::to(self.pphKernel.read_unaligned()),
-            );
+            out.member(", .phKernel = ", &Pointer::<Address>::to(self.pphKernel.get()));
         }
     }
 }
 impl Print for ur_kernel_get_suggested_local_work_size_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .numWorkDim = ", &Number(self.pnumWorkDim.read_unaligned()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .numWorkDim = ", &Number(self.pnumWorkDim.get()));
             out.member(
                 ", .pGlobalWorkOffset = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
             );
             out.member(
                 ", .pGlobalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
             );
             out.member(
                 ", .pSuggestedLocalWorkSize = ",
-                &Pointer::<
-                    Number<usize>,
-                >::to(self.ppSuggestedLocalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppSuggestedLocalWorkSize.get()),
             );
         }
     }
@@ -3315,29 +2676,27 @@ impl Print for ur_kernel_get_suggested_local_work_size_params_t {
 impl Print for ur_kernel_get_suggested_local_work_size_with_args_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .numWorkDim = ", &Number(self.pnumWorkDim.read_unaligned()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .numWorkDim = ", &Number(self.pnumWorkDim.get()));
             out.member(
                 ", .pGlobalWorkOffset = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
             );
             out.member(
                 ", .pGlobalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
             );
-            out.member(", .numArgs = ", &Number(self.pnumArgs.read_unaligned()));
+            out.member(", .numArgs = ", &Number(self.pnumArgs.get()));
             out.member(
                 ", .pArgs = ",
                 &List::<
                     ur_exp_kernel_arg_properties_t,
-                >::of(self.ppArgs.read_unaligned(), self.pnumArgs.read_unaligned()),
+                >::of(self.ppArgs.get(), self.pnumArgs.get()),
             );
             out.member(
                 ", .pSuggestedLocalWorkSize = ",
-                &Pointer::<
-                    Number<usize>,
-                >::to(self.ppSuggestedLocalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppSuggestedLocalWorkSize.get()),
             );
         }
     }
@@ -3345,20 +2704,20 @@ impl Print for ur_kernel_get_suggested_local_work_size_with_args_params_t {
 impl Print for ur_kernel_suggest_max_cooperative_group_count_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .workDim = ", &Number(self.pworkDim.read_unaligned()));
+            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .workDim = ", &Number(self.pworkDim.get()));
             out.member(
                 ", .pLocalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
             );
             out.member(
                 ", .dynamicSharedMemorySize = ",
-                &Number(self.pdynamicSharedMemorySize.read_unaligned()),
+                &Number(self.pdynamicSharedMemorySize.get()),
             );
             out.member(
                 ", .pGroupCountRet = ",
-                &Pointer::<Number<u32>>::to(self.ppGroupCountRet.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppGroupCountRet.get()),
             );
         }
     }
@@ -3391,186 +2750,144 @@ impl Print for ur_usm_pool_buffer_desc_t {
 impl Print for ur_enqueue_usm_device_alloc_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .pPool = ", &Address(self.ppPool.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .pPool = ", &Address(self.ppPool.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .pProperties = ",
                 &Pointer::<
                     ur_exp_async_usm_alloc_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                >::to(self.ppProperties.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .ppMem = ",
-                &Pointer::<Address>::to(self.pppMem.read_unaligned()),
-            );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_usm_shared_alloc_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .pPool = ", &Address(self.ppPool.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .pPool = ", &Address(self.ppPool.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .pProperties = ",
                 &Pointer::<
                     ur_exp_async_usm_alloc_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                >::to(self.ppProperties.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .ppMem = ",
-                &Pointer::<Address>::to(self.pppMem.read_unaligned()),
-            );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_usm_host_alloc_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .pPool = ", &Address(self.ppPool.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .pPool = ", &Address(self.ppPool.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .pProperties = ",
                 &Pointer::<
                     ur_exp_async_usm_alloc_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                >::to(self.ppProperties.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .ppMem = ",
-                &Pointer::<Address>::to(self.pppMem.read_unaligned()),
-            );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_enqueue_usm_free_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .pPool = ", &Address(self.ppPool.read_unaligned().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .pPool = ", &Address(self.ppPool.get().addr()));
+            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_usm_pool_create_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pPoolDesc = ",
-                &Pointer::<ur_usm_pool_desc_t>::to(self.ppPoolDesc.read_unaligned()),
+                &Pointer::<ur_usm_pool_desc_t>::to(self.ppPoolDesc.get()),
             );
-            out.member(
-                ", .pPool = ",
-                &Pointer::<Address>::to(self.ppPool.read_unaligned()),
-            );
+            out.member(", .pPool = ", &Pointer::<Address>::to(self.ppPool.get()));
         }
     }
 }
 impl Print for ur_usm_pool_destroy_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .hPool = ", &Address(self.phPool.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hPool = ", &Address(self.phPool.get().addr()));
         }
     }
 }
 impl Print for ur_usm_pool_get_default_device_pool_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(
-                ", .pPool = ",
-                &Pointer::<Address>::to(self.ppPool.read_unaligned()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .pPool = ", &Pointer::<Address>::to(self.ppPool.get()));
         }
     }
 }
 impl Print for ur_usm_pool_get_info_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hPool = ", &Address(self.phPool.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(
-                ", .pPropValue = ",
-                &Address(self.ppPropValue.read_unaligned().addr()),
-            );
+            out.member(".hPool = ", &Address(self.phPool.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .pPropValue = ", &Address(self.ppPropValue.get().addr()));
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -3578,47 +2895,38 @@ impl Print for ur_usm_pool_get_info_exp_params_t {
 impl Print for ur_usm_pool_set_info_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hPool = ", &Address(self.phPool.read_unaligned().addr()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(
-                ", .pPropValue = ",
-                &Address(self.ppPropValue.read_unaligned().addr()),
-            );
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".hPool = ", &Address(self.phPool.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .pPropValue = ", &Address(self.ppPropValue.get().addr()));
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
         }
     }
 }
 impl Print for ur_usm_pool_set_device_pool_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .hPool = ", &Address(self.phPool.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hPool = ", &Address(self.phPool.get().addr()));
         }
     }
 }
 impl Print for ur_usm_pool_get_device_pool_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(
-                ", .pPool = ",
-                &Pointer::<Address>::to(self.ppPool.read_unaligned()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .pPool = ", &Pointer::<Address>::to(self.ppPool.get()));
         }
     }
 }
 impl Print for ur_usm_pool_trim_to_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .hPool = ", &Address(self.phPool.read_unaligned().addr()));
-            out.member(
-                ", .minBytesToKeep = ",
-                &Number(self.pminBytesToKeep.read_unaligned()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hPool = ", &Address(self.phPool.get().addr()));
+            out.member(", .minBytesToKeep = ", &Number(self.pminBytesToKeep.get()));
         }
     }
 }
@@ -3727,29 +3035,20 @@ impl Print for ur_exp_image_copy_region_t {
 impl Print for ur_usm_pitched_alloc_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pUSMDesc = ",
-                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.read_unaligned()),
+                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
             );
-            out.member(", .pool = ", &Address(self.ppool.read_unaligned().addr()));
-            out.member(
-                ", .widthInBytes = ",
-                &Number(self.pwidthInBytes.read_unaligned()),
-            );
-            out.member(", .height = ", &Number(self.pheight.read_unaligned()));
-            out.member(
-                ", .elementSizeBytes = ",
-                &Number(self.pelementSizeBytes.read_unaligned()),
-            );
-            out.member(
-                ", .ppMem = ",
-                &Pointer::<Address>::to(self.pppMem.read_unaligned()),
-            );
+            out.member(", .pool = ", &Address(self.ppool.get().addr()));
+            out.member(", .widthInBytes = ", &Number(self.pwidthInBytes.get()));
+            out.member(", .height = ", &Number(self.pheight.get()));
+            out.member(", .elementSizeBytes = ", &Number(self.pelementSizeBytes.get()));
+            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
             out.member(
                 ", .pResultPitch = ",
-                &Pointer::<Number<usize>>::to(self.ppResultPitch.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppResultPitch.get()),
             );
         }
     }
@@ -3757,37 +3056,37 @@ impl Print for ur_usm_pitched_alloc_exp_params_t {
 impl Print for ur_bindless_images_unsampled_image_handle_destroy_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .hImage = ", &Address(self.phImage.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hImage = ", &Address(self.phImage.get()));
         }
     }
 }
 impl Print for ur_bindless_images_sampled_image_handle_destroy_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .hImage = ", &Address(self.phImage.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hImage = ", &Address(self.phImage.get()));
         }
     }
 }
 impl Print for ur_bindless_images_image_allocate_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
             );
             out.member(
                 ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
             );
             out.member(
                 ", .phImageMem = ",
-                &Pointer::<Number<usize>>::to(self.pphImageMem.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphImageMem.get()),
             );
         }
     }
@@ -3795,29 +3094,29 @@ impl Print for ur_bindless_images_image_allocate_exp_params_t {
 impl Print for ur_bindless_images_image_free_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .hImageMem = ", &Address(self.phImageMem.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hImageMem = ", &Address(self.phImageMem.get()));
         }
     }
 }
 impl Print for ur_bindless_images_unsampled_image_create_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .hImageMem = ", &Address(self.phImageMem.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hImageMem = ", &Address(self.phImageMem.get()));
             out.member(
                 ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
             );
             out.member(
                 ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
             );
             out.member(
                 ", .phImage = ",
-                &Pointer::<Number<usize>>::to(self.pphImage.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphImage.get()),
             );
         }
     }
@@ -3825,24 +3124,24 @@ impl Print for ur_bindless_images_unsampled_image_create_exp_params_t {
 impl Print for ur_bindless_images_sampled_image_create_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .hImageMem = ", &Address(self.phImageMem.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hImageMem = ", &Address(self.phImageMem.get()));
             out.member(
                 ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
             );
             out.member(
                 ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
             );
             out.member(
                 ", .pSamplerDesc = ",
-                &Pointer::<ur_sampler_desc_t>::to(self.ppSamplerDesc.read_unaligned()),
+                &Pointer::<ur_sampler_desc_t>::to(self.ppSamplerDesc.get()),
             );
             out.member(
                 ", .phImage = ",
-                &Pointer::<Number<usize>>::to(self.pphImage.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphImage.get()),
             );
         }
     }
@@ -3850,69 +3149,55 @@ impl Print for ur_bindless_images_sampled_image_create_exp_params_t {
 impl Print for ur_bindless_images_image_copy_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
             out.member(
                 ", .pSrcImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppSrcImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppSrcImageDesc.get()),
             );
             out.member(
                 ", .pDstImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppDstImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppDstImageDesc.get()),
             );
             out.member(
                 ", .pSrcImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppSrcImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppSrcImageFormat.get()),
             );
             out.member(
                 ", .pDstImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppDstImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppDstImageFormat.get()),
             );
             out.member(
                 ", .pCopyRegion = ",
-                &Pointer::<
-                    ur_exp_image_copy_region_t,
-                >::to(self.ppCopyRegion.read_unaligned()),
+                &Pointer::<ur_exp_image_copy_region_t>::to(self.ppCopyRegion.get()),
             );
-            out.member(", .imageCopyFlags = ", &self.pimageCopyFlags.read_unaligned());
-            out.member(
-                ", .imageCopyInputTypes = ",
-                &self.pimageCopyInputTypes.read_unaligned(),
-            );
+            out.member(", .imageCopyFlags = ", &self.pimageCopyFlags.get());
+            out.member(", .imageCopyInputTypes = ", &self.pimageCopyInputTypes.get());
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_bindless_images_image_get_info_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hImageMem = ", &Address(self.phImageMem.read_unaligned()));
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(
-                ", .pPropValue = ",
-                &Address(self.ppPropValue.read_unaligned().addr()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hImageMem = ", &Address(self.phImageMem.get()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .pPropValue = ", &Address(self.ppPropValue.get().addr()));
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -3920,23 +3205,20 @@ impl Print for ur_bindless_images_image_get_info_exp_params_t {
 impl Print for ur_bindless_images_get_image_memory_handle_type_support_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
             );
             out.member(
                 ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
             );
-            out.member(
-                ", .imageMemHandleType = ",
-                &self.pimageMemHandleType.read_unaligned(),
-            );
+            out.member(", .imageMemHandleType = ", &self.pimageMemHandleType.get());
             out.member(
                 ", .pSupportedRet = ",
-                &Pointer::<Truth>::to(self.ppSupportedRet.read_unaligned()),
+                &Pointer::<Truth>::to(self.ppSupportedRet.get()),
             );
         }
     }
@@ -3944,23 +3226,20 @@ impl Print for ur_bindless_images_get_image_memory_handle_type_support_exp_param
 impl Print for ur_bindless_images_get_image_unsampled_handle_support_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
             );
             out.member(
                 ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
             );
-            out.member(
-                ", .imageMemHandleType = ",
-                &self.pimageMemHandleType.read_unaligned(),
-            );
+            out.member(", .imageMemHandleType = ", &self.pimageMemHandleType.get());
             out.member(
                 ", .pSupportedRet = ",
-                &Pointer::<Truth>::to(self.ppSupportedRet.read_unaligned()),
+                &Pointer::<Truth>::to(self.ppSupportedRet.get()),
             );
         }
     }
@@ -3968,23 +3247,20 @@ impl Print for ur_bindless_images_get_image_unsampled_handle_support_exp_params_
 impl Print for ur_bindless_images_get_image_sampled_handle_support_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
             );
             out.member(
                 ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
             );
-            out.member(
-                ", .imageMemHandleType = ",
-                &self.pimageMemHandleType.read_unaligned(),
-            );
+            out.member(", .imageMemHandleType = ", &self.pimageMemHandleType.get());
             out.member(
                 ", .pSupportedRet = ",
-                &Pointer::<Truth>::to(self.ppSupportedRet.read_unaligned()),
+                &Pointer::<Truth>::to(self.ppSupportedRet.get()),
             );
         }
     }
@@ -3992,13 +3268,13 @@ impl Print for ur_bindless_images_get_image_sampled_handle_support_exp_params_t 
 impl Print for ur_bindless_images_mipmap_get_level_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .hImageMem = ", &Address(self.phImageMem.read_unaligned()));
-            out.member(", .mipmapLevel = ", &Number(self.pmipmapLevel.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hImageMem = ", &Address(self.phImageMem.get()));
+            out.member(", .mipmapLevel = ", &Number(self.pmipmapLevel.get()));
             out.member(
                 ", .phImageMem = ",
-                &Pointer::<Number<usize>>::to(self.pphImageMem.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphImageMem.get()),
             );
         }
     }
@@ -4006,28 +3282,26 @@ impl Print for ur_bindless_images_mipmap_get_level_exp_params_t {
 impl Print for ur_bindless_images_mipmap_free_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .hMem = ", &Address(self.phMem.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hMem = ", &Address(self.phMem.get()));
         }
     }
 }
 impl Print for ur_bindless_images_import_external_memory_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .memHandleType = ", &self.pmemHandleType.read_unaligned());
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .memHandleType = ", &self.pmemHandleType.get());
             out.member(
                 ", .pExternalMemDesc = ",
-                &Pointer::<
-                    ur_exp_external_mem_desc_t,
-                >::to(self.ppExternalMemDesc.read_unaligned()),
+                &Pointer::<ur_exp_external_mem_desc_t>::to(self.ppExternalMemDesc.get()),
             );
             out.member(
                 ", .phExternalMem = ",
-                &Pointer::<Address>::to(self.pphExternalMem.read_unaligned()),
+                &Pointer::<Address>::to(self.pphExternalMem.get()),
             );
         }
     }
@@ -4035,23 +3309,20 @@ impl Print for ur_bindless_images_import_external_memory_exp_params_t {
 impl Print for ur_bindless_images_map_external_array_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.read_unaligned()),
+                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
             );
             out.member(
                 ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.read_unaligned()),
+                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
             );
-            out.member(
-                ", .hExternalMem = ",
-                &Address(self.phExternalMem.read_unaligned().addr()),
-            );
+            out.member(", .hExternalMem = ", &Address(self.phExternalMem.get().addr()));
             out.member(
                 ", .phImageMem = ",
-                &Pointer::<Number<usize>>::to(self.pphImageMem.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphImageMem.get()),
             );
         }
     }
@@ -4059,50 +3330,41 @@ impl Print for ur_bindless_images_map_external_array_exp_params_t {
 impl Print for ur_bindless_images_map_external_linear_memory_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(
-                ", .hExternalMem = ",
-                &Address(self.phExternalMem.read_unaligned().addr()),
-            );
-            out.member(
-                ", .ppRetMem = ",
-                &Pointer::<Address>::to(self.pppRetMem.read_unaligned()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .hExternalMem = ", &Address(self.phExternalMem.get().addr()));
+            out.member(", .ppRetMem = ", &Pointer::<Address>::to(self.pppRetMem.get()));
         }
     }
 }
 impl Print for ur_bindless_images_release_external_memory_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(
-                ", .hExternalMem = ",
-                &Address(self.phExternalMem.read_unaligned().addr()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .hExternalMem = ", &Address(self.phExternalMem.get().addr()));
         }
     }
 }
 impl Print for ur_bindless_images_free_mapped_linear_memory_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .pMem = ", &Bare(self.ppMem.get().addr()));
         }
     }
 }
 impl Print for ur_bindless_images_supports_importing_handle_type_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .memHandleType = ", &self.pmemHandleType.read_unaligned());
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .memHandleType = ", &self.pmemHandleType.get());
             out.member(
                 ", .pSupportedRet = ",
-                &Pointer::<Truth>::to(self.ppSupportedRet.read_unaligned()),
+                &Pointer::<Truth>::to(self.ppSupportedRet.get()),
             );
         }
     }
@@ -4110,18 +3372,18 @@ impl Print for ur_bindless_images_supports_importing_handle_type_exp_params_t {
 impl Print for ur_bindless_images_import_external_semaphore_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .semHandleType = ", &self.psemHandleType.read_unaligned());
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .semHandleType = ", &self.psemHandleType.get());
             out.member(
                 ", .pExternalSemaphoreDesc = ",
                 &Pointer::<
                     ur_exp_external_semaphore_desc_t,
-                >::to(self.ppExternalSemaphoreDesc.read_unaligned()),
+                >::to(self.ppExternalSemaphoreDesc.get()),
             );
             out.member(
                 ", .phExternalSemaphore = ",
-                &Pointer::<Address>::to(self.pphExternalSemaphore.read_unaligned()),
+                &Pointer::<Address>::to(self.pphExternalSemaphore.get()),
             );
         }
     }
@@ -4129,11 +3391,11 @@ impl Print for ur_bindless_images_import_external_semaphore_exp_params_t {
 impl Print for ur_bindless_images_release_external_semaphore_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .hExternalSemaphore = ",
-                &Address(self.phExternalSemaphore.read_unaligned().addr()),
+                &Address(self.phExternalSemaphore.get().addr()),
             );
         }
     }
@@ -4141,86 +3403,60 @@ impl Print for ur_bindless_images_release_external_semaphore_exp_params_t {
 impl Print for ur_bindless_images_wait_external_semaphore_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .hSemaphore = ",
-                &Address(self.phSemaphore.read_unaligned().addr()),
-            );
-            out.member(
-                ", .hasWaitValue = ",
-                &Number(self.phasWaitValue.read_unaligned()),
-            );
-            out.member(", .waitValue = ", &Number(self.pwaitValue.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hSemaphore = ", &Address(self.phSemaphore.get().addr()));
+            out.member(", .hasWaitValue = ", &Number(self.phasWaitValue.get()));
+            out.member(", .waitValue = ", &Number(self.pwaitValue.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_bindless_images_signal_external_semaphore_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .hSemaphore = ",
-                &Address(self.phSemaphore.read_unaligned().addr()),
-            );
-            out.member(
-                ", .hasSignalValue = ",
-                &Number(self.phasSignalValue.read_unaligned()),
-            );
-            out.member(", .signalValue = ", &Number(self.psignalValue.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hSemaphore = ", &Address(self.phSemaphore.get().addr()));
+            out.member(", .hasSignalValue = ", &Number(self.phasSignalValue.get()));
+            out.member(", .signalValue = ", &Number(self.psignalValue.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_device_wait_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
         }
     }
 }
 impl Print for ur_program_dynamic_link_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .count = ", &Number(self.pcount.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .count = ", &Number(self.pcount.get()));
             out.member(
                 ", .phPrograms = ",
-                &List::<
-                    Address,
-                >::of(self.pphPrograms.read_unaligned(), self.pcount.read_unaligned()),
+                &List::<Address>::of(self.pphPrograms.get(), self.pcount.get()),
             );
         }
     }
@@ -4228,42 +3464,34 @@ impl Print for ur_program_dynamic_link_exp_params_t {
 impl Print for ur_enqueue_timestamp_recording_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .blocking = ", &Number(self.pblocking.read_unaligned()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .blocking = ", &Number(self.pblocking.get()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_ipc_get_mem_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pMem = ", &Bare(self.ppMem.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pMem = ", &Bare(self.ppMem.get().addr()));
             out.member(
                 ", .ppIPCMemHandleData = ",
-                &Pointer::<Address>::to(self.pppIPCMemHandleData.read_unaligned()),
+                &Pointer::<Address>::to(self.pppIPCMemHandleData.get()),
             );
             out.member(
                 ", .pIPCMemHandleDataSizeRet = ",
-                &Pointer::<
-                    Number<usize>,
-                >::to(self.ppIPCMemHandleDataSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppIPCMemHandleDataSizeRet.get()),
             );
         }
     }
@@ -4271,10 +3499,10 @@ impl Print for ur_ipc_get_mem_handle_exp_params_t {
 impl Print for ur_ipc_put_mem_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pIPCMemHandleData = ",
-                &Address(self.ppIPCMemHandleData.read_unaligned().addr()),
+                &Address(self.ppIPCMemHandleData.get().addr()),
             );
         }
     }
@@ -4282,45 +3510,40 @@ impl Print for ur_ipc_put_mem_handle_exp_params_t {
 impl Print for ur_ipc_open_mem_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pIPCMemHandleData = ",
-                &Bare(self.ppIPCMemHandleData.read_unaligned().addr()),
+                &Bare(self.ppIPCMemHandleData.get().addr()),
             );
             out.member(
                 ", .ipcMemHandleDataSize = ",
-                &Number(self.pipcMemHandleDataSize.read_unaligned()),
+                &Number(self.pipcMemHandleDataSize.get()),
             );
-            out.member(", .ppMem = ", &Bare(self.pppMem.read_unaligned().addr()));
+            out.member(", .ppMem = ", &Bare(self.pppMem.get().addr()));
         }
     }
 }
 impl Print for ur_ipc_close_mem_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pMem = ", &Bare(self.ppMem.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pMem = ", &Bare(self.ppMem.get().addr()));
         }
     }
 }
 impl Print for ur_ipc_get_phys_mem_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(
-                ", .hPhysMem = ",
-                &Address(self.phPhysMem.read_unaligned().addr()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hPhysMem = ", &Address(self.phPhysMem.get().addr()));
             out.member(
                 ", .ppIPCPhysMemHandleData = ",
-                &Pointer::<Address>::to(self.pppIPCPhysMemHandleData.read_unaligned()),
+                &Pointer::<Address>::to(self.pppIPCPhysMemHandleData.get()),
             );
             out.member(
                 ", .pIPCPhysMemHandleDataSizeRet = ",
-                &Pointer::<
-                    Number<usize>,
-                >::to(self.ppIPCPhysMemHandleDataSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppIPCPhysMemHandleDataSizeRet.get()),
             );
         }
     }
@@ -4328,10 +3551,10 @@ impl Print for ur_ipc_get_phys_mem_handle_exp_params_t {
 impl Print for ur_ipc_put_phys_mem_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pIPCPhysMemHandleData = ",
-                &Address(self.ppIPCPhysMemHandleData.read_unaligned().addr()),
+                &Address(self.ppIPCPhysMemHandleData.get().addr()),
             );
         }
     }
@@ -4339,19 +3562,19 @@ impl Print for ur_ipc_put_phys_mem_handle_exp_params_t {
 impl Print for ur_ipc_open_phys_mem_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pIPCPhysMemHandleData = ",
-                &Bare(self.ppIPCPhysMemHandleData.read_unaligned().addr()),
+                &Bare(self.ppIPCPhysMemHandleData.get().addr()),
             );
             out.member(
                 ", .ipcPhysMemHandleDataSize = ",
-                &Number(self.pipcPhysMemHandleDataSize.read_unaligned()),
+                &Number(self.pipcPhysMemHandleDataSize.get()),
             );
             out.member(
                 ", .phPhysMem = ",
-                &Pointer::<Address>::to(self.pphPhysMem.read_unaligned()),
+                &Pointer::<Address>::to(self.pphPhysMem.get()),
             );
         }
     }
@@ -4359,27 +3582,22 @@ impl Print for ur_ipc_open_phys_mem_handle_exp_params_t {
 impl Print for ur_ipc_close_phys_mem_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(
-                ", .hPhysMem = ",
-                &Address(self.phPhysMem.read_unaligned().addr()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hPhysMem = ", &Address(self.phPhysMem.get().addr()));
         }
     }
 }
 impl Print for ur_ipc_get_event_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.read_unaligned().addr()));
+            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
             out.member(
                 ", .ppIPCEventHandleData = ",
-                &Pointer::<Address>::to(self.pppIPCEventHandleData.read_unaligned()),
+                &Pointer::<Address>::to(self.pppIPCEventHandleData.get()),
             );
             out.member(
                 ", .pIPCEventHandleDataSizeRet = ",
-                &Pointer::<
-                    Number<usize>,
-                >::to(self.ppIPCEventHandleDataSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppIPCEventHandleDataSizeRet.get()),
             );
         }
     }
@@ -4387,10 +3605,10 @@ impl Print for ur_ipc_get_event_handle_exp_params_t {
 impl Print for ur_ipc_put_event_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pIPCEventHandleData = ",
-                &Address(self.ppIPCEventHandleData.read_unaligned().addr()),
+                &Address(self.ppIPCEventHandleData.get().addr()),
             );
         }
     }
@@ -4398,127 +3616,98 @@ impl Print for ur_ipc_put_event_handle_exp_params_t {
 impl Print for ur_ipc_open_event_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
             out.member(
                 ", .pIPCEventHandleData = ",
-                &Bare(self.ppIPCEventHandleData.read_unaligned().addr()),
+                &Bare(self.ppIPCEventHandleData.get().addr()),
             );
             out.member(
                 ", .ipcEventHandleDataSize = ",
-                &Number(self.pipcEventHandleDataSize.read_unaligned()),
+                &Number(self.pipcEventHandleDataSize.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_memory_export_alloc_exportable_memory_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .alignment = ", &Number(self.palignment.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(
-                ", .handleTypeToExport = ",
-                &self.phandleTypeToExport.read_unaligned(),
-            );
-            out.member(", .ppMem = ", &Bare(self.pppMem.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .alignment = ", &Number(self.palignment.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .handleTypeToExport = ", &self.phandleTypeToExport.get());
+            out.member(", .ppMem = ", &Bare(self.pppMem.get().addr()));
         }
     }
 }
 impl Print for ur_memory_export_free_exportable_memory_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(", .pMem = ", &Bare(self.ppMem.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .pMem = ", &Bare(self.ppMem.get().addr()));
         }
     }
 }
 impl Print for ur_memory_export_export_memory_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
-            out.member(
-                ", .handleTypeToExport = ",
-                &self.phandleTypeToExport.read_unaligned(),
-            );
-            out.member(", .pMem = ", &Bare(self.ppMem.read_unaligned().addr()));
-            out.member(
-                ", .pMemHandleRet = ",
-                &Bare(self.ppMemHandleRet.read_unaligned().addr()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
+            out.member(", .handleTypeToExport = ", &self.phandleTypeToExport.get());
+            out.member(", .pMem = ", &Bare(self.ppMem.get().addr()));
+            out.member(", .pMemHandleRet = ", &Bare(self.ppMemHandleRet.get().addr()));
         }
     }
 }
 impl Print for ur_program_build_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.read_unaligned().addr()));
-            out.member(", .numDevices = ", &Number(self.pnumDevices.read_unaligned()));
+            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .numDevices = ", &Number(self.pnumDevices.get()));
             out.member(
                 ", .phDevices = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphDevices.read_unaligned(),
-                    self.pnumDevices.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
             );
-            out.member(", .flags = ", &self.pflags.read_unaligned());
-            out.member(", .pOptions = ", &Text(self.ppOptions.read_unaligned()));
+            out.member(", .flags = ", &self.pflags.get());
+            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
         }
     }
 }
 impl Print for ur_program_compile_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.read_unaligned().addr()));
-            out.member(", .numDevices = ", &Number(self.pnumDevices.read_unaligned()));
+            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
+            out.member(", .numDevices = ", &Number(self.pnumDevices.get()));
             out.member(
                 ", .phDevices = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphDevices.read_unaligned(),
-                    self.pnumDevices.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
             );
-            out.member(", .flags = ", &self.pflags.read_unaligned());
-            out.member(", .pOptions = ", &Text(self.ppOptions.read_unaligned()));
+            out.member(", .flags = ", &self.pflags.get());
+            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
         }
     }
 }
 impl Print for ur_program_link_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .numDevices = ", &Number(self.pnumDevices.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .numDevices = ", &Number(self.pnumDevices.get()));
             out.member(
                 ", .phDevices = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphDevices.read_unaligned(),
-                    self.pnumDevices.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
             );
-            out.member(", .flags = ", &self.pflags.read_unaligned());
-            out.member(", .count = ", &Number(self.pcount.read_unaligned()));
+            out.member(", .flags = ", &self.pflags.get());
+            out.member(", .count = ", &Number(self.pcount.get()));
             out.member(
                 ", .phPrograms = ",
-                &List::<
-                    Address,
-                >::of(self.pphPrograms.read_unaligned(), self.pcount.read_unaligned()),
+                &List::<Address>::of(self.pphPrograms.get(), self.pcount.get()),
             );
-            out.member(", .pOptions = ", &Text(self.ppOptions.read_unaligned()));
+            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
             out.member(
                 ", .phProgram = ",
-                &Pointer::<Address>::to(self.pphProgram.read_unaligned()),
+                &Pointer::<Address>::to(self.pphProgram.get()),
             );
         }
     }
@@ -4526,10 +3715,10 @@ impl Print for ur_program_link_exp_params_t {
 impl Print for ur_usm_context_memcpy_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
         }
     }
 }
@@ -4547,17 +3736,14 @@ impl Print for ur_exp_usm_host_alloc_register_properties_t {
 impl Print for ur_usm_host_alloc_register_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(
-                ", .pHostMem = ",
-                &Address(self.ppHostMem.read_unaligned().addr()),
-            );
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pHostMem = ", &Address(self.ppHostMem.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .pProperties = ",
                 &Pointer::<
                     ur_exp_usm_host_alloc_register_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                >::to(self.ppProperties.get()),
             );
         }
     }
@@ -4565,83 +3751,58 @@ impl Print for ur_usm_host_alloc_register_exp_params_t {
 impl Print for ur_usm_host_alloc_unregister_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(
-                ", .pHostMem = ",
-                &Address(self.ppHostMem.read_unaligned().addr()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pHostMem = ", &Address(self.ppHostMem.get().addr()));
         }
     }
 }
 impl Print for ur_usm_import_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
         }
     }
 }
 impl Print for ur_usm_release_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
         }
     }
 }
 impl Print for ur_usm_p2p_enable_peer_access_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".commandDevice = ",
-                &Address(self.pcommandDevice.read_unaligned().addr()),
-            );
-            out.member(
-                ", .peerDevice = ",
-                &Address(self.ppeerDevice.read_unaligned().addr()),
-            );
+            out.member(".commandDevice = ", &Address(self.pcommandDevice.get().addr()));
+            out.member(", .peerDevice = ", &Address(self.ppeerDevice.get().addr()));
         }
     }
 }
 impl Print for ur_usm_p2p_disable_peer_access_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".commandDevice = ",
-                &Address(self.pcommandDevice.read_unaligned().addr()),
-            );
-            out.member(
-                ", .peerDevice = ",
-                &Address(self.ppeerDevice.read_unaligned().addr()),
-            );
+            out.member(".commandDevice = ", &Address(self.pcommandDevice.get().addr()));
+            out.member(", .peerDevice = ", &Address(self.ppeerDevice.get().addr()));
         }
     }
 }
 impl Print for ur_usm_p2p_peer_access_get_info_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(
-                ".commandDevice = ",
-                &Address(self.pcommandDevice.read_unaligned().addr()),
-            );
-            out.member(
-                ", .peerDevice = ",
-                &Address(self.ppeerDevice.read_unaligned().addr()),
-            );
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(".commandDevice = ", &Address(self.pcommandDevice.get().addr()));
+            out.member(", .peerDevice = ", &Address(self.ppeerDevice.get().addr()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -4680,7 +3841,7 @@ impl Print for ur_exp_command_buffer_update_pointer_arg_desc_t {
             out.member(", .pNext = ", &Chain(self.pNext));
             out.member(", .argIndex = ", &Number(self.argIndex));
             out.member(", .pProperties = ", &Bare(self.pProperties.addr()));
-            out.member(", .pNewPointerArg = ", &Address(self.pNewPointerArg.addr()));
+            out.member(", .pNewPointerArg = ", &Bare(self.pNewPointerArg.addr()));
         }
         out.push("}");
     }
@@ -4694,7 +3855,7 @@ impl Print for ur_exp_command_buffer_update_value_arg_desc_t {
             out.member(", .argIndex = ", &Number(self.argIndex));
             out.member(", .argSize = ", &Number(self.argSize));
             out.member(", .pProperties = ", &Bare(self.pProperties.addr()));
-            out.member(", .pNewValueArg = ", &Address(self.pNewValueArg.addr()));
+            out.member(", .pNewValueArg = ", &Bare(self.pNewValueArg.addr()));
         }
         out.push("}");
     }
@@ -4748,17 +3909,17 @@ impl Print for ur_exp_command_buffer_update_kernel_launch_desc_t {
 impl Print for ur_command_buffer_create_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pCommandBufferDesc = ",
                 &Pointer::<
                     ur_exp_command_buffer_desc_t,
-                >::to(self.ppCommandBufferDesc.read_unaligned()),
+                >::to(self.ppCommandBufferDesc.get()),
             );
             out.member(
                 ", .phCommandBuffer = ",
-                &Pointer::<Address>::to(self.pphCommandBuffer.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommandBuffer.get()),
             );
         }
     }
@@ -4768,7 +3929,7 @@ impl Print for ur_command_buffer_retain_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
         }
     }
@@ -4778,7 +3939,7 @@ impl Print for ur_command_buffer_release_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
         }
     }
@@ -4788,7 +3949,7 @@ impl Print for ur_command_buffer_finalize_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
         }
     }
@@ -4798,67 +3959,61 @@ impl Print for ur_command_buffer_append_kernel_launch_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .workDim = ", &Number(self.pworkDim.read_unaligned()));
+            out.member(", .hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .workDim = ", &Number(self.pworkDim.get()));
             out.member(
                 ", .pGlobalWorkOffset = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
             );
             out.member(
                 ", .pGlobalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
             );
             out.member(
                 ", .pLocalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
             );
             out.member(
                 ", .numKernelAlternatives = ",
-                &Number(self.pnumKernelAlternatives.read_unaligned()),
+                &Number(self.pnumKernelAlternatives.get()),
             );
             out.member(
                 ", .phKernelAlternatives = ",
                 &List::<
                     Address,
                 >::of(
-                    self.pphKernelAlternatives.read_unaligned(),
-                    self.pnumKernelAlternatives.read_unaligned(),
+                    self.pphKernelAlternatives.get(),
+                    self.pnumKernelAlternatives.get(),
                 ),
             );
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -4868,74 +4023,68 @@ impl Print for ur_command_buffer_append_kernel_launch_with_args_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .hKernel = ", &Address(self.phKernel.read_unaligned().addr()));
-            out.member(", .workDim = ", &Number(self.pworkDim.read_unaligned()));
+            out.member(", .hKernel = ", &Address(self.phKernel.get().addr()));
+            out.member(", .workDim = ", &Number(self.pworkDim.get()));
             out.member(
                 ", .pGlobalWorkOffset = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
             );
             out.member(
                 ", .pGlobalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
             );
             out.member(
                 ", .pLocalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
             );
-            out.member(", .numArgs = ", &Number(self.pnumArgs.read_unaligned()));
+            out.member(", .numArgs = ", &Number(self.pnumArgs.get()));
             out.member(
                 ", .pArgs = ",
                 &List::<
                     ur_exp_kernel_arg_properties_t,
-                >::of(self.ppArgs.read_unaligned(), self.pnumArgs.read_unaligned()),
+                >::of(self.ppArgs.get(), self.pnumArgs.get()),
             );
             out.member(
                 ", .numKernelAlternatives = ",
-                &Number(self.pnumKernelAlternatives.read_unaligned()),
+                &Number(self.pnumKernelAlternatives.get()),
             );
             out.member(
                 ", .phKernelAlternatives = ",
                 &List::<
                     Address,
                 >::of(
-                    self.pphKernelAlternatives.read_unaligned(),
-                    self.pnumKernelAlternatives.read_unaligned(),
+                    self.pphKernelAlternatives.get(),
+                    self.pnumKernelAlternatives.get(),
                 ),
             );
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -4945,43 +4094,37 @@ impl Print for ur_command_buffer_append_usm_memcpy_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -4991,47 +4134,38 @@ impl Print for ur_command_buffer_append_usm_fill_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .pMemory = ", &Address(self.ppMemory.read_unaligned().addr()));
-            out.member(
-                ", .pPattern = ",
-                &Address(self.ppPattern.read_unaligned().addr()),
-            );
-            out.member(", .patternSize = ", &Number(self.ppatternSize.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(", .pMemory = ", &Address(self.ppMemory.get().addr()));
+            out.member(", .pPattern = ", &Address(self.ppPattern.get().addr()));
+            out.member(", .patternSize = ", &Number(self.ppatternSize.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -5041,45 +4175,39 @@ impl Print for ur_command_buffer_append_mem_buffer_copy_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .hSrcMem = ", &Address(self.phSrcMem.read_unaligned().addr()));
-            out.member(", .hDstMem = ", &Address(self.phDstMem.read_unaligned().addr()));
-            out.member(", .srcOffset = ", &Number(self.psrcOffset.read_unaligned()));
-            out.member(", .dstOffset = ", &Number(self.pdstOffset.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(", .hSrcMem = ", &Address(self.phSrcMem.get().addr()));
+            out.member(", .hDstMem = ", &Address(self.phDstMem.get().addr()));
+            out.member(", .srcOffset = ", &Number(self.psrcOffset.get()));
+            out.member(", .dstOffset = ", &Number(self.pdstOffset.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -5089,44 +4217,38 @@ impl Print for ur_command_buffer_append_mem_buffer_write_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -5136,44 +4258,38 @@ impl Print for ur_command_buffer_append_mem_buffer_read_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -5183,55 +4299,43 @@ impl Print for ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .hSrcMem = ", &Address(self.phSrcMem.read_unaligned().addr()));
-            out.member(", .hDstMem = ", &Address(self.phDstMem.read_unaligned().addr()));
-            out.member(", .srcOrigin = ", &self.psrcOrigin.read_unaligned());
-            out.member(", .dstOrigin = ", &self.pdstOrigin.read_unaligned());
-            out.member(", .region = ", &self.pregion.read_unaligned());
-            out.member(", .srcRowPitch = ", &Number(self.psrcRowPitch.read_unaligned()));
-            out.member(
-                ", .srcSlicePitch = ",
-                &Number(self.psrcSlicePitch.read_unaligned()),
-            );
-            out.member(", .dstRowPitch = ", &Number(self.pdstRowPitch.read_unaligned()));
-            out.member(
-                ", .dstSlicePitch = ",
-                &Number(self.pdstSlicePitch.read_unaligned()),
-            );
+            out.member(", .hSrcMem = ", &Address(self.phSrcMem.get().addr()));
+            out.member(", .hDstMem = ", &Address(self.phDstMem.get().addr()));
+            out.member(", .srcOrigin = ", &self.psrcOrigin.get());
+            out.member(", .dstOrigin = ", &self.pdstOrigin.get());
+            out.member(", .region = ", &self.pregion.get());
+            out.member(", .srcRowPitch = ", &Number(self.psrcRowPitch.get()));
+            out.member(", .srcSlicePitch = ", &Number(self.psrcSlicePitch.get()));
+            out.member(", .dstRowPitch = ", &Number(self.pdstRowPitch.get()));
+            out.member(", .dstSlicePitch = ", &Number(self.pdstSlicePitch.get()));
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -5241,61 +4345,43 @@ impl Print for ur_command_buffer_append_mem_buffer_write_rect_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(", .bufferOffset = ", &self.pbufferOffset.read_unaligned());
-            out.member(", .hostOffset = ", &self.phostOffset.read_unaligned());
-            out.member(", .region = ", &self.pregion.read_unaligned());
-            out.member(
-                ", .bufferRowPitch = ",
-                &Number(self.pbufferRowPitch.read_unaligned()),
-            );
-            out.member(
-                ", .bufferSlicePitch = ",
-                &Number(self.pbufferSlicePitch.read_unaligned()),
-            );
-            out.member(
-                ", .hostRowPitch = ",
-                &Number(self.phostRowPitch.read_unaligned()),
-            );
-            out.member(
-                ", .hostSlicePitch = ",
-                &Number(self.phostSlicePitch.read_unaligned()),
-            );
-            out.member(", .pSrc = ", &Address(self.ppSrc.read_unaligned().addr()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .bufferOffset = ", &self.pbufferOffset.get());
+            out.member(", .hostOffset = ", &self.phostOffset.get());
+            out.member(", .region = ", &self.pregion.get());
+            out.member(", .bufferRowPitch = ", &Number(self.pbufferRowPitch.get()));
+            out.member(", .bufferSlicePitch = ", &Number(self.pbufferSlicePitch.get()));
+            out.member(", .hostRowPitch = ", &Number(self.phostRowPitch.get()));
+            out.member(", .hostSlicePitch = ", &Number(self.phostSlicePitch.get()));
+            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -5305,61 +4391,43 @@ impl Print for ur_command_buffer_append_mem_buffer_read_rect_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(", .bufferOffset = ", &self.pbufferOffset.read_unaligned());
-            out.member(", .hostOffset = ", &self.phostOffset.read_unaligned());
-            out.member(", .region = ", &self.pregion.read_unaligned());
-            out.member(
-                ", .bufferRowPitch = ",
-                &Number(self.pbufferRowPitch.read_unaligned()),
-            );
-            out.member(
-                ", .bufferSlicePitch = ",
-                &Number(self.pbufferSlicePitch.read_unaligned()),
-            );
-            out.member(
-                ", .hostRowPitch = ",
-                &Number(self.phostRowPitch.read_unaligned()),
-            );
-            out.member(
-                ", .hostSlicePitch = ",
-                &Number(self.phostSlicePitch.read_unaligned()),
-            );
-            out.member(", .pDst = ", &Address(self.ppDst.read_unaligned().addr()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .bufferOffset = ", &self.pbufferOffset.get());
+            out.member(", .hostOffset = ", &self.phostOffset.get());
+            out.member(", .region = ", &self.pregion.get());
+            out.member(", .bufferRowPitch = ", &Number(self.pbufferRowPitch.get()));
+            out.member(", .bufferSlicePitch = ", &Number(self.pbufferSlicePitch.get()));
+            out.member(", .hostRowPitch = ", &Number(self.phostRowPitch.get()));
+            out.member(", .hostSlicePitch = ", &Number(self.phostSlicePitch.get()));
+            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -5369,48 +4437,39 @@ impl Print for ur_command_buffer_append_mem_buffer_fill_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .hBuffer = ", &Address(self.phBuffer.read_unaligned().addr()));
-            out.member(
-                ", .pPattern = ",
-                &Address(self.ppPattern.read_unaligned().addr()),
-            );
-            out.member(", .patternSize = ", &Number(self.ppatternSize.read_unaligned()));
-            out.member(", .offset = ", &Number(self.poffset.read_unaligned()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
+            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
+            out.member(", .pPattern = ", &Address(self.ppPattern.get().addr()));
+            out.member(", .patternSize = ", &Number(self.ppatternSize.get()));
+            out.member(", .offset = ", &Number(self.poffset.get()));
+            out.member(", .size = ", &Number(self.psize.get()));
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -5420,43 +4479,37 @@ impl Print for ur_command_buffer_append_usm_prefetch_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .pMemory = ", &Address(self.ppMemory.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .flags = ", &self.pflags.read_unaligned());
+            out.member(", .pMemory = ", &Address(self.ppMemory.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .flags = ", &self.pflags.get());
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -5466,43 +4519,37 @@ impl Print for ur_command_buffer_append_usm_advise_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .pMemory = ", &Address(self.ppMemory.read_unaligned().addr()));
-            out.member(", .size = ", &Number(self.psize.read_unaligned()));
-            out.member(", .advice = ", &self.padvice.read_unaligned());
+            out.member(", .pMemory = ", &Address(self.ppMemory.get().addr()));
+            out.member(", .size = ", &Number(self.psize.get()));
+            out.member(", .advice = ", &self.padvice.get());
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
             out.member(
                 ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.read_unaligned()),
+                &Pointer::<Address>::to(self.pphCommand.get()),
             );
         }
     }
@@ -5512,33 +4559,30 @@ impl Print for ur_command_buffer_append_native_command_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
             out.member(
                 ", .pfnNativeCommand = ",
                 &Bare(
-                    self
-                        .ppfnNativeCommand
-                        .read_unaligned()
-                        .map_or(0, |function| function as usize),
+                    self.ppfnNativeCommand.get().map_or(0, |function| function as usize),
                 ),
             );
-            out.member(", .pData = ", &Address(self.ppData.read_unaligned().addr()));
+            out.member(", .pData = ", &Address(self.ppData.get().addr()));
             out.member(
                 ", .hChildCommandBuffer = ",
-                &Address(self.phChildCommandBuffer.read_unaligned().addr()),
+                &Address(self.phChildCommandBuffer.get().addr()),
             );
             out.member(
                 ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.read_unaligned()),
+                &Number(self.pnumSyncPointsInWaitList.get()),
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
             );
             out.member(
                 ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.read_unaligned()),
+                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
             );
         }
     }
@@ -5546,28 +4590,22 @@ impl Print for ur_command_buffer_append_native_command_exp_params_t {
 impl Print for ur_enqueue_command_buffer_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
             out.member(
                 ", .hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
@@ -5576,20 +4614,14 @@ impl Print for ur_command_buffer_update_kernel_launch_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(
-                ", .numKernelUpdates = ",
-                &Number(self.pnumKernelUpdates.read_unaligned()),
-            );
+            out.member(", .numKernelUpdates = ", &Number(self.pnumKernelUpdates.get()));
             out.member(
                 ", .pUpdateKernelLaunch = ",
                 &List::<
                     ur_exp_command_buffer_update_kernel_launch_desc_t,
-                >::of(
-                    self.ppUpdateKernelLaunch.read_unaligned(),
-                    self.pnumKernelUpdates.read_unaligned(),
-                ),
+                >::of(self.ppUpdateKernelLaunch.get(), self.pnumKernelUpdates.get()),
             );
         }
     }
@@ -5597,10 +4629,10 @@ impl Print for ur_command_buffer_update_kernel_launch_exp_params_t {
 impl Print for ur_command_buffer_update_signal_event_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hCommand = ", &Address(self.phCommand.read_unaligned().addr()));
+            out.member(".hCommand = ", &Address(self.phCommand.get().addr()));
             out.member(
                 ", .phSignalEvent = ",
-                &Pointer::<Address>::to(self.pphSignalEvent.read_unaligned()),
+                &Pointer::<Address>::to(self.pphSignalEvent.get()),
             );
         }
     }
@@ -5608,19 +4640,16 @@ impl Print for ur_command_buffer_update_signal_event_exp_params_t {
 impl Print for ur_command_buffer_update_wait_events_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hCommand = ", &Address(self.phCommand.read_unaligned().addr()));
+            out.member(".hCommand = ", &Address(self.phCommand.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
         }
     }
@@ -5630,21 +4659,17 @@ impl Print for ur_command_buffer_get_info_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
-            out.member(", .propName = ", &self.ppropName.read_unaligned());
-            out.member(", .propSize = ", &Number(self.ppropSize.read_unaligned()));
+            out.member(", .propName = ", &self.ppropName.get());
+            out.member(", .propSize = ", &Number(self.ppropSize.get()));
             out.member(
                 ", .pPropValue = ",
-                &Info(
-                    self.ppPropValue.read_unaligned(),
-                    self.ppropName.read_unaligned(),
-                    self.ppropSize.read_unaligned(),
-                ),
+                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
             );
             out.member(
                 ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
             );
         }
     }
@@ -5654,13 +4679,11 @@ impl Print for ur_command_buffer_get_native_handle_exp_params_t {
         unsafe {
             out.member(
                 ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.read_unaligned().addr()),
+                &Address(self.phCommandBuffer.get().addr()),
             );
             out.member(
                 ", .phNativeCommandBuffer = ",
-                &Pointer::<
-                    Number<usize>,
-                >::to(self.pphNativeCommandBuffer.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeCommandBuffer.get()),
             );
         }
     }
@@ -5679,40 +4702,27 @@ impl Print for ur_exp_host_task_properties_t {
 impl Print for ur_enqueue_host_task_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
             out.member(
                 ", .pfnHostTask = ",
-                &Bare(
-                    self
-                        .ppfnHostTask
-                        .read_unaligned()
-                        .map_or(0, |function| function as usize),
-                ),
+                &Bare(self.ppfnHostTask.get().map_or(0, |function| function as usize)),
             );
-            out.member(", .data = ", &Address(self.pdata.read_unaligned().addr()));
+            out.member(", .data = ", &Address(self.pdata.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_exp_host_task_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_exp_host_task_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
@@ -5730,30 +4740,22 @@ impl Print for ur_exp_enqueue_ext_properties_t {
 impl Print for ur_enqueue_events_wait_with_barrier_ext_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
             out.member(
                 ", .pProperties = ",
-                &Pointer::<
-                    ur_exp_enqueue_ext_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                &Pointer::<ur_exp_enqueue_ext_properties_t>::to(self.ppProperties.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
@@ -5771,53 +4773,36 @@ impl Print for ur_exp_enqueue_native_command_properties_t {
 impl Print for ur_enqueue_native_command_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
             out.member(
                 ", .pfnNativeEnqueue = ",
                 &Bare(
-                    self
-                        .ppfnNativeEnqueue
-                        .read_unaligned()
-                        .map_or(0, |function| function as usize),
+                    self.ppfnNativeEnqueue.get().map_or(0, |function| function as usize),
                 ),
             );
-            out.member(", .data = ", &Address(self.pdata.read_unaligned().addr()));
-            out.member(
-                ", .numMemsInMemList = ",
-                &Number(self.pnumMemsInMemList.read_unaligned()),
-            );
+            out.member(", .data = ", &Address(self.pdata.get().addr()));
+            out.member(", .numMemsInMemList = ", &Number(self.pnumMemsInMemList.get()));
             out.member(
                 ", .phMemList = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphMemList.read_unaligned(),
-                    self.pnumMemsInMemList.read_unaligned(),
-                ),
+                &List::<Address>::of(self.pphMemList.get(), self.pnumMemsInMemList.get()),
             );
             out.member(
                 ", .pProperties = ",
                 &Pointer::<
                     ur_exp_enqueue_native_command_properties_t,
-                >::to(self.ppProperties.read_unaligned()),
+                >::to(self.ppProperties.get()),
             );
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
@@ -5835,63 +4820,54 @@ impl Print for ur_exp_event_desc_t {
 impl Print for ur_event_create_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.read_unaligned().addr()));
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
             out.member(
                 ", .pEventDesc = ",
-                &Pointer::<ur_exp_event_desc_t>::to(self.ppEventDesc.read_unaligned()),
+                &Pointer::<ur_exp_event_desc_t>::to(self.ppEventDesc.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_graph_create_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.read_unaligned().addr()));
-            out.member(
-                ", .phGraph = ",
-                &Pointer::<Address>::to(self.pphGraph.read_unaligned()),
-            );
+            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            out.member(", .phGraph = ", &Pointer::<Address>::to(self.pphGraph.get()));
         }
     }
 }
 impl Print for ur_queue_begin_graph_capture_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
         }
     }
 }
 impl Print for ur_queue_begin_capture_into_graph_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hGraph = ", &Address(self.phGraph.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hGraph = ", &Address(self.phGraph.get().addr()));
         }
     }
 }
 impl Print for ur_queue_end_graph_capture_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .phGraph = ",
-                &Pointer::<Address>::to(self.pphGraph.read_unaligned()),
-            );
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .phGraph = ", &Pointer::<Address>::to(self.pphGraph.get()));
         }
     }
 }
 impl Print for ur_graph_instantiate_graph_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.read_unaligned().addr()));
+            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
             out.member(
                 ", .phExecGraph = ",
-                &Pointer::<Address>::to(self.pphExecGraph.read_unaligned()),
+                &Pointer::<Address>::to(self.pphExecGraph.get()),
             );
         }
     }
@@ -5899,32 +4875,26 @@ impl Print for ur_graph_instantiate_graph_exp_params_t {
 impl Print for ur_enqueue_graph_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(", .hGraph = ", &Address(self.phGraph.read_unaligned().addr()));
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .hGraph = ", &Address(self.phGraph.get().addr()));
             out.member(
                 ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.read_unaligned()),
+                &Number(self.pnumEventsInWaitList.get()),
             );
             out.member(
                 ", .phEventWaitList = ",
                 &List::<
                     Address,
-                >::of(
-                    self.pphEventWaitList.read_unaligned(),
-                    self.pnumEventsInWaitList.read_unaligned(),
-                ),
+                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
             );
-            out.member(
-                ", .phEvent = ",
-                &Pointer::<Address>::to(self.pphEvent.read_unaligned()),
-            );
+            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
         }
     }
 }
 impl Print for ur_graph_destroy_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.read_unaligned().addr()));
+            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
         }
     }
 }
@@ -5933,7 +4903,7 @@ impl Print for ur_graph_executable_graph_destroy_exp_params_t {
         unsafe {
             out.member(
                 ".hExecutableGraph = ",
-                &Address(self.phExecutableGraph.read_unaligned().addr()),
+                &Address(self.phExecutableGraph.get().addr()),
             );
         }
     }
@@ -5941,43 +4911,34 @@ impl Print for ur_graph_executable_graph_destroy_exp_params_t {
 impl Print for ur_queue_is_graph_capture_enabled_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .pResult = ",
-                &Pointer::<Number<u8>>::to(self.ppResult.read_unaligned()),
-            );
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .pResult = ", &Pointer::<Number<u8>>::to(self.ppResult.get()));
         }
     }
 }
 impl Print for ur_queue_get_graph_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.read_unaligned().addr()));
-            out.member(
-                ", .phGraph = ",
-                &Pointer::<Address>::to(self.pphGraph.read_unaligned()),
-            );
+            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            out.member(", .phGraph = ", &Pointer::<Address>::to(self.pphGraph.get()));
         }
     }
 }
 impl Print for ur_graph_is_empty_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.read_unaligned().addr()));
-            out.member(
-                ", .pResult = ",
-                &Pointer::<Number<u8>>::to(self.ppResult.read_unaligned()),
-            );
+            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
+            out.member(", .pResult = ", &Pointer::<Number<u8>>::to(self.ppResult.get()));
         }
     }
 }
 impl Print for ur_graph_get_id_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.read_unaligned().addr()));
+            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
             out.member(
                 ", .pGraphId = ",
-                &Pointer::<Number<u64>>::to(self.ppGraphId.read_unaligned()),
+                &Pointer::<Number<u64>>::to(self.ppGraphId.get()),
             );
         }
     }
@@ -5985,38 +4946,30 @@ impl Print for ur_graph_get_id_exp_params_t {
 impl Print for ur_graph_set_destruction_callback_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.read_unaligned().addr()));
+            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
             out.member(
                 ", .pfnCallback = ",
-                &Bare(
-                    self
-                        .ppfnCallback
-                        .read_unaligned()
-                        .map_or(0, |function| function as usize),
-                ),
+                &Bare(self.ppfnCallback.get().map_or(0, |function| function as usize)),
             );
-            out.member(
-                ", .pUserData = ",
-                &Address(self.ppUserData.read_unaligned().addr()),
-            );
+            out.member(", .pUserData = ", &Address(self.ppUserData.get().addr()));
         }
     }
 }
 impl Print for ur_graph_dump_contents_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.read_unaligned().addr()));
-            out.member(", .filePath = ", &Text(self.pfilePath.read_unaligned()));
+            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
+            out.member(", .filePath = ", &Text(self.pfilePath.get()));
         }
     }
 }
 impl Print for ur_graph_get_native_handle_exp_params_t {
     unsafe fn print(&self, out: &mut Out) {
         unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.read_unaligned().addr()));
+            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
             out.member(
                 ", .phNativeGraph = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeGraph.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeGraph.get()),
             );
         }
     }
@@ -6026,13 +4979,11 @@ impl Print for ur_graph_executable_graph_get_native_handle_exp_params_t {
         unsafe {
             out.member(
                 ".hExecutableGraph = ",
-                &Address(self.phExecutableGraph.read_unaligned().addr()),
+                &Address(self.phExecutableGraph.get().addr()),
             );
             out.member(
                 ", .phNativeExecutableGraph = ",
-                &Pointer::<
-                    Number<usize>,
-                >::to(self.pphNativeExecutableGraph.read_unaligned()),
+                &Pointer::<Number<usize>>::to(self.pphNativeExecutableGraph.get()),
             );
         }
     }

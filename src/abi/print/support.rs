@@ -149,6 +149,27 @@ impl<T: Bits> Print for Bit<T> {
     }
 }
 
+/// An argument of a call, behind its pointer.
+pub(super) trait Argument<T> {
+    /// # Safety
+    /// The argument is readable.
+    unsafe fn get(self) -> T;
+}
+
+impl<T> Argument<T> for *const T {
+    unsafe fn get(self) -> T {
+        // SAFETY: the caller says so; arguments are plain C values.
+        unsafe { self.read_unaligned() }
+    }
+}
+
+impl<T> Argument<T> for *mut T {
+    unsafe fn get(self) -> T {
+        // SAFETY: the caller says so; arguments are plain C values.
+        unsafe { self.read_unaligned() }
+    }
+}
+
 /// What an undefined enumerator prints.
 pub(super) const UNKNOWN: &str = "unknown enumerator";
 
@@ -186,7 +207,8 @@ pub(super) fn print_flags<T: Bits>(set: T, out: &mut Out) {
 
 impl Print for ur_api_version_t {
     unsafe fn print(&self, out: &mut Out) {
-        out.show(format_args!("{}.{}", self.0 >> 16, self.0 & 0xffff));
+        // Signed, as the macros of C take it.
+        out.show(format_args!("{}.{}", self.0.cast_signed() >> 16, self.0 & 0xffff));
     }
 }
 

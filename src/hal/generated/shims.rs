@@ -109,7 +109,6 @@ pub unsafe extern "C" fn urAdapterSetLoggerCallback<B: Backend>(
         let logger_callback = pfnLoggerCallback
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER))?;
         let user_data = pUserData;
-        let level = level;
         <B::Adapter as Adapter<
             B,
         >>::set_logger_callback(this, logger_callback, user_data, level)
@@ -122,7 +121,6 @@ pub unsafe extern "C" fn urAdapterSetLoggerCallbackLevel<B: Backend>(
     boundary(|| {
         let this = unsafe { Object::<B::Adapter>::borrow(hAdapter.cast(), B::table()) }?;
         ensure(level.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        let level = level;
         <B::Adapter as Adapter<B>>::set_logger_callback_level(this, level)
     })
 }
@@ -627,7 +625,6 @@ pub unsafe extern "C" fn urMemImageCreate<B: Backend>(
             }),
             UR_RESULT_ERROR_INVALID_HOST_PTR,
         )?;
-        let flags = flags;
         let image_format = unsafe { &*pImageFormat };
         let image_desc = unsafe { &*pImageDesc };
         let host = pHost;
@@ -683,8 +680,6 @@ pub unsafe extern "C" fn urMemBufferCreate<B: Backend>(
             }),
             UR_RESULT_ERROR_INVALID_HOST_PTR,
         )?;
-        let flags = flags;
-        let size = size;
         let properties = unsafe { pProperties.as_ref() };
         let buffer_out = <B::Context as Context<
             B,
@@ -721,7 +716,6 @@ pub unsafe extern "C" fn urMemBufferPartition<B: Backend>(
             !(unsafe { ((!pRegion.is_null()) && (((*pRegion).size as u64) == 0u64)) }),
             UR_RESULT_ERROR_INVALID_BUFFER_SIZE,
         )?;
-        let flags = flags;
         let buffer_create_type = bufferCreateType;
         let region = unsafe { &*pRegion };
         let mem_out = <B::Mem as Mem<
@@ -995,7 +989,6 @@ pub unsafe extern "C" fn urUSMHostAlloc<B: Backend>(
         )?;
         ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         let usm_desc = unsafe { pUSMDesc.as_ref() };
-        let size = size;
         let mem_out = <B::Context as Context<
             B,
         >>::usm_host_alloc(this, usm_desc, pool, size)?;
@@ -1036,7 +1029,6 @@ pub unsafe extern "C" fn urUSMDeviceAlloc<B: Backend>(
         )?;
         ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         let usm_desc = unsafe { pUSMDesc.as_ref() };
-        let size = size;
         let mem_out = <B::Context as Context<
             B,
         >>::usm_device_alloc(this, device, usm_desc, pool, size)?;
@@ -1077,7 +1069,6 @@ pub unsafe extern "C" fn urUSMSharedAlloc<B: Backend>(
         )?;
         ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         let usm_desc = unsafe { pUSMDesc.as_ref() };
-        let size = size;
         let mem_out = <B::Context as Context<
             B,
         >>::usm_shared_alloc(this, device, usm_desc, pool, size)?;
@@ -1233,7 +1224,6 @@ pub unsafe extern "C" fn urVirtualMemReserve<B: Backend>(
         pointer(ppStart)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let start = pStart;
-        let size = size;
         let start_out = <B::Context as Context<
             B,
         >>::virtual_mem_reserve(this, start, size)?;
@@ -1250,7 +1240,6 @@ pub unsafe extern "C" fn urVirtualMemFree<B: Backend>(
         pointer(pStart)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let start = pStart;
-        let size = size;
         <B::Context as Context<B>>::virtual_mem_free(this, start, size)
     })
 }
@@ -1273,9 +1262,6 @@ pub unsafe extern "C" fn urVirtualMemMap<B: Backend>(
             UR_RESULT_ERROR_INVALID_ENUMERATION,
         )?;
         let start = pStart;
-        let size = size;
-        let offset = offset;
-        let flags = flags;
         <B::Context as Context<
             B,
         >>::virtual_mem_map(this, start, size, physical_mem, offset, flags)
@@ -1290,7 +1276,6 @@ pub unsafe extern "C" fn urVirtualMemUnmap<B: Backend>(
         pointer(pStart)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let start = pStart;
-        let size = size;
         <B::Context as Context<B>>::virtual_mem_unmap(this, start, size)
     })
 }
@@ -1308,8 +1293,6 @@ pub unsafe extern "C" fn urVirtualMemSetAccess<B: Backend>(
             UR_RESULT_ERROR_INVALID_ENUMERATION,
         )?;
         let start = pStart;
-        let size = size;
-        let flags = flags;
         <B::Context as Context<B>>::virtual_mem_set_access(this, start, size, flags)
     })
 }
@@ -1326,7 +1309,6 @@ pub unsafe extern "C" fn urVirtualMemGetInfo<B: Backend>(
         pointer(pStart)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let start = pStart;
-        let size = size;
         let prop_name: VirtualMemInfo = propName.try_into()?;
         let out = unsafe {
             InfoOut::new(Some(propSize), pPropValue.cast(), pPropSizeRet)
@@ -1353,7 +1335,6 @@ pub unsafe extern "C" fn urPhysicalMemCreate<B: Backend>(
                 UR_RESULT_ERROR_INVALID_ENUMERATION,
             )?;
         }
-        let size = size;
         let properties = unsafe { pProperties.as_ref() };
         let physical_mem_out = <B::Context as Context<
             B,
@@ -1479,6 +1460,9 @@ pub unsafe extern "C" fn urProgramCreateWithBinary<B: Backend>(
         let binaries = unsafe {
             slice(ppBinaries.cast::<*const u8>(), numDevices as usize)
         }?;
+        for element in binaries {
+            pointer(*element)?;
+        }
         let properties = unsafe { pProperties.as_ref() };
         let program_out = <B::Context as Context<
             B,
@@ -2065,8 +2049,6 @@ pub unsafe extern "C" fn urEnqueueMemBufferRead<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let blocking_read = blockingRead != 0;
-        let offset = offset;
-        let size = size;
         let dst = pDst;
         let event_wait_list = unsafe {
             Handles::<
@@ -2113,8 +2095,6 @@ pub unsafe extern "C" fn urEnqueueMemBufferWrite<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let blocking_write = blockingWrite != 0;
-        let offset = offset;
-        let size = size;
         let src = pSrc;
         let event_wait_list = unsafe {
             Handles::<
@@ -2249,7 +2229,6 @@ pub unsafe extern "C" fn urEnqueueMemBufferReadRect<B: Backend>(
         let blocking_read = blockingRead != 0;
         let buffer_origin = bufferOrigin;
         let host_origin = hostOrigin;
-        let region = region;
         let buffer_row_pitch = bufferRowPitch;
         let buffer_slice_pitch = bufferSlicePitch;
         let host_row_pitch = hostRowPitch;
@@ -2393,7 +2372,6 @@ pub unsafe extern "C" fn urEnqueueMemBufferWriteRect<B: Backend>(
         let blocking_write = blockingWrite != 0;
         let buffer_origin = bufferOrigin;
         let host_origin = hostOrigin;
-        let region = region;
         let buffer_row_pitch = bufferRowPitch;
         let buffer_slice_pitch = bufferSlicePitch;
         let host_row_pitch = hostRowPitch;
@@ -2454,7 +2432,6 @@ pub unsafe extern "C" fn urEnqueueMemBufferCopy<B: Backend>(
         )?;
         let src_offset = srcOffset;
         let dst_offset = dstOffset;
-        let size = size;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -2590,7 +2567,6 @@ pub unsafe extern "C" fn urEnqueueMemBufferCopyRect<B: Backend>(
         )?;
         let src_origin = srcOrigin;
         let dst_origin = dstOrigin;
-        let region = region;
         let src_row_pitch = srcRowPitch;
         let src_slice_pitch = srcSlicePitch;
         let dst_row_pitch = dstRowPitch;
@@ -2671,8 +2647,6 @@ pub unsafe extern "C" fn urEnqueueMemBufferFill<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let pattern = unsafe { slice(pPattern.cast::<u8>(), patternSize as usize) }?;
-        let offset = offset;
-        let size = size;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -2718,8 +2692,6 @@ pub unsafe extern "C" fn urEnqueueMemImageRead<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let blocking_read = blockingRead != 0;
-        let origin = origin;
-        let region = region;
         let row_pitch = rowPitch;
         let slice_pitch = slicePitch;
         let dst = pDst;
@@ -2779,8 +2751,6 @@ pub unsafe extern "C" fn urEnqueueMemImageWrite<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let blocking_write = blockingWrite != 0;
-        let origin = origin;
-        let region = region;
         let row_pitch = rowPitch;
         let slice_pitch = slicePitch;
         let src = pSrc;
@@ -2843,7 +2813,6 @@ pub unsafe extern "C" fn urEnqueueMemImageCopy<B: Backend>(
         )?;
         let src_origin = srcOrigin;
         let dst_origin = dstOrigin;
-        let region = region;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -2895,8 +2864,6 @@ pub unsafe extern "C" fn urEnqueueMemBufferMap<B: Backend>(
         )?;
         let blocking_map = blockingMap != 0;
         let map_flags = mapFlags;
-        let offset = offset;
-        let size = size;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -2989,7 +2956,6 @@ pub unsafe extern "C" fn urEnqueueUSMFill<B: Backend>(
         )?;
         let mem = pMem;
         let pattern = unsafe { slice(pPattern.cast::<u8>(), patternSize as usize) }?;
-        let size = size;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -3028,7 +2994,6 @@ pub unsafe extern "C" fn urEnqueueUSMMemcpy<B: Backend>(
         let blocking = blocking != 0;
         let dst = pDst;
         let src = pSrc;
-        let size = size;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -3067,8 +3032,6 @@ pub unsafe extern "C" fn urEnqueueUSMPrefetch<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let mem = pMem;
-        let size = size;
-        let flags = flags;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -3101,8 +3064,6 @@ pub unsafe extern "C" fn urEnqueueUSMAdvise<B: Backend>(
         )?;
         ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
         let mem = pMem;
-        let size = size;
-        let advice = advice;
         let event = unsafe { OutHandle::<B::Event>::new(phEvent.cast()) };
         <B::Queue as Queue<B>>::usm_advise(this, mem, size, advice, event)
     })
@@ -3162,10 +3123,7 @@ pub unsafe extern "C" fn urEnqueueUSMFill2D<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let mem = pMem;
-        let pitch = pitch;
         let pattern = unsafe { slice(pPattern.cast::<u8>(), patternSize as usize) }?;
-        let width = width;
-        let height = height;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -3219,8 +3177,6 @@ pub unsafe extern "C" fn urEnqueueUSMMemcpy2D<B: Backend>(
         let dst_pitch = dstPitch;
         let src = pSrc;
         let src_pitch = srcPitch;
-        let width = width;
-        let height = height;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -3273,8 +3229,6 @@ pub unsafe extern "C" fn urEnqueueDeviceGlobalVariableWrite<B: Backend>(
         )?;
         let name = unsafe { CStr::from_ptr(name) };
         let blocking_write = blockingWrite != 0;
-        let count = count;
-        let offset = offset;
         let src = pSrc;
         let event_wait_list = unsafe {
             Handles::<
@@ -3327,8 +3281,6 @@ pub unsafe extern "C" fn urEnqueueDeviceGlobalVariableRead<B: Backend>(
         )?;
         let name = unsafe { CStr::from_ptr(name) };
         let blocking_read = blockingRead != 0;
-        let count = count;
-        let offset = offset;
         let dst = pDst;
         let event_wait_list = unsafe {
             Handles::<
@@ -3381,7 +3333,6 @@ pub unsafe extern "C" fn urEnqueueReadHostPipe<B: Backend>(
         let pipe_symbol = unsafe { CStr::from_ptr(pipe_symbol) };
         let blocking = blocking != 0;
         let dst = pDst;
-        let size = size;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -3432,7 +3383,6 @@ pub unsafe extern "C" fn urEnqueueWriteHostPipe<B: Backend>(
         let pipe_symbol = unsafe { CStr::from_ptr(pipe_symbol) };
         let blocking = blocking != 0;
         let src = pSrc;
-        let size = size;
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -3868,7 +3818,6 @@ pub unsafe extern "C" fn urEnqueueUSMDeviceAllocExp<B: Backend>(
             phEventWaitList.is_null() == (numEventsInWaitList == 0),
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
-        let size = size;
         let properties = unsafe { pProperties.as_ref() };
         let event_wait_list = unsafe {
             Handles::<
@@ -3917,7 +3866,6 @@ pub unsafe extern "C" fn urEnqueueUSMSharedAllocExp<B: Backend>(
             phEventWaitList.is_null() == (numEventsInWaitList == 0),
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
-        let size = size;
         let properties = unsafe { pProperties.as_ref() };
         let event_wait_list = unsafe {
             Handles::<
@@ -3966,7 +3914,6 @@ pub unsafe extern "C" fn urEnqueueUSMHostAllocExp<B: Backend>(
             phEventWaitList.is_null() == (numEventsInWaitList == 0),
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
-        let size = size;
         let properties = unsafe { pProperties.as_ref() };
         let event_wait_list = unsafe {
             Handles::<
@@ -4190,7 +4137,6 @@ pub unsafe extern "C" fn urUSMPitchedAllocExp<B: Backend>(
         )?;
         let usm_desc = unsafe { pUSMDesc.as_ref() };
         let width_in_bytes = widthInBytes;
-        let height = height;
         let element_size_bytes = elementSizeBytes;
         let (mem_out, result_pitch_out) = <B::Context as Context<
             B,
@@ -4733,7 +4679,6 @@ pub unsafe extern "C" fn urBindlessImagesImportExternalMemoryExp<B: Backend>(
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let device = unsafe { Object::<B::Device>::borrow(hDevice.cast(), B::table()) }?;
         ensure(memHandleType.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        let size = size;
         let mem_handle_type = memHandleType;
         let external_mem_desc = unsafe { &*pExternalMemDesc };
         let external_mem_out = <B::Context as Context<
@@ -4817,8 +4762,6 @@ pub unsafe extern "C" fn urBindlessImagesMapExternalLinearMemoryExp<B: Backend>(
         let external_mem = unsafe {
             Object::<B::ExternalMem>::borrow(hExternalMem.cast(), B::table())
         }?;
-        let offset = offset;
-        let size = size;
         let ret_mem_out = <B::Context as Context<
             B,
         >>::bindless_images_map_external_linear_memory_exp(
@@ -5285,8 +5228,6 @@ pub unsafe extern "C" fn urMemoryExportAllocExportableMemoryExp<B: Backend>(
             UR_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
         )?;
         ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
-        let alignment = alignment;
-        let size = size;
         let handle_type_to_export = handleTypeToExport;
         let mem_out = <B::Context as Context<
             B,
@@ -5374,7 +5315,6 @@ pub unsafe extern "C" fn urProgramBuildExp<B: Backend>(
                 UR_RESULT_ERROR_INVALID_NULL_HANDLE,
             )
         }?;
-        let flags = flags;
         let options = if pOptions.is_null() {
             None
         } else {
@@ -5407,7 +5347,6 @@ pub unsafe extern "C" fn urProgramCompileExp<B: Backend>(
                 UR_RESULT_ERROR_INVALID_NULL_HANDLE,
             )
         }?;
-        let flags = flags;
         let options = if pOptions.is_null() {
             None
         } else {
@@ -5446,7 +5385,6 @@ pub unsafe extern "C" fn urProgramLinkExp<B: Backend>(
                 UR_RESULT_ERROR_INVALID_NULL_HANDLE,
             )
         }?;
-        let flags = flags;
         let programs = unsafe {
             Handles::<
                 B::Program,
@@ -5482,7 +5420,6 @@ pub unsafe extern "C" fn urUSMContextMemcpyExp<B: Backend>(
         ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
         let dst = pDst;
         let src = pSrc;
-        let size = size;
         <B::Context as Context<B>>::usm_context_memcpy_exp(this, dst, src, size)
     })
 }
@@ -5503,7 +5440,6 @@ pub unsafe extern "C" fn urUSMHostAllocRegisterExp<B: Backend>(
         }
         ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_VALUE)?;
         let host_mem = pHostMem;
-        let size = size;
         let properties = unsafe { pProperties.as_ref() };
         <B::Context as Context<
             B,
@@ -5530,7 +5466,6 @@ pub unsafe extern "C" fn urUSMImportExp<B: Backend>(
         pointer(pMem)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let mem = pMem;
-        let size = size;
         <B::Context as Context<B>>::usm_import_exp(this, mem, size)
     })
 }
@@ -5942,7 +5877,6 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMMemcpyExp<B: Backend>(
         )?;
         let dst = pDst;
         let src = pSrc;
-        let size = size;
         let num_sync_points_in_wait_list = numSyncPointsInWaitList;
         let sync_point_wait_list = pSyncPointWaitList;
         let event_wait_list = unsafe {
@@ -6030,7 +5964,6 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMFillExp<B: Backend>(
         )?;
         let memory = pMemory;
         let pattern = unsafe { slice(pPattern.cast::<u8>(), patternSize as usize) }?;
-        let size = size;
         let num_sync_points_in_wait_list = numSyncPointsInWaitList;
         let sync_point_wait_list = pSyncPointWaitList;
         let event_wait_list = unsafe {
@@ -6105,7 +6038,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferCopyExp<B: Backend>(
         )?;
         let src_offset = srcOffset;
         let dst_offset = dstOffset;
-        let size = size;
         let num_sync_points_in_wait_list = numSyncPointsInWaitList;
         let sync_point_wait_list = pSyncPointWaitList;
         let event_wait_list = unsafe {
@@ -6179,8 +6111,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferWriteExp<B: Backend>(
             phEventWaitList.is_null() == (numEventsInWaitList == 0),
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
-        let offset = offset;
-        let size = size;
         let src = pSrc;
         let num_sync_points_in_wait_list = numSyncPointsInWaitList;
         let sync_point_wait_list = pSyncPointWaitList;
@@ -6254,8 +6184,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferReadExp<B: Backend>(
             phEventWaitList.is_null() == (numEventsInWaitList == 0),
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
-        let offset = offset;
-        let size = size;
         let dst = pDst;
         let num_sync_points_in_wait_list = numSyncPointsInWaitList;
         let sync_point_wait_list = pSyncPointWaitList;
@@ -6336,7 +6264,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferCopyRectExp<B: Backend>(
         )?;
         let src_origin = srcOrigin;
         let dst_origin = dstOrigin;
-        let region = region;
         let src_row_pitch = srcRowPitch;
         let src_slice_pitch = srcSlicePitch;
         let dst_row_pitch = dstRowPitch;
@@ -6425,7 +6352,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferWriteRectExp<B: Backend>(
         )?;
         let buffer_offset = bufferOffset;
         let host_offset = hostOffset;
-        let region = region;
         let buffer_row_pitch = bufferRowPitch;
         let buffer_slice_pitch = bufferSlicePitch;
         let host_row_pitch = hostRowPitch;
@@ -6515,7 +6441,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferReadRectExp<B: Backend>(
         )?;
         let buffer_offset = bufferOffset;
         let host_offset = hostOffset;
-        let region = region;
         let buffer_row_pitch = bufferRowPitch;
         let buffer_slice_pitch = bufferSlicePitch;
         let host_row_pitch = hostRowPitch;
@@ -6600,8 +6525,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferFillExp<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let pattern = unsafe { slice(pPattern.cast::<u8>(), patternSize as usize) }?;
-        let offset = offset;
-        let size = size;
         let num_sync_points_in_wait_list = numSyncPointsInWaitList;
         let sync_point_wait_list = pSyncPointWaitList;
         let event_wait_list = unsafe {
@@ -6678,8 +6601,6 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMPrefetchExp<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let memory = pMemory;
-        let size = size;
-        let flags = flags;
         let num_sync_points_in_wait_list = numSyncPointsInWaitList;
         let sync_point_wait_list = pSyncPointWaitList;
         let event_wait_list = unsafe {
@@ -6755,8 +6676,6 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMAdviseExp<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let memory = pMemory;
-        let size = size;
-        let advice = advice;
         let num_sync_points_in_wait_list = numSyncPointsInWaitList;
         let sync_point_wait_list = pSyncPointWaitList;
         let event_wait_list = unsafe {
@@ -7032,7 +6951,6 @@ pub unsafe extern "C" fn urEnqueueHostTaskExp<B: Backend>(
         )?;
         let host_task = pfnHostTask
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER))?;
-        let data = data;
         let properties = unsafe { pProperties.as_ref() };
         let event_wait_list = unsafe {
             Handles::<
@@ -7111,7 +7029,6 @@ pub unsafe extern "C" fn urEnqueueNativeCommandExp<B: Backend>(
         )?;
         let native_enqueue = pfnNativeEnqueue
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER))?;
-        let data = data;
         let mem_list = unsafe {
             Handles::<
                 B::Mem,

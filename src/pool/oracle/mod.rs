@@ -19,15 +19,18 @@
 //! queue has one command in flight from the start. Names are optional except for blocks.
 
 mod fake;
+mod judge;
 mod model;
 mod random;
+mod report;
 mod run;
 mod script;
 mod shrink;
 
 pub use fake::FakeSource;
 pub use random::{Random, Rng};
-pub use run::{How, Outcome, Report, run};
+pub use report::{How, Outcome, Report};
+pub use run::run;
 pub use script::{QueueName, Script, Setup, Step};
 pub use shrink::shrink;
 

@@ -8,16 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 
 use super::fence::SPIN_NS;
+use super::fork::Origin;
 use super::job::Job;
 use super::lane::{Track, Turn};
 use super::mask::{Mask, Span};
 use super::scratch::Scratch;
-use super::{Failure, fork, now};
+use super::{Failure, now};
 
 /// What lanes and fences know of the workers.
 pub struct Crew {
     width: usize,
-    forks: u32,
+    origin: Origin,
     /// Workers may look for work instead of sleeping: there is more than one core.
     spins: bool,
     stopping: AtomicBool,
@@ -52,10 +53,9 @@ pub struct Executor {
 impl Executor {
     /// Starts `width` workers.
     pub fn start(width: usize) -> Result<Self, Failure> {
-        fork::watch();
         let crew = Arc::new(Crew {
             width,
-            forks: fork::generation(),
+            origin: Origin::here(),
             spins: thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
             stopping: AtomicBool::new(false),
             ready: Mutex::default(),
@@ -132,7 +132,7 @@ impl Crew {
 
     /// Whether this process is a fork of the workers' own.
     pub fn forked(&self) -> bool {
-        self.forks != fork::generation()
+        self.origin.is_left()
     }
 
     /// An error if there are no workers any more.

@@ -1,24 +1,35 @@
-//! Whether this process is a fork of the one that started the workers: threads do not survive a
-//! fork, and locks may be held for ever, so that a child must neither wait nor lock.
+//! Whether this process is a fork of the one that something began in: threads do not survive a fork,
+//! and locks may be held for ever, so that a child must neither wait nor lock.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Forks between this process and the one that loaded the library.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between this process and the one that loaded the library.
-pub fn generation() -> u32 {
-    FORKS.load(Ordering::Relaxed)
+/// The process in which something began.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    forks: u32,
 }
 
-/// Starts counting. The C library forgets the handler when it unloads this library.
-pub fn watch() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handler only touches an atomic, as a child of a threaded process may.
-        // Without memory for the registration forks go unnoticed; nothing else depends on it.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
+impl Origin {
+    /// The present process. The first call starts to watch for forks; the C library forgets the
+    /// handler when it unloads this library.
+    pub fn here() -> Self {
+        static WATCH: Once = Once::new();
+        WATCH.call_once(|| {
+            // SAFETY: the handler only touches an atomic, as a child of a threaded process may.
+            // Without memory for the registration forks go unnoticed; nothing else depends on it.
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        });
+        Self { forks: FORKS.load(Ordering::Relaxed) }
+    }
+
+    /// Whether this is a child of that process.
+    pub fn is_left(self) -> bool {
+        self.forks != FORKS.load(Ordering::Relaxed)
+    }
 }
 
 extern "C" fn in_child() {

@@ -32,7 +32,10 @@ pub use clock::now;
 pub use command::{Command, Pitched};
 pub use crew::{Crew, Executor};
 pub use fence::{Fence, Marker, Signal};
-pub use kernel::{Args, Form, Function, Launch, NdRange, State};
+pub use fork::Origin;
+#[cfg(test)]
+pub use kernel::State;
+pub use kernel::{Args, Form, Function, Launch, NdRange};
 pub use lane::Lane;
 pub use mask::Span;
 pub use scratch::{LOCAL_BYTES};

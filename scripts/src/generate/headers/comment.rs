@@ -167,7 +167,7 @@ pub fn value(found: &Value) -> String {
     let ty = found
         .ty
         .as_ref()
-        .map(|ty| format!("[{}{optional}] ", list_type(ty)))
+        .map(|ty| format!("[{ty}{optional}] "))
         .unwrap_or_default();
     let deprecated = if found.deprecated {
         "(deprecated) "
@@ -175,15 +175,6 @@ pub fn value(found: &Value) -> String {
         ""
     };
     format!("{ty}{deprecated}{}", found.desc)
-}
-
-/// `char[]`, which the specification writes `char[`.
-fn list_type(ty: &str) -> String {
-    if ty.ends_with('[') {
-        format!("{ty}]")
-    } else {
-        ty.to_owned()
-    }
 }
 
 /// A member's text; the prologue speaks of the first two of a structure.

@@ -49,40 +49,50 @@ pub enum Property {
 }
 
 /// Pointers that the reference prints bare: not what they point to, and `0` for null.
-const BARE: [(&str, &[&str]); 11] = [
-    ("urIPCGetMemHandleExp", &["pMem"]),
-    ("urIPCOpenMemHandleExp", &["pIPCMemHandleData", "ppMem"]),
-    ("urIPCCloseMemHandleExp", &["pMem"]),
-    ("urIPCOpenPhysMemHandleExp", &["pIPCPhysMemHandleData"]),
-    ("urIPCOpenEventHandleExp", &["pIPCEventHandleData"]),
-    ("urMemoryExportAllocExportableMemoryExp", &["ppMem"]),
-    ("urMemoryExportFreeExportableMemoryExp", &["pMem"]),
-    (
-        "urMemoryExportExportMemoryHandleExp",
-        &["pMem", "pMemHandleRet"],
-    ),
+const BARE: [(&str, &str); 16] = [
+    ("urIPCGetMemHandleExp", "pMem"),
+    ("urIPCOpenMemHandleExp", "pIPCMemHandleData"),
+    ("urIPCOpenMemHandleExp", "ppMem"),
+    ("urIPCCloseMemHandleExp", "pMem"),
+    ("urIPCOpenPhysMemHandleExp", "pIPCPhysMemHandleData"),
+    ("urIPCOpenEventHandleExp", "pIPCEventHandleData"),
+    ("urBindlessImagesFreeMappedLinearMemoryExp", "pMem"),
+    ("urMemoryExportAllocExportableMemoryExp", "ppMem"),
+    ("urMemoryExportFreeExportableMemoryExp", "pMem"),
+    ("urMemoryExportExportMemoryHandleExp", "pMem"),
+    ("urMemoryExportExportMemoryHandleExp", "pMemHandleRet"),
     (
         "ur_exp_command_buffer_update_memobj_arg_desc_t",
-        &["pProperties"],
+        "pProperties",
     ),
     (
         "ur_exp_command_buffer_update_pointer_arg_desc_t",
-        &["pProperties"],
+        "pProperties",
+    ),
+    (
+        "ur_exp_command_buffer_update_pointer_arg_desc_t",
+        "pNewPointerArg",
     ),
     (
         "ur_exp_command_buffer_update_value_arg_desc_t",
-        &["pProperties"],
+        "pProperties",
+    ),
+    (
+        "ur_exp_command_buffer_update_value_arg_desc_t",
+        "pNewValueArg",
     ),
 ];
 
 /// Lists of calls of which the reference prints the first value only.
-const FIRST_ONLY: [&str; 5] = [
+const FIRST_ONLY: [&str; 4] = [
     "pGlobalWorkOffset",
     "pGlobalWorkSize",
     "pLocalWorkSize",
-    "pSpecConstants",
     "pBinaries",
 ];
+
+/// One more such list, of a name that another call has for a list printed whole.
+const FIRST_ONLY_IN: (&str, &str) = ("urKernelSetSpecializationConstants", "pSpecConstants");
 
 /// A property whose value the reference does not read.
 const UNREAD: (&str, &str) = ("urUSMPoolSetInfoExp", "pPropValue");
@@ -120,10 +130,7 @@ const UNIONS: [(&str, &[(&str, &str)]); 3] = [
 /// A member of a structure or an argument of a call; `owner` is the structure or the function.
 pub fn member(spec: &Spec, owner: &str, param: &Param) -> Form {
     let ty = param.c_type();
-    if BARE
-        .iter()
-        .any(|(name, members)| *name == owner && members.contains(&param.name.as_str()))
-    {
+    if BARE.contains(&(owner, param.name.as_str())) {
         return Form::Bare;
     }
     if let Some(tag) = &param.tag {
@@ -147,12 +154,10 @@ pub fn member(spec: &Spec, owner: &str, param: &Param) -> Form {
         return Form::Array(Box::new(value(spec, &ty.base, 0)));
     }
     match &param.count {
-        Some(count) if !is_address(&ty) && !FIRST_ONLY.contains(&param.name.as_str()) => {
-            Form::List(
-                Box::new(value(spec, &ty.base, ty.pointers - 1)),
-                count.clone(),
-            )
-        }
+        Some(count) if !is_address(&ty) && !first_only(owner, param) => Form::List(
+            Box::new(value(spec, &ty.base, ty.pointers - 1)),
+            count.clone(),
+        ),
         _ => value(spec, &ty.base, ty.pointers),
     }
 }
@@ -187,6 +192,10 @@ pub fn union_members<'a>(spec: &'a Spec, name: &str) -> Vec<(&'static str, &'a P
     tags.iter()
         .filter_map(|(tag, wanted)| Some((*tag, member(wanted)?)))
         .collect()
+}
+
+fn first_only(owner: &str, param: &Param) -> bool {
+    FIRST_ONLY.contains(&param.name.as_str()) || (owner, param.name.as_str()) == FIRST_ONLY_IN
 }
 
 fn is_address(ty: &CType) -> bool {

@@ -25,7 +25,7 @@ pub fn printers(spec: &Spec) -> String {
         pub use support::{Bit, Bits, NoArguments, Out, Print, text, to_buffer};
         use crate::abi::*;
         use std::ffi::c_void;
-        use support::{Address, Array, Bare, Bytes, Chain, Float, Info, List, Number, Pointer, Property, Text, Truth, UNKNOWN, Union, enums, flags};",
+        use support::{Address, Argument, Array, Bare, Bytes, Chain, Float, Info, List, Number, Pointer, Property, Text, Truth, UNKNOWN, Union, enums, flags};",
     );
     let (mut enums, mut flags) = (String::new(), String::new());
     for item in spec.items() {
@@ -95,7 +95,7 @@ fn arguments(out: &mut String, spec: &Spec, function: &Function) {
         return;
     }
     let members = members(spec, &function.name, &function.params, |param| {
-        format!("self.p{param}.read_unaligned()")
+        format!("self.p{param}.get()")
     });
     let _ = write!(
         out,

@@ -1,0 +1,184 @@
+//! The adapter, what hangs on it as long as the library is loaded, and the threads that come and
+//! go with its references.
+
+use std::ffi::{CString, c_char, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ur::abi::*;
+use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
+use ur::object::log::{self, Level, LevelFilter};
+use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result, last_error};
+use ur::stream::Engine;
+
+use crate::device::Device;
+use crate::exec::{Crew, Executor, Failure, Origin};
+use crate::platform::Platform;
+use crate::{Cpu, cpu};
+
+/// The one adapter, platform and root device. They outlive every reference, so that a handle from
+/// before the last release is never a dangling one.
+pub struct Roots {
+    pub adapter: Arc<Object<Adapter>>,
+    pub platform: Arc<Object<Platform>>,
+    pub device: Arc<Object<Device>>,
+}
+
+pub fn roots() -> &'static Roots {
+    static ROOTS: OnceLock<Roots> = OnceLock::new();
+    ROOTS.get_or_init(|| {
+        let machine = Arc::new(Machine::new());
+        Roots {
+            adapter: hal::new::<Cpu, _>(Adapter { machine: Arc::clone(&machine) }),
+            platform: Object::immortal(Cpu::table(), Platform),
+            device: Object::immortal(Cpu::table(), Device::root(machine)),
+        }
+    })
+}
+
+pub struct Adapter {
+    machine: Arc<Machine>,
+}
+
+/// The threads, started when first needed and ended with the adapter's last reference.
+pub struct Machine {
+    pub width: usize,
+    origin: Origin,
+    running: Mutex<Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    executor: Option<Executor>,
+    engine: Option<Arc<Engine<Cpu>>>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self { width: cpu::threads(), origin: Origin::here(), running: Mutex::default() }
+    }
+
+    /// The workers. A child of a fork has none and gets none.
+    pub fn crew(&self) -> Result<Arc<Crew>> {
+        let mut running = self.running()?;
+        let executor = match running.executor.take() {
+            Some(executor) => executor,
+            None => Executor::start(self.width).map_err(error)?,
+        };
+        Ok(Arc::clone(running.executor.insert(executor).crew()))
+    }
+
+    pub fn engine(&self) -> Result<Arc<Engine<Cpu>>> {
+        let mut running = self.running()?;
+        Ok(Arc::clone(running.engine.get_or_insert_with(Engine::new)))
+    }
+
+    fn running(&self) -> Result<MutexGuard<'_, Running>> {
+        if self.origin.is_left() {
+            return Err(error(Failure::Lost));
+        }
+        Ok(self.running.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends all threads; what needs them next starts them again.
+    fn stop(&self) {
+        let Ok(mut running) = self.running() else { return };
+        let Running { executor, engine } = std::mem::take(&mut *running);
+        drop(running);
+        // The engine's threads wait for the workers, so these go last.
+        if let Some(engine) = engine {
+            engine.shut_down();
+        }
+        if let Some(executor) = executor {
+            executor.stop();
+        }
+    }
+}
+
+/// What a failure of the executor is to a caller.
+pub fn error(failure: Failure) -> Error {
+    match failure {
+        Failure::Lost => Error::native(
+            UR_RESULT_ERROR_DEVICE_LOST,
+            0,
+            "the adapter's threads are gone: it was released, or the process forked",
+        ),
+        Failure::Exhausted => system_error(UR_RESULT_ERROR_OUT_OF_RESOURCES, "starting threads"),
+    }
+}
+
+/// A failed system call, with its `errno`.
+pub fn system_error(code: ur_result_t, doing: &str) -> Error {
+    let cause = std::io::Error::last_os_error();
+    ::log::warn!("{doing}: {cause}");
+    Error::native(code, cause.raw_os_error().unwrap_or(0), &format!("{doing}: {cause}"))
+}
+
+impl Body for Adapter {
+    const KIND: Kind = Kind::Adapter;
+
+    fn released(this: &Object<Self>) {
+        // Zero unless another thread has just got the adapter anew.
+        if this.api_refs() == 0 {
+            this.machine.stop();
+        }
+    }
+}
+
+/// Rises when the adapter's behaviour changes.
+const REVISION: u32 = 1;
+
+impl hal::Adapter<Cpu> for Adapter {
+    fn get_last_error(_: &Object<Self>) -> Result<(*const c_char, i32)> {
+        let (code, message) = last_error();
+        Ok((message, code))
+    }
+
+    fn get_info(this: &Object<Self>, what: AdapterInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            AdapterInfo::Backend => out.value(UR_BACKEND_NATIVE_CPU),
+            AdapterInfo::ReferenceCount => out.value(this.api_refs()),
+            AdapterInfo::Version => out.value(REVISION),
+        }
+    }
+
+    fn set_logger_callback(
+        this: &Object<Self>,
+        callback: <ur_logger_callback_t as Unwrapped>::Fn,
+        user_data: *mut c_void,
+        level: ur_logger_level_t,
+    ) -> Result<()> {
+        let user_data = user_data.expose_provenance();
+        log::set_callback(Some(Arc::new(move |level, text| {
+            let Ok(text) = CString::new(text) else { return };
+            // SAFETY: whoever set the callback promised that it may be called from any thread with
+            // this pointer.
+            unsafe { callback(ur_level(level), text.as_ptr(), std::ptr::with_exposed_provenance_mut(user_data)) }
+        })));
+        Self::set_logger_callback_level(this, level)
+    }
+
+    fn set_logger_callback_level(_: &Object<Self>, level: ur_logger_level_t) -> Result<()> {
+        log::set_callback_level(match level {
+            UR_LOGGER_LEVEL_DEBUG => LevelFilter::Debug,
+            UR_LOGGER_LEVEL_INFO => LevelFilter::Info,
+            UR_LOGGER_LEVEL_WARN => LevelFilter::Warn,
+            UR_LOGGER_LEVEL_ERROR => LevelFilter::Error,
+            _ => LevelFilter::Off,
+        });
+        Ok(())
+    }
+
+    fn platform_get(_: &Object<Self>, platforms: ListOut<'_, Platform>) -> Result<()> {
+        platforms.write(std::slice::from_ref(&roots().platform));
+        Ok(())
+    }
+}
+
+fn ur_level(level: Level) -> ur_logger_level_t {
+    match level {
+        Level::Error => UR_LOGGER_LEVEL_ERROR,
+        Level::Warn => UR_LOGGER_LEVEL_WARN,
+        Level::Info => UR_LOGGER_LEVEL_INFO,
+        Level::Debug | Level::Trace => UR_LOGGER_LEVEL_DEBUG,
+    }
+}

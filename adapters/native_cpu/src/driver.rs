@@ -1,0 +1,329 @@
+//! The bridge from the stream engine to the executor: each call is one step of `exec`, with the
+//! objects of the interface resolved and failures turned into error codes.
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ur::abi::*;
+use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
+use ur::object::{Error, Handles, InfoOut, Object, Result, ensure};
+use ur::stream::{Context, Domain, Driver, Hooks, Kind, LaunchRequest, Notice, Pitched, Stamps, Work};
+use ur::timeline::Clock;
+
+use crate::Cpu;
+use crate::adapter::{error, roots, system_error};
+use crate::device::Device;
+use crate::exec::{self, Command, Fence, Lane, Launch, Marker, Signal, Stamp};
+use crate::kernel::Kernel;
+use crate::mem::Mem;
+use crate::program::Program;
+use crate::virtual_mem::{AddressSpace, PhysicalMem, granularity};
+
+/// What memory is taken from the system in, and aligned to: a large page.
+const SLAB_BYTES: usize = 2 << 20;
+
+impl Driver for Cpu {
+    type State = AddressSpace;
+    type Lane = Lane;
+    type Marker = Marker;
+    type Signal = Signal;
+    type Launch = Launch;
+
+    const TRACKS: bool = true;
+
+    fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
+        device.parent().cloned()
+    }
+
+    fn lane(
+        _: &Domain<Self>,
+        device: &Object<Device>,
+        _: ur_queue_flags_t,
+        clock: &Arc<Clock>,
+    ) -> Result<Lane> {
+        Lane::open(&device.machine.crew()?, device.span, clock).map_err(error)
+    }
+
+    fn submit(lane: &Lane, epoch: u64, work: Work<Self>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        let stamp = stamps.map(|stamps| Arc::new(Stamped(stamps)) as Arc<dyn Stamp>);
+        lane.submit(epoch, command(work), stamp).map_err(error)
+    }
+
+    fn mark(lane: &Lane, epoch: u64) -> Result<Marker> {
+        Ok(lane.mark(epoch))
+    }
+
+    fn wait(lane: &Lane, marker: &Marker) -> Result<()> {
+        lane.wait(marker).map_err(error)
+    }
+
+    fn is_done(marker: &Marker) -> Result<bool> {
+        marker.check().map_err(error)
+    }
+
+    fn block(marker: &Marker) -> Result<()> {
+        marker.block().map_err(error)
+    }
+
+    fn notify(marker: &Marker, then: Notice) -> Option<Notice> {
+        marker.on_reach(then).err()
+    }
+
+    fn host_point(_: &Domain<Self>, clock: &Arc<Clock>) -> Result<(Marker, Signal)> {
+        Ok(Fence::host_point(&roots().device.machine.crew()?, clock))
+    }
+
+    fn signal(signal: Signal) {
+        drop(signal);
+    }
+
+    fn launch(
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        request: &LaunchRequest<'_>,
+    ) -> Result<Launch> {
+        kernel.launch(device, request)
+    }
+
+    fn acquire(
+        _: &Domain<Self>,
+        _: Option<&Object<Device>>,
+        kind: Kind,
+        bytes: usize,
+        _: bool,
+    ) -> Result<usize> {
+        // Fresh pages are zero, asked for or not.
+        let none = match kind {
+            Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+            Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+        };
+        // With room to move the start to a large page's.
+        let room = bytes.checked_add(SLAB_BYTES).ok_or(Error::new(none))?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, wherever there is room.
+        let start = unsafe { libc::mmap(ptr::null_mut(), room, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(system_error(none, "allocating memory"));
+        }
+        let start = start.expose_provenance();
+        let slab = start.next_multiple_of(SLAB_BYTES);
+        unmap(start, slab - start);
+        unmap(slab + bytes, start + room - slab - bytes);
+        // SAFETY: advice on our own mapping; where it is not taken, pages are small.
+        unsafe { libc::madvise(pointer(slab), bytes, libc::MADV_HUGEPAGE) };
+        Ok(slab)
+    }
+
+    fn release(_: &Domain<Self>, _: Kind, address: usize, bytes: usize) {
+        unmap(address, bytes);
+    }
+
+    fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
+        SLAB_BYTES
+    }
+
+    fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
+        Ok((mem.address(), mem.bytes()))
+    }
+
+    fn map(
+        mem: &Object<Mem>,
+        _: &Object<Device>,
+        _: ur_map_flags_t,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(usize, Work<Self>)> {
+        Ok((mem.range(offset, bytes)?, Work::Marker))
+    }
+
+    fn unmap(mem: &Object<Mem>, _: &Object<Device>, address: usize) -> Result<Work<Self>> {
+        let inside = address.checked_sub(mem.address()).is_some_and(|offset| offset < mem.bytes());
+        ensure(inside, UR_RESULT_ERROR_INVALID_VALUE)?;
+        Ok(Work::Marker)
+    }
+
+    fn global(program: &Object<Program>, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
+        program.global(device, name)
+    }
+
+    fn now(_: &Object<Device>) -> Result<u64> {
+        Ok(exec::now())
+    }
+}
+
+fn command(work: Work<Cpu>) -> Command {
+    match work {
+        // All memory is near, and nothing about its use need be known before.
+        Work::Marker | Work::Prefetch { .. } | Work::Advise { .. } => Command::Nothing,
+        Work::Copy { dst, src, bytes } => Command::Copy { dst, src, bytes },
+        Work::CopyRect { dst, src, region } => {
+            Command::CopyRect { dst: pitched(dst), src: pitched(src), region }
+        }
+        Work::Fill { dst, pattern, bytes } => Command::Fill { dst, pattern, bytes },
+        Work::FillRect { dst, pattern, region } => {
+            Command::FillRect { dst: pitched(dst), pattern, region }
+        }
+        Work::Launch(launch) => Command::Launch(Box::new(launch)),
+    }
+}
+
+fn pitched(from: Pitched) -> exec::Pitched {
+    exec::Pitched { addr: from.addr, row_pitch: from.row_pitch, slice_pitch: from.slice_pitch }
+}
+
+struct Stamped(Arc<Stamps>);
+
+impl Stamp for Stamped {
+    fn started(&self, at: u64) {
+        self.0.start.store(at, Ordering::Relaxed);
+    }
+
+    fn ended(&self, at: u64) {
+        self.0.end.store(at, Ordering::Relaxed);
+    }
+}
+
+fn unmap(start: usize, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: pages of a mapping made here, that nothing uses any more.
+        unsafe { libc::munmap(pointer(start), bytes) };
+    }
+}
+
+fn pointer(address: usize) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(address)
+}
+
+type OfContext = Object<Context<Cpu>>;
+
+impl Hooks<Cpu> for Cpu {
+    fn mem_buffer_create(
+        this: &OfContext,
+        flags: ur_mem_flags_t,
+        size: usize,
+        properties: Option<&ur_buffer_properties_t>,
+    ) -> Result<Arc<Object<Mem>>> {
+        Mem::create(this, flags, size, properties)
+    }
+
+    fn program_create_with_binary(
+        this: &OfContext,
+        devices: Handles<'_, Device>,
+        lengths: &[usize],
+        binaries: &[*const u8],
+        properties: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Program>>> {
+        Program::from_binaries(this, devices, lengths, binaries, properties)
+    }
+
+    fn program_create_with_il(
+        _: &OfContext,
+        _: &[u8],
+        _: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Program>>> {
+        Err(Error::new(UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE))
+    }
+
+    fn program_build(this: &OfContext, program: &Object<Program>, options: Option<&CStr>) -> Result<()> {
+        let devices = this.devices().iter().map(|device| &**device);
+        program.build(this, devices, UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
+    }
+
+    fn program_compile(this: &OfContext, program: &Object<Program>, options: Option<&CStr>) -> Result<()> {
+        let devices = this.devices().iter().map(|device| &**device);
+        program.build(this, devices, UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options)
+    }
+
+    fn program_link(
+        this: &OfContext,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Program>>> {
+        Program::link(this, this.devices().iter().map(|device| &**device), programs, options)
+    }
+
+    fn program_link_exp(
+        this: &OfContext,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Program>>> {
+        Program::link(this, devices.iter(), programs, options)
+    }
+
+    /// The system's linker resolves a shared object's symbols when it is loaded.
+    fn program_dynamic_link_exp(this: &OfContext, programs: Handles<'_, Program>) -> Result<()> {
+        programs.iter().try_for_each(|program| program.check_context(this))
+    }
+
+    fn virtual_mem_granularity_get_info(
+        _: &OfContext,
+        _: Option<&Object<Device>>,
+        _: usize,
+        what: VirtualMemGranularityInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        match what {
+            VirtualMemGranularityInfo::Minimum | VirtualMemGranularityInfo::Recommended => {
+                out.value(granularity())
+            }
+        }
+    }
+
+    fn virtual_mem_reserve(this: &OfContext, start: *const c_void, size: usize) -> Result<*mut c_void> {
+        this.domain().state().reserve(start.addr(), size).map(pointer)
+    }
+
+    fn virtual_mem_free(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
+        this.domain().state().free(start.addr(), size)
+    }
+
+    fn virtual_mem_map(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+        memory: &Object<PhysicalMem>,
+        offset: usize,
+        flags: ur_virtual_mem_access_flags_t,
+    ) -> Result<()> {
+        this.domain().state().map(start.addr(), size, memory, offset, flags)
+    }
+
+    fn virtual_mem_unmap(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
+        this.domain().state().unmap(start.addr(), size)
+    }
+
+    fn virtual_mem_set_access(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+        flags: ur_virtual_mem_access_flags_t,
+    ) -> Result<()> {
+        this.domain().state().set_access(start.addr(), size, flags)
+    }
+
+    fn virtual_mem_get_info(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+        what: VirtualMemInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        match what {
+            VirtualMemInfo::AccessMode => out.value(this.domain().state().access(start.addr(), size)?),
+        }
+    }
+
+    fn physical_mem_create(
+        this: &OfContext,
+        device: &Object<Device>,
+        size: usize,
+        properties: Option<&ur_physical_mem_properties_t>,
+    ) -> Result<Arc<Object<PhysicalMem>>> {
+        PhysicalMem::create(this, device, size, properties)
+    }
+}

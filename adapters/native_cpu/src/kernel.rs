@@ -1,0 +1,220 @@
+//! Kernels, and what a launch of one needs before it can be given to a lane.
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::hal::{self, Exported, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
+use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::LaunchRequest;
+
+use crate::Cpu;
+use crate::device::{Device, MAX_GROUP_ITEMS, MAX_GROUPS};
+use crate::exec::{Args, Form, Function, LOCAL_BYTES, Launch, NdRange};
+use crate::mem::Mem;
+use crate::program::{Image, Metadata, Program};
+
+pub struct Kernel {
+    program: Arc<Object<Program>>,
+    name: CString,
+    /// The code for each device of the program that has it; never empty.
+    codes: Vec<(Arc<Object<Device>>, (Function, Arc<Image>))>,
+    form: Form,
+    /// The size that its work-groups must have.
+    group_size: Option<[usize; 3]>,
+}
+
+/// Arguments beyond this are taken for a mistake.
+const MAX_ARGS: u32 = 1 << 16;
+
+/// Work-items that make a work-group of the size we choose.
+const CHOSEN_ITEMS: usize = 256;
+
+impl Kernel {
+    pub fn new(
+        program: &Object<Program>,
+        name: &CStr,
+        codes: Vec<(Arc<Object<Device>>, (Function, Arc<Image>))>,
+        metadata: &Metadata,
+    ) -> Arc<Object<Self>> {
+        hal::new::<Cpu, _>(Self {
+            program: program.arc(),
+            name: name.into(),
+            codes,
+            form: metadata.form(name).unwrap_or_else(default_form),
+            group_size: metadata.group_size(name),
+        })
+    }
+
+    fn code(&self, device: &Object<Device>) -> Result<&(Function, Arc<Image>)> {
+        let own = self.codes.iter().find(|(own, _)| Device::is_part_of(device, own));
+        let any = own.or(self.codes.first());
+        any.map(|(_, code)| code).ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
+    }
+
+    /// Checks a launch and copies its arguments.
+    pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
+        if let Some(properties) = request.properties {
+            let plain = properties.flags.0 == 0 && properties.pNext.is_null();
+            ensure(plain, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        }
+        let range = self.range(device, request)?;
+        let args = args(request.args)?;
+        ensure(args.local_bytes() <= LOCAL_BYTES, UR_RESULT_ERROR_OUT_OF_RESOURCES)?;
+        let (function, image) = self.code(device)?;
+        let keep = Arc::clone(image);
+        // SAFETY: a kernel's function takes these arguments on any thread, by the caller's promise.
+        Ok(unsafe { Launch::new(*function, self.form, range, args, Some(keep)) })
+    }
+
+    fn range(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<NdRange> {
+        ensure((1..=3).contains(&request.dims), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+        let dims = request.dims as usize;
+        let sizes = |given: [usize; 3], rest| std::array::from_fn(|axis| if axis < dims { given[axis] } else { rest });
+        let global: [usize; 3] = sizes(request.global, 1);
+        let local = match request.local {
+            Some(local) => sizes(local, 1),
+            None => self.suggest(device, global),
+        };
+        ensure(local.iter().all(|&axis| axis > 0), UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
+        ensure(local.iter().all(|&axis| axis <= MAX_GROUP_ITEMS), UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE)?;
+        let fits = local.iter().product::<usize>() <= MAX_GROUP_ITEMS;
+        let wanted = self.group_size.is_none_or(|required| required == local);
+        let even = (0..3).all(|axis| global[axis].is_multiple_of(local[axis]));
+        ensure(fits && wanted && even, UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
+        let groups: [usize; 3] = std::array::from_fn(|axis| global[axis] / local[axis]);
+        let count = groups.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis));
+        ensure(count.is_some_and(|count| count <= MAX_GROUPS), UR_RESULT_ERROR_INVALID_VALUE)?;
+        Ok(NdRange { offset: sizes(request.offset, 0), groups, local })
+    }
+
+    /// A work-group size that divides the global one, for enough groups that all workers share
+    /// them.
+    fn suggest(&self, device: &Object<Device>, global: [usize; 3]) -> [usize; 3] {
+        if let Some(required) = self.group_size {
+            return required;
+        }
+        let items = global.iter().fold(1usize, |all, &axis| all.saturating_mul(axis));
+        let share = items / (device.span.count * 8);
+        let most = share.clamp(1, CHOSEN_ITEMS).min(global[0].max(1));
+        let first = (1..=most).rev().find(|&size| global[0].is_multiple_of(size));
+        [first.unwrap_or(1), 1, 1]
+    }
+}
+
+/// `UR_NATIVE_CPU_KERNEL_FORM`: `group` if the program's compiler made kernels that loop over
+/// their work-groups, as DPC++ does when it is built with the oneAPI construction kit.
+fn default_form() -> Form {
+    match std::env::var("UR_NATIVE_CPU_KERNEL_FORM").as_deref() {
+        Ok("group") => Form::Group,
+        _ => Form::Item,
+    }
+}
+
+fn args(list: &[ur_exp_kernel_arg_properties_t]) -> Result<Args> {
+    let mut args = Args::default();
+    for arg in list {
+        ensure(arg.index < MAX_ARGS, UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX)?;
+        let index = arg.index as usize;
+        // SAFETY: the type says which member of the value holds, and what it points to is there
+        // for the call.
+        unsafe {
+            match arg.r#type {
+                UR_EXP_KERNEL_ARG_TYPE_VALUE => {
+                    ensure(arg.size > 0, UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE)?;
+                    args.value(index, hal::checks::slice(arg.value.value.cast(), arg.size)?);
+                }
+                UR_EXP_KERNEL_ARG_TYPE_POINTER => {
+                    args.pointer(index, arg.value.pointer.expose_provenance());
+                }
+                UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ => {
+                    let handle = arg.value.memObjTuple.hMem;
+                    let address = if handle.is_null() {
+                        0
+                    } else {
+                        Object::<Mem>::borrow(handle.cast(), Cpu::table())?.address()
+                    };
+                    args.pointer(index, address);
+                }
+                UR_EXP_KERNEL_ARG_TYPE_LOCAL => args.local(index, arg.size),
+                UR_EXP_KERNEL_ARG_TYPE_SAMPLER => return Err(Error::unsupported()),
+                _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
+            }
+        }
+    }
+    Ok(args)
+}
+
+impl Body for Kernel {
+    const KIND: Kind = Kind::Kernel;
+}
+
+impl hal::Kernel<Cpu> for Kernel {
+    fn get_info(this: &Object<Self>, what: KernelInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            KernelInfo::FunctionName => out.slice(this.name.to_bytes_with_nul()),
+            KernelInfo::ReferenceCount => out.value(this.api_refs()),
+            KernelInfo::Context => out.handle(Some(this.program.context())),
+            KernelInfo::Program => out.handle(Some(&this.program)),
+            KernelInfo::Attributes => out.string(""),
+            // A machine function does not tell.
+            KernelInfo::NumArgs | KernelInfo::NumRegs | KernelInfo::SpillMemSize => {
+                Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))
+            }
+        }
+    }
+
+    fn get_group_info(
+        this: &Object<Self>,
+        _: &Object<Device>,
+        what: KernelGroupInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        match what {
+            KernelGroupInfo::GlobalWorkSize => out.value([MAX_GROUPS; 3]),
+            KernelGroupInfo::WorkGroupSize => {
+                let required = this.group_size.map(|size| size.iter().product());
+                out.value(required.unwrap_or(MAX_GROUP_ITEMS))
+            }
+            KernelGroupInfo::CompileWorkGroupSize => out.value(this.group_size.unwrap_or([0; 3])),
+            KernelGroupInfo::LocalMemSize | KernelGroupInfo::PrivateMemSize => out.value(0usize),
+            KernelGroupInfo::PreferredWorkGroupSizeMultiple => out.value(1usize),
+            KernelGroupInfo::CompileMaxWorkGroupSize => out.value([0usize; 3]),
+            KernelGroupInfo::CompileMaxLinearWorkGroupSize => out.value(0usize),
+        }
+    }
+
+    fn get_sub_group_info(
+        _: &Object<Self>,
+        _: &Object<Device>,
+        what: KernelSubGroupInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        match what {
+            KernelSubGroupInfo::MaxSubGroupSize => out.value(1u32),
+            KernelSubGroupInfo::MaxNumSubGroups => out.value(MAX_GROUP_ITEMS as u32),
+            KernelSubGroupInfo::CompileNumSubGroups | KernelSubGroupInfo::SubGroupSizeIntel => out.value(0u32),
+        }
+    }
+
+    fn set_exec_info(
+        _: &Object<Self>,
+        what: KernelExecInfo,
+        _: Option<&ur_kernel_exec_info_properties_t>,
+        value: InfoIn<'_>,
+    ) -> Result<()> {
+        // Kernels reach all memory, and caches are the processor's affair.
+        match what {
+            KernelExecInfo::UsmIndirectAccess => value.value::<ur_bool_t>().map(drop),
+            KernelExecInfo::UsmPtrs => {
+                let whole = value.len().is_multiple_of(size_of::<usize>());
+                ensure(whole, UR_RESULT_ERROR_INVALID_SIZE)
+            }
+            KernelExecInfo::CacheConfig => {
+                let config = value.value::<ur_kernel_cache_config_t>()?;
+                let known = ur_kernel_cache_config_t::ALL.contains(&config);
+                ensure(known, UR_RESULT_ERROR_INVALID_ENUMERATION)
+            }
+        }
+    }
+}

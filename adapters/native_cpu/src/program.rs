@@ -1,0 +1,288 @@
+//! Programs: loaded code for one or several devices. Nothing is compiled, so building succeeds at
+//! once, and linking puts code side by side.
+
+mod elf;
+mod image;
+mod metadata;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{CStr, CString, c_char};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ur::abi::*;
+use ur::hal::{self, ProgramBuildInfo, ProgramInfo};
+use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::Context;
+
+pub use image::Image;
+pub use metadata::Metadata;
+
+use crate::Cpu;
+use crate::device::Device;
+use crate::exec::Function;
+use crate::kernel::Kernel;
+
+pub struct Program {
+    context: Arc<Object<Context<Cpu>>>,
+    parts: Vec<Part>,
+    metadata: Metadata,
+}
+
+/// What a program is for one device.
+struct Part {
+    device: Arc<Object<Device>>,
+    images: Vec<Arc<Image>>,
+    build: Mutex<Build>,
+}
+
+#[derive(Clone)]
+struct Build {
+    status: ur_program_build_status_t,
+    binary: ur_program_binary_type_t,
+    options: CString,
+}
+
+impl Part {
+    fn new(device: &Object<Device>, images: Vec<Arc<Image>>) -> Self {
+        let build = Build {
+            status: UR_PROGRAM_BUILD_STATUS_NONE,
+            // Machine code needs no more than to be loaded.
+            binary: UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
+            options: CString::default(),
+        };
+        Self { device: device.arc(), images, build: Mutex::new(build) }
+    }
+
+    fn build(&self) -> MutexGuard<'_, Build> {
+        self.build.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the part could be made from again; empty if it was linked from too much.
+    fn binary(&self) -> Vec<u8> {
+        match self.images.as_slice() {
+            [one] => one.binary(),
+            several if several.iter().all(|image| image.is_table()) => {
+                let end = 2 * size_of::<usize>();
+                let mut all = Vec::new();
+                for table in several {
+                    all.truncate(all.len().saturating_sub(end));
+                    all.extend(table.binary());
+                }
+                all
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Body for Program {
+    const KIND: Kind = Kind::Program;
+}
+
+impl Program {
+    /// `urProgramCreateWithBinary`.
+    pub fn from_binaries(
+        context: &Object<Context<Cpu>>,
+        devices: Handles<'_, Device>,
+        lengths: &[usize],
+        binaries: &[*const u8],
+        properties: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        // SAFETY: the caller's entries are as they say.
+        let metadata = unsafe { Metadata::read(properties) }?;
+        let mut loaded: Vec<(*const u8, usize, Arc<Image>)> = Vec::new();
+        let mut parts = Vec::new();
+        for (device, (&bytes, &binary)) in devices.iter().zip(lengths.iter().zip(binaries)) {
+            check_device(context, device)?;
+            let same = loaded.iter().find(|one| (one.0, one.1) == (binary, bytes));
+            let image = match same {
+                Some((_, _, image)) => Arc::clone(image),
+                // SAFETY: the caller says that this is a binary of that length for this adapter.
+                None => Arc::new(unsafe { Image::load(binary, bytes) }?),
+            };
+            loaded.push((binary, bytes, Arc::clone(&image)));
+            parts.push(Part::new(device, vec![image]));
+        }
+        Ok(hal::new::<Cpu, _>(Self { context: context.arc(), parts, metadata }))
+    }
+
+    /// `urProgramLink` and `urProgramLinkExp`: a program with everything that the given ones have.
+    pub fn link<'a>(
+        context: &Object<Context<Cpu>>,
+        devices: impl Iterator<Item = &'a Object<Device>>,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        let mut metadata = Metadata::default();
+        for program in programs.iter() {
+            program.check_context(context)?;
+            metadata.join(&program.metadata);
+        }
+        let mut parts = Vec::new();
+        for device in devices {
+            check_device(context, device)?;
+            let images = programs.iter().filter_map(|program| program.part(device));
+            let images = images.flat_map(|part| part.images.iter().cloned()).collect();
+            parts.push(Part::new(device, images));
+        }
+        let linked = hal::new::<Cpu, _>(Self { context: context.arc(), parts, metadata });
+        linked.note_build(|_| true, UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options);
+        Ok(linked)
+    }
+
+    /// `urProgramBuild` and `urProgramCompile`, for the devices chosen.
+    pub fn build<'a>(
+        &self,
+        context: &Object<Context<Cpu>>,
+        devices: impl Iterator<Item = &'a Object<Device>> + Clone,
+        result: ur_program_binary_type_t,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        self.check_context(context)?;
+        for device in devices.clone() {
+            check_device(context, device)?;
+        }
+        let chosen = |own: &Object<Device>| devices.clone().any(|device| related(own, device));
+        self.note_build(chosen, result, options);
+        Ok(())
+    }
+
+    pub fn check_context(&self, context: &Object<Context<Cpu>>) -> Result<()> {
+        ensure(std::ptr::eq(&*self.context, context), UR_RESULT_ERROR_INVALID_PROGRAM)
+    }
+
+    fn note_build(
+        &self,
+        chosen: impl Fn(&Object<Device>) -> bool,
+        binary: ur_program_binary_type_t,
+        options: Option<&CStr>,
+    ) {
+        let status = UR_PROGRAM_BUILD_STATUS_SUCCESS;
+        let options = options.unwrap_or_default();
+        for part in self.parts.iter().filter(|part| chosen(&part.device)) {
+            *part.build() = Build { status, binary, options: options.into() };
+        }
+    }
+
+    pub fn context(&self) -> &Arc<Object<Context<Cpu>>> {
+        &self.context
+    }
+
+    /// The part for a device: its own, one of a related device, or any, for all of them run on the
+    /// same kind of processor.
+    fn part(&self, device: &Object<Device>) -> Option<&Part> {
+        let own = self.parts.iter().find(|part| std::ptr::eq(&*part.device, device));
+        let near = || self.parts.iter().find(|part| related(&part.device, device));
+        own.or_else(near).or(self.parts.first())
+    }
+
+    /// A kernel's code, and what keeps it loaded.
+    pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<(Function, Arc<Image>)> {
+        let images = self.part(device).into_iter().flat_map(|part| &part.images);
+        let mut found = images.filter_map(|image| Some((image.function(name)?, Arc::clone(image))));
+        found.next().ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_NAME))
+    }
+
+    /// Address and size in bytes of a global variable, by its name or by the id that SYCL gave it.
+    pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
+        let name = self.metadata.global(name).unwrap_or(name);
+        let mut images = self.part(device).into_iter().flat_map(|part| &part.images);
+        let found = images.find_map(|image| image.global(name));
+        found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
+    }
+
+    /// All kernels of all devices, each once.
+    fn kernel_names(&self) -> Vec<&CStr> {
+        let mut names: Vec<&CStr> = Vec::new();
+        for image in self.parts.iter().flat_map(|part| &part.images) {
+            names.extend(image.kernel_names());
+        }
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+fn related(one: &Object<Device>, other: &Object<Device>) -> bool {
+    Device::is_part_of(one, other) || Device::is_part_of(other, one)
+}
+
+fn check_device(context: &Object<Context<Cpu>>, device: &Object<Device>) -> Result<()> {
+    ensure(context.domain().index_of(device).is_some(), UR_RESULT_ERROR_INVALID_DEVICE)
+}
+
+impl hal::Program<Cpu> for Program {
+    fn get_info(this: &Object<Self>, what: ProgramInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            ProgramInfo::ReferenceCount => out.value(this.api_refs()),
+            ProgramInfo::Context => out.handle(Some(&this.context)),
+            ProgramInfo::NumDevices => out.value(this.parts.len() as u32),
+            ProgramInfo::Devices => {
+                let handles: Vec<_> = this.parts.iter().map(|part| part.device.handle()).collect();
+                out.slice(&handles)
+            }
+            ProgramInfo::Il => out.slice::<c_char>(&[]),
+            ProgramInfo::BinarySizes => {
+                let sizes: Vec<_> = this.parts.iter().map(|part| part.binary().len()).collect();
+                out.slice(&sizes)
+            }
+            ProgramInfo::Binaries => Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),
+            ProgramInfo::NumKernels => out.value(this.kernel_names().len()),
+            ProgramInfo::KernelNames => {
+                let names: Vec<_> = this.kernel_names().iter().map(|name| name.to_string_lossy()).collect();
+                out.string(&names.join(";"))
+            }
+        }
+    }
+
+    fn get_build_info(
+        this: &Object<Self>,
+        device: &Object<Device>,
+        what: ProgramBuildInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        check_device(&this.context, device)?;
+        let part = this.part(device).ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))?;
+        let build = part.build().clone();
+        match what {
+            ProgramBuildInfo::Status => out.value(build.status),
+            ProgramBuildInfo::Options => out.slice(build.options.to_bytes_with_nul()),
+            ProgramBuildInfo::Log => out.string(""),
+            ProgramBuildInfo::BinaryType => out.value(build.binary),
+        }
+    }
+
+    fn kernel_create(this: &Object<Self>, name: &CStr) -> Result<Arc<Object<Kernel>>> {
+        let codes: Vec<_> = this
+            .parts
+            .iter()
+            .filter_map(|part| Some((Arc::clone(&part.device), this.function(&part.device, name).ok()?)))
+            .collect();
+        ensure(!codes.is_empty(), UR_RESULT_ERROR_INVALID_KERNEL_NAME)?;
+        Ok(Kernel::new(this, name, codes, &this.metadata))
+    }
+
+    fn build_exp(
+        this: &Object<Self>,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        this.build(&this.context, each(devices), UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
+    }
+
+    fn compile_exp(
+        this: &Object<Self>,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        this.build(&this.context, each(devices), UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options)
+    }
+}
+
+fn each<'a>(devices: Handles<'a, Device>) -> impl Iterator<Item = &'a Object<Device>> + Clone {
+    let all: Vec<_> = devices.iter().collect();
+    all.into_iter()
+}

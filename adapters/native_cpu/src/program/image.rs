@@ -1,0 +1,247 @@
+//! Code in the forms that a program can be given it:
+//!
+//! * a **table**, `{const char *name; void *function}` up to a null function, which is what DPC++
+//!   compiles into its host programs. Only its address counts: the length is the compiler's affair.
+//! * a **shared object**, as its bytes, or as the path of a file that holds them. Each function
+//!   that it exports is a kernel, each variable a global variable.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ur::abi::*;
+use ur::dl::{Binding, Library, function};
+use ur::object::{Error, Result};
+
+use super::elf::{self, Symbol, SymbolKind};
+use crate::exec::Function;
+
+/// Loaded code.
+pub enum Image {
+    Table(Table),
+    Shared(Shared),
+}
+
+pub struct Table {
+    kernels: Vec<(CString, Function)>,
+    /// The table as it was given, without its end.
+    entries: Vec<[usize; 2]>,
+}
+
+pub struct Shared {
+    library: Library,
+    symbols: Vec<Symbol>,
+    /// What the program was given: the bytes, or the path.
+    binary: Vec<u8>,
+    /// Dropped after the library.
+    _file: Option<Backing>,
+}
+
+impl Image {
+    /// Loads a binary.
+    ///
+    /// # Safety
+    /// `binary` points to `bytes` bytes, or to a table whose functions are kernels, and whose names
+    /// and functions stay; a shared object's exported functions that are launched are kernels.
+    pub unsafe fn load(binary: *const u8, bytes: usize) -> Result<Self> {
+        if binary.is_null() {
+            return Err(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER));
+        }
+        // SAFETY: the caller's promise; without a length nothing is read.
+        let contents = unsafe { std::slice::from_raw_parts(binary, bytes) };
+        if contents.starts_with(&elf::IDENT) {
+            return Shared::from_bytes(contents).map(Image::Shared);
+        }
+        if let Some(path) = existing_path(contents) {
+            return Shared::from_path(&path).map(Image::Shared);
+        }
+        Table::read(binary.addr()).map(Image::Table)
+    }
+
+    pub fn function(&self, name: &CStr) -> Option<Function> {
+        match self {
+            Image::Table(table) => {
+                table.kernels.iter().find(|(own, _)| own.as_c_str() == name).map(|&(_, code)| code)
+            }
+            Image::Shared(shared) => {
+                shared.symbol(name, SymbolKind::Function)?;
+                // SAFETY: an exported function that is asked for as a kernel is one, by promise.
+                unsafe { function(shared.library.address(name)) }
+            }
+        }
+    }
+
+    /// Address and size in bytes of a global variable.
+    pub fn global(&self, name: &CStr) -> Option<(usize, usize)> {
+        let Image::Shared(shared) = self else { return None };
+        let symbol = shared.symbol(name, SymbolKind::Variable)?;
+        let address = shared.library.address(name).expose_provenance();
+        (address != 0).then_some((address, symbol.bytes))
+    }
+
+    pub fn kernel_names(&self) -> Vec<&CStr> {
+        match self {
+            Image::Table(table) => table.kernels.iter().map(|(name, _)| name.as_c_str()).collect(),
+            Image::Shared(shared) => {
+                let functions = shared.symbols.iter().filter(|one| one.kind == SymbolKind::Function);
+                functions.map(|one| one.name.as_c_str()).collect()
+            }
+        }
+    }
+
+    /// Bytes that another program can be made from, in this process.
+    pub fn binary(&self) -> Vec<u8> {
+        match self {
+            Image::Table(table) => {
+                let words = table.entries.iter().flatten().copied().chain([0, 0]);
+                words.flat_map(usize::to_ne_bytes).collect()
+            }
+            Image::Shared(shared) => shared.binary.clone(),
+        }
+    }
+
+    pub fn is_table(&self) -> bool {
+        matches!(self, Image::Table(_))
+    }
+}
+
+impl Table {
+    /// Reads a table at an address that may be a mistake: the system checks each access.
+    fn read(address: usize) -> Result<Self> {
+        let mut table = Self { kernels: Vec::new(), entries: Vec::new() };
+        let mut next = address;
+        loop {
+            let mut entry = [0; 2 * size_of::<usize>()];
+            memory(next, &mut entry).ok_or_else(|| broken("a table that cannot be read"))?;
+            let (name, code) = entry.split_at(size_of::<usize>());
+            let entry = [word(name), word(code)];
+            let code = std::ptr::with_exposed_provenance(entry[1]);
+            // SAFETY: a table's functions are kernels.
+            let Some(code) = (unsafe { function::<Function>(code) }) else { return Ok(table) };
+            let name = text(entry[0]).ok_or_else(|| broken("a kernel without a name"))?;
+            table.kernels.push((name, code));
+            table.entries.push(entry);
+            next = next.wrapping_add(size_of_val(&entry));
+        }
+    }
+}
+
+impl Shared {
+    fn from_path(path: &CStr) -> Result<Self> {
+        let name = OsStr::from_bytes(path.to_bytes());
+        let contents = std::fs::read(name).map_err(|error| broken(&format!("{}: {error}", path.to_string_lossy())))?;
+        let symbols = elf::exports(&contents).map_err(|reason| broken(&format!("{}: {reason}", path.to_string_lossy())))?;
+        Ok(Self { library: open(name)?, symbols, binary: path.to_bytes_with_nul().to_vec(), _file: None })
+    }
+
+    fn from_bytes(contents: &[u8]) -> Result<Self> {
+        let symbols = elf::exports(contents).map_err(broken)?;
+        // SAFETY: makes a new file, whose number is ours alone.
+        let number = unsafe { libc::memfd_create(c"ur-native-cpu-program".as_ptr(), libc::MFD_CLOEXEC) };
+        if number < 0 {
+            return Err(crate::adapter::system_error(UR_RESULT_ERROR_OUT_OF_RESOURCES, "memfd_create"));
+        }
+        // SAFETY: as above.
+        let mut file = unsafe { File::from_raw_fd(number) };
+        if file.write_all(contents).is_err() {
+            return Err(crate::adapter::system_error(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY, "storing a program"));
+        }
+        let file = Backing(ManuallyDrop::new(file));
+        let library = open(OsStr::from_bytes(file.name().to_bytes()))?;
+        Ok(Self { library, symbols, binary: contents.to_vec(), _file: Some(file) })
+    }
+
+    fn symbol(&self, name: &CStr, kind: SymbolKind) -> Option<&Symbol> {
+        self.symbols.iter().find(|one| one.kind == kind && one.name.as_c_str() == name)
+    }
+}
+
+fn open(name: &OsStr) -> Result<Library> {
+    Library::open(name, Binding::Usual).map_err(|error| broken(&error.to_string()))
+}
+
+fn broken(reason: &str) -> Error {
+    log::warn!("program binary: {reason}");
+    Error::native(UR_RESULT_ERROR_INVALID_NATIVE_BINARY, 0, reason)
+}
+
+/// The path of a file that these bytes are, up to their end or a NUL.
+fn existing_path(bytes: &[u8]) -> Option<CString> {
+    if bytes.first() != Some(&b'/') || bytes.len() > libc::PATH_MAX as usize {
+        return None;
+    }
+    let path = bytes.split(|&byte| byte == 0).next()?;
+    let exists = Path::new(OsStr::from_bytes(path)).is_file();
+    exists.then(|| CString::new(path).ok()).flatten()
+}
+
+/// The file behind a library's name. The number must not be given to another file as long as the
+/// linker knows the name, or it would take the two for the same library.
+struct Backing(ManuallyDrop<File>);
+
+impl Backing {
+    fn name(&self) -> CString {
+        CString::new(format!("/proc/self/fd/{}", self.0.as_raw_fd())).unwrap_or_default()
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        // SAFETY: asks only whether a library of that name is still there.
+        let left = unsafe { libc::dlopen(self.name().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if left.is_null() {
+            // SAFETY: dropped here and nowhere else.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        } else {
+            // A library that cannot be unloaded keeps its file.
+            // SAFETY: the handle is the one that was just opened.
+            unsafe { libc::dlclose(left) };
+        }
+    }
+}
+
+/// Copies memory that may not be there: `None` then.
+fn memory(from: usize, to: &mut [u8]) -> Option<()> {
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let remote = libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(from), iov_len: to.len() };
+    // SAFETY: the system writes to `to` and checks the rest itself.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    if copied == to.len().cast_signed() {
+        return Some(());
+    }
+    let refused = std::io::Error::last_os_error().raw_os_error();
+    if copied >= 0 || !matches!(refused, Some(libc::ENOSYS | libc::EPERM)) || from == 0 {
+        return None;
+    }
+    // SAFETY: where the system does not check, the caller of `Image::load` is taken at his word.
+    unsafe { std::ptr::copy_nonoverlapping(std::ptr::with_exposed_provenance(from), to.as_mut_ptr(), to.len()) };
+    Some(())
+}
+
+/// A C string at an address that may be a mistake. Not empty, and no longer than any name.
+fn text(address: usize) -> Option<CString> {
+    const LONGEST: usize = 64 * 1024;
+    const STEP: usize = 256;
+    let mut bytes = Vec::new();
+    while bytes.len() < LONGEST {
+        let at = address.checked_add(bytes.len())?;
+        // Never across the end of a step, so never into a page that the string does not reach.
+        let mut step = [0; STEP];
+        let step = &mut step[..STEP - at % STEP];
+        memory(at, step)?;
+        if let Some(end) = step.iter().position(|&byte| byte == 0) {
+            bytes.extend_from_slice(&step[..end]);
+            return CString::new(bytes).ok().filter(|name| !name.is_empty());
+        }
+        bytes.extend_from_slice(step);
+    }
+    None
+}
+
+fn word(bytes: &[u8]) -> usize {
+    bytes.try_into().map_or(0, usize::from_ne_bytes)
+}

@@ -1,0 +1,179 @@
+//! What the compiler says about a program's kernels beside their code.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+
+use ur::abi::*;
+use ur::hal::checks;
+use ur::object::{Error, Result, ensure};
+
+use crate::exec::Form;
+
+/// Facts by kernel, and the names of global variables by the ids that SYCL gives them.
+#[derive(Clone, Debug, Default)]
+pub struct Metadata {
+    group_sizes: HashMap<Vec<u8>, [usize; 3]>,
+    forms: HashMap<Vec<u8>, Form>,
+    globals: HashMap<Vec<u8>, CString>,
+}
+
+/// `kernel@reqd_work_group_size`: one to three 32-bit numbers.
+const GROUP_SIZE: &[u8] = b"reqd_work_group_size";
+
+/// `id@global_id_mapping`: the name of a global variable.
+const GLOBAL_ID: &[u8] = b"global_id_mapping";
+
+/// `kernel@whole_work_group`, ours: not 0 if the kernel's function loops over its work-group.
+const WHOLE_GROUP: &[u8] = b"whole_work_group";
+
+impl Metadata {
+    /// # Safety
+    /// The entries, their names and what they point to are as they say, for the call.
+    pub unsafe fn read(properties: Option<&ur_program_properties_t>) -> Result<Self> {
+        let mut all = Self::default();
+        let Some(properties) = properties else { return Ok(all) };
+        // SAFETY: the caller's promise.
+        let entries = unsafe { checks::slice(properties.pMetadatas, properties.count as usize) }?;
+        for entry in entries {
+            ensure(!entry.pName.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+            // SAFETY: the caller's promise.
+            let (name, value) = unsafe { (CStr::from_ptr(entry.pName).to_bytes(), value(entry)?) };
+            let Some(at) = name.iter().rposition(|&byte| byte == b'@') else { continue };
+            let (subject, tag) = (name[..at].to_vec(), &name[at + 1..]);
+            match tag {
+                GROUP_SIZE => {
+                    let size = group_size(&value).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+                    all.group_sizes.insert(subject, size);
+                }
+                GLOBAL_ID => {
+                    let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
+                    let own = CString::new(&value[..end]);
+                    all.globals.insert(subject, own.map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_VALUE))?);
+                }
+                WHOLE_GROUP => {
+                    let whole = value.iter().any(|&byte| byte != 0);
+                    all.forms.insert(subject, if whole { Form::Group } else { Form::Item });
+                }
+                // Meant for others.
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// The size that a kernel's work-groups must have, if it says so.
+    pub fn group_size(&self, kernel: &CStr) -> Option<[usize; 3]> {
+        self.group_sizes.get(kernel.to_bytes()).copied()
+    }
+
+    /// How a kernel's function is to be called, if it says so.
+    pub fn form(&self, kernel: &CStr) -> Option<Form> {
+        self.forms.get(kernel.to_bytes()).copied()
+    }
+
+    /// The name in the code of the global variable that a caller knows by this id.
+    pub fn global(&self, id: &CStr) -> Option<&CStr> {
+        self.globals.get(id.to_bytes()).map(CString::as_c_str)
+    }
+
+    /// Both; in doubt what was there first.
+    pub fn join(&mut self, other: &Self) {
+        fn join<T: Clone>(all: &mut HashMap<Vec<u8>, T>, more: &HashMap<Vec<u8>, T>) {
+            for (key, value) in more {
+                all.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        join(&mut self.group_sizes, &other.group_sizes);
+        join(&mut self.forms, &other.forms);
+        join(&mut self.globals, &other.globals);
+    }
+}
+
+/// The bytes of an entry's value.
+///
+/// # Safety
+/// The entry's type says which member of its value holds, and pointers are good for its size.
+unsafe fn value(entry: &ur_program_metadata_t) -> Result<Vec<u8>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        Ok(match entry.r#type {
+            UR_PROGRAM_METADATA_TYPE_UINT32 => entry.value.data32.to_ne_bytes().to_vec(),
+            UR_PROGRAM_METADATA_TYPE_UINT64 => entry.value.data64.to_ne_bytes().to_vec(),
+            UR_PROGRAM_METADATA_TYPE_STRING => {
+                checks::pointer(entry.value.pString)?;
+                CStr::from_ptr(entry.value.pString).to_bytes().to_vec()
+            }
+            UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY => {
+                without_size(checks::slice(entry.value.pData.cast::<u8>(), entry.size)?).to_vec()
+            }
+            _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
+        })
+    }
+}
+
+/// DPC++ puts the number of bits before a byte array's bytes.
+fn without_size(bytes: &[u8]) -> &[u8] {
+    match bytes.split_first_chunk() {
+        Some((&size, rest)) if u64::from_ne_bytes(size) == rest.len() as u64 * 8 => rest,
+        _ => bytes,
+    }
+}
+
+fn group_size(bytes: &[u8]) -> Option<[usize; 3]> {
+    let (numbers, []) = bytes.as_chunks::<4>() else { return None };
+    if !(1..=3).contains(&numbers.len()) {
+        return None;
+    }
+    let mut size = [1; 3];
+    for (axis, &number) in numbers.iter().enumerate() {
+        size[axis] = u32::from_ne_bytes(number) as usize;
+    }
+    size.iter().all(|&axis| axis > 0).then_some(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &CStr, bytes: &[u8]) -> Result<Metadata> {
+        let entry = ur_program_metadata_t {
+            pName: name.as_ptr(),
+            r#type: UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY,
+            size: bytes.len(),
+            value: ur_program_metadata_value_t { pData: bytes.as_ptr().cast_mut().cast() },
+        };
+        let properties = ur_program_properties_t { count: 1, pMetadatas: &raw const entry, ..Default::default() };
+        // SAFETY: all of it lives here.
+        unsafe { Metadata::read(Some(&properties)) }
+    }
+
+    fn array(numbers: &[u32]) -> Vec<u8> {
+        let size = numbers.len() as u64 * 32;
+        let bytes = numbers.iter().flat_map(|number| number.to_ne_bytes());
+        size.to_ne_bytes().into_iter().chain(bytes).collect()
+    }
+
+    #[test]
+    fn group_sizes_are_padded() -> Result<()> {
+        let name = c"my@kernel@reqd_work_group_size";
+        assert_eq!(read(name, &array(&[8, 4]))?.group_size(c"my@kernel"), Some([8, 4, 1]));
+        assert_eq!(read(name, &array(&[2, 3, 5])[8..])?.group_size(c"my@kernel"), Some([2, 3, 5]));
+        assert_eq!(read(name, &array(&[2]))?.group_size(c"kernel"), None);
+        for wrong in [array(&[]), array(&[1, 2, 3, 4]), array(&[0]), vec![1, 2, 3]] {
+            assert!(read(name, &wrong).is_err(), "{wrong:?}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn names_and_forms() -> Result<()> {
+        assert_eq!(read(c"id7@global_id_mapping", b"counter\0")?.global(c"id7"), Some(c"counter"));
+        let mut one = read(c"k@whole_work_group", &[1])?;
+        assert_eq!(one.form(c"k"), Some(Form::Group));
+        one.join(&read(c"k@whole_work_group", &[0])?);
+        one.join(&read(c"l@whole_work_group", &[0])?);
+        assert_eq!((one.form(c"k"), one.form(c"l")), (Some(Form::Group), Some(Form::Item)));
+        assert!(read(c"nothing for us", &[]).is_ok());
+        Ok(())
+    }
+}

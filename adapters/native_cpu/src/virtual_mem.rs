@@ -1,0 +1,290 @@
+//! Address ranges and the physical memory behind them: `mmap` without access, and files in memory
+//! mapped over it.
+//!
+//! | a page of a range is | by |
+//! |---|---|
+//! | reserved, without access | `reserve`, `unmap` |
+//! | backed, with the access given | `map`, `set_access` |
+//! | gone | `free`, when nothing of the range is backed |
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ur::abi::*;
+use ur::hal::{self, PhysicalMemInfo};
+use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::Context;
+
+use crate::Cpu;
+use crate::adapter::system_error;
+use crate::cpu::page_bytes;
+use crate::device::Device;
+
+/// The ranges of one context.
+#[derive(Default)]
+pub struct AddressSpace {
+    ranges: Mutex<BTreeMap<usize, Range>>,
+}
+
+struct Range {
+    bytes: usize,
+    /// What is backed, by its start.
+    maps: BTreeMap<usize, Map>,
+}
+
+#[derive(Clone, Copy)]
+struct Map {
+    bytes: usize,
+    access: ur_virtual_mem_access_flags_t,
+}
+
+/// Every start and size is a multiple of it.
+pub fn granularity() -> usize {
+    page_bytes()
+}
+
+impl AddressSpace {
+    pub fn reserve(&self, hint: usize, bytes: usize) -> Result<usize> {
+        check_size(bytes)?;
+        let start = map_nothing(hint, bytes, 0)?;
+        self.lock().insert(start, Range { bytes, maps: BTreeMap::new() });
+        Ok(start)
+    }
+
+    pub fn free(&self, start: usize, bytes: usize) -> Result<()> {
+        let mut ranges = self.lock();
+        let whole = ranges.get(&start).is_some_and(|range| range.bytes == bytes && range.maps.is_empty());
+        ensure(whole, UR_RESULT_ERROR_INVALID_VALUE)?;
+        ranges.remove(&start);
+        unmap(start, bytes);
+        Ok(())
+    }
+
+    pub fn map(
+        &self,
+        start: usize,
+        bytes: usize,
+        memory: &PhysicalMem,
+        offset: usize,
+        access: ur_virtual_mem_access_flags_t,
+    ) -> Result<()> {
+        check_size(bytes)?;
+        let protection = protection(access)?;
+        let aligned = start.is_multiple_of(granularity()) && offset.is_multiple_of(granularity());
+        ensure(aligned, UR_RESULT_ERROR_INVALID_VALUE)?;
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= memory.bytes);
+        ensure(inside, UR_RESULT_ERROR_INVALID_SIZE)?;
+        let mut ranges = self.lock();
+        let range = find(&mut ranges, start, bytes)?;
+        let free = range.maps.range(..start + bytes).next_back().is_none_or(|(&at, map)| at + map.bytes <= start);
+        ensure(free, UR_RESULT_ERROR_INVALID_VALUE)?;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let offset = libc::off_t::try_from(offset).map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+        // SAFETY: the pages are reserved and not backed, so nothing that anybody uses is replaced.
+        let at = unsafe { libc::mmap(pointer(start), bytes, protection, flags, memory.file.as_raw_fd(), offset) };
+        if at == libc::MAP_FAILED {
+            return Err(system_error(UR_RESULT_ERROR_OUT_OF_RESOURCES, "mapping physical memory"));
+        }
+        range.maps.insert(start, Map { bytes, access });
+        Ok(())
+    }
+
+    pub fn unmap(&self, start: usize, bytes: usize) -> Result<()> {
+        let mut ranges = self.lock();
+        let range = find(&mut ranges, start, bytes)?;
+        let pieces = whole_maps(range, start, bytes)?;
+        map_nothing(start, bytes, libc::MAP_FIXED)?;
+        for piece in pieces {
+            range.maps.remove(&piece);
+        }
+        Ok(())
+    }
+
+    pub fn set_access(&self, start: usize, bytes: usize, access: ur_virtual_mem_access_flags_t) -> Result<()> {
+        let protection = protection(access)?;
+        let mut ranges = self.lock();
+        let range = find(&mut ranges, start, bytes)?;
+        let pieces = whole_maps(range, start, bytes)?;
+        // SAFETY: the pages are backed by memory of this context; who uses them when is the
+        // caller's affair.
+        if unsafe { libc::mprotect(pointer(start), bytes, protection) } != 0 {
+            return Err(system_error(UR_RESULT_ERROR_OUT_OF_RESOURCES, "changing access"));
+        }
+        for piece in pieces {
+            if let Some(map) = range.maps.get_mut(&piece) {
+                map.access = access;
+            }
+        }
+        Ok(())
+    }
+
+    /// The access to a range: none where nothing is backed.
+    pub fn access(&self, start: usize, bytes: usize) -> Result<ur_virtual_mem_access_flags_t> {
+        let mut ranges = self.lock();
+        let range = find(&mut ranges, start, bytes)?;
+        let below = range.maps.range(..=start).next_back();
+        let map = below.filter(|&(&at, map)| start < at + map.bytes);
+        Ok(map.map_or(UR_VIRTUAL_MEM_ACCESS_FLAG_NONE, |(_, map)| map.access))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Range>> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        for (&start, range) in &*self.lock() {
+            unmap(start, range.bytes);
+        }
+    }
+}
+
+/// The range that all of these addresses lie in.
+fn find(ranges: &mut BTreeMap<usize, Range>, start: usize, bytes: usize) -> Result<&mut Range> {
+    let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
+    let (&at, range) = ranges.range_mut(..=start).next_back().ok_or(wrong)?;
+    let end = start.checked_add(bytes).ok_or(wrong)?;
+    let inside = bytes > 0 && end <= at + range.bytes;
+    if inside { Ok(range) } else { Err(wrong) }
+}
+
+/// The maps that together are exactly these addresses.
+fn whole_maps(range: &Range, start: usize, bytes: usize) -> Result<Vec<usize>> {
+    let mut pieces = Vec::new();
+    let mut next = start;
+    while next < start + bytes {
+        let map = range.maps.get(&next).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+        pieces.push(next);
+        next += map.bytes;
+    }
+    ensure(next == start + bytes, UR_RESULT_ERROR_INVALID_VALUE)?;
+    Ok(pieces)
+}
+
+fn check_size(bytes: usize) -> Result<()> {
+    let whole = bytes > 0 && bytes.is_multiple_of(granularity());
+    ensure(whole, UR_RESULT_ERROR_INVALID_SIZE)
+}
+
+fn protection(access: ur_virtual_mem_access_flags_t) -> Result<i32> {
+    match access {
+        UR_VIRTUAL_MEM_ACCESS_FLAG_NONE => Ok(libc::PROT_NONE),
+        UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE => Ok(libc::PROT_READ | libc::PROT_WRITE),
+        UR_VIRTUAL_MEM_ACCESS_FLAG_READ_ONLY => Ok(libc::PROT_READ),
+        _ => Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
+    }
+}
+
+/// Addresses without memory, somewhere near `at`, or exactly there with `MAP_FIXED`: the caller
+/// then owns what is there.
+fn map_nothing(at: usize, bytes: usize, fixed: i32) -> Result<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
+    // SAFETY: a hint replaces nothing, and a fixed address is one of our own reservations.
+    let start = unsafe { libc::mmap(pointer(at), bytes, libc::PROT_NONE, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(system_error(UR_RESULT_ERROR_OUT_OF_RESOURCES, "reserving addresses"));
+    }
+    Ok(start.expose_provenance())
+}
+
+fn unmap(start: usize, bytes: usize) {
+    // SAFETY: a reservation of ours that is given up.
+    unsafe { libc::munmap(pointer(start), bytes) };
+}
+
+fn pointer(address: usize) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(address)
+}
+
+/// Memory without an address.
+pub struct PhysicalMem {
+    context: Arc<Object<Context<Cpu>>>,
+    device: Arc<Object<Device>>,
+    bytes: usize,
+    file: File,
+}
+
+impl PhysicalMem {
+    pub fn create(
+        context: &Object<Context<Cpu>>,
+        device: &Object<Device>,
+        bytes: usize,
+        properties: Option<&ur_physical_mem_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        let known = context.domain().index_of(device).is_some();
+        ensure(known, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        let plain = properties.is_none_or(|properties| properties.flags.0 == 0);
+        ensure(plain, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        check_size(bytes)?;
+        let file = memory_file(bytes)?;
+        Ok(hal::new::<Cpu, _>(Self { context: context.arc(), device: device.arc(), bytes, file }))
+    }
+}
+
+/// A file of memory that is really there: without that, the first touch of a page would kill the
+/// process when memory runs out.
+fn memory_file(bytes: usize) -> Result<File> {
+    // SAFETY: makes a new file, whose number is ours alone.
+    let number = unsafe { libc::memfd_create(c"ur-native-cpu".as_ptr(), libc::MFD_CLOEXEC) };
+    if number < 0 {
+        return Err(system_error(UR_RESULT_ERROR_OUT_OF_RESOURCES, "memfd_create"));
+    }
+    // SAFETY: as above.
+    let file = unsafe { File::from_raw_fd(number) };
+    let size = libc::off_t::try_from(bytes).map_err(|_| Error::new(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY))?;
+    // SAFETY: the file is ours.
+    if unsafe { libc::fallocate(number, 0, 0, size) } != 0 {
+        return Err(system_error(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY, "allocating physical memory"));
+    }
+    Ok(file)
+}
+
+impl Body for PhysicalMem {
+    const KIND: Kind = Kind::PhysicalMem;
+}
+
+impl hal::PhysicalMem<Cpu> for PhysicalMem {
+    fn get_info(this: &Object<Self>, what: PhysicalMemInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            PhysicalMemInfo::Context => out.handle(Some(&this.context)),
+            PhysicalMemInfo::Device => out.handle(Some(&this.device)),
+            PhysicalMemInfo::Size => out.value(this.bytes),
+            PhysicalMemInfo::Properties => out.value(ur_physical_mem_properties_t::default()),
+            PhysicalMemInfo::ReferenceCount => out.value(this.api_refs()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_only_what_they_are() -> Result<()> {
+        let space = AddressSpace::default();
+        let page = granularity();
+        assert!(space.reserve(0, page + 1).is_err() && space.reserve(0, 0).is_err());
+        let start = space.reserve(0, 4 * page)?;
+        assert_eq!(space.access(start, page), Ok(UR_VIRTUAL_MEM_ACCESS_FLAG_NONE));
+        assert!(space.access(start + 4 * page, page).is_err());
+        assert!(space.free(start, page).is_err() && space.free(start + page, 3 * page).is_err());
+        assert!(space.unmap(start, page).is_err());
+        assert!(space.set_access(start, page, UR_VIRTUAL_MEM_ACCESS_FLAG_READ_ONLY).is_err());
+        space.free(start, 4 * page)?;
+        assert!(space.free(start, 4 * page).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn memory_files_have_their_size() -> Result<()> {
+        let file = memory_file(3 * granularity())?;
+        assert_eq!(file.metadata().map(|about| about.len()).ok(), Some(3 * granularity() as u64));
+        assert!(memory_file(usize::MAX / 2 & !0xffff).is_err());
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Wrong arguments of every function: each call of the generated table is wrong in one way, and must
+//! be refused with the code of the specification. One test a function.
+
+use crate::fixture::Fixture;
+use crate::generated::arguments::{CASES, Case, Valid};
+use crate::kernels::{self, IOTA};
+use crate::objects::{Buffer, Context, Event, Kernel, Pool, Program, Queue};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    let mut functions: Vec<&'static str> = CASES.iter().map(|case| case.function).collect();
+    functions.dedup();
+    let test = |function: &'static str| Test::new("arguments", function, move |fixture| check_function(fixture, function));
+    functions.into_iter().map(test).collect()
+}
+
+fn check_function(fixture: &Fixture, function: &str) -> Done {
+    let objects = Objects::new(fixture)?;
+    let mut scratch = vec![0_u64; 8192];
+    let valid = objects.valid(fixture, scratch.as_mut_ptr().cast());
+    let cases = CASES.iter().filter(|case| case.function == function);
+    let possible: Vec<&Case> = cases.filter(|case| case.needs.iter().all(|kind| valid.has(*kind))).collect();
+    if possible.is_empty() {
+        return Err(Stop::skipped("no valid handle for the other arguments"));
+    }
+    let mut wrong = Vec::new();
+    let mut unsupported = 0;
+    for case in &possible {
+        let status = (case.call)(fixture.ur, &valid);
+        if !case.codes.contains(&status.code) {
+            unsupported += usize::from(status.is_unsupported());
+            wrong.push(format!("{}: {:?} instead of {:?}", case.what, status.code, case.codes));
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false if unsupported == possible.len() => {
+            Err(Stop::Unsupported { what: format!("{function} is refused before its arguments are looked at"), documented: false })
+        }
+        false => Err(Stop::failed(wrong.join("; "))),
+    }
+}
+
+/// One object of each kind that the device offers.
+struct Objects {
+    config: ur_loader_config_handle_t,
+    event: Event,
+    queue: Queue,
+    buffer: Buffer,
+    pool: Option<Pool>,
+    kernel: Option<Kernel>,
+    program: Option<Program>,
+    physical: ur_physical_mem_handle_t,
+    sampler: ur_sampler_handle_t,
+    context: Context,
+}
+
+impl Objects {
+    fn new(fixture: &Fixture) -> Result<Self, Stop> {
+        let context = Context::new(fixture)?;
+        let queue = context.in_order(fixture)?;
+        let event = queue.marker(&[])?;
+        event.wait()?;
+        let buffer = context.buffer(4096)?;
+        let pool = Pool::new(fixture, &context).ok();
+        let program = match kernels::provider(fixture.backend) {
+            Some(_) => Some(Program::new(fixture, &context)?),
+            None => None,
+        };
+        let kernel = program.as_ref().map(|program| program.kernel(IOTA)).transpose()?;
+        let (mut physical, mut sampler, mut config) = (null_mut(), null_mut(), null_mut());
+        // What the device does not have stays null.
+        let _ = fixture.ur.urPhysicalMemCreate(context.raw, fixture.device, 2 << 20, null(), &mut physical);
+        let _ = fixture.ur.urSamplerCreate(context.raw, &ur_sampler_desc_t::default(), &mut sampler);
+        let _ = fixture.ur.urLoaderConfigCreate(&mut config);
+        Ok(Self { config, event, queue, buffer, pool, kernel, program, physical, sampler, context })
+    }
+
+    fn valid(&self, fixture: &Fixture, scratch: *mut std::ffi::c_void) -> Valid {
+        Valid {
+            loader_config: self.config,
+            adapter: fixture.adapter,
+            platform: fixture.platform,
+            device: fixture.device,
+            context: self.context.raw,
+            queue: self.queue.raw,
+            event: self.event.raw,
+            mem: self.buffer.raw,
+            usm_pool: self.pool.as_ref().map_or(null_mut(), |pool| pool.raw),
+            program: self.program.as_ref().map_or(null_mut(), |program| program.raw),
+            kernel: self.kernel.as_ref().map_or(null_mut(), |kernel| kernel.raw),
+            physical_mem: self.physical,
+            sampler: self.sampler,
+            ..Valid::new(scratch)
+        }
+    }
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        if !self.physical.is_null() {
+            let _ = self.context.ur.urPhysicalMemRelease(self.physical);
+        }
+        if !self.sampler.is_null() {
+            let _ = self.context.ur.urSamplerRelease(self.sampler);
+        }
+        if !self.config.is_null() {
+            let _ = self.context.ur.urLoaderConfigRelease(self.config);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Asynchronous allocation: what is promised of order, reuse, limits, thresholds, figures and pools,
+//! for every kind of USM. Reuse is told by figures and pointers, and its refusal by data: a queue is
+//! held back by a gate, so that what is pending stays pending for as long as the test wants.
+
+mod basic;
+mod errors;
+mod figures;
+mod limits;
+mod order;
+mod out_of_order;
+mod pools;
+mod refusal;
+mod reuse;
+mod synchronous;
+mod thresholds;
+mod threads;
+
+use crate::check;
+use crate::fixture::Fixture;
+use crate::objects::{Block, Context, Event, Gate, Kind, Pool, Queue, Usm};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use std::ptr::{null, null_mut};
+use std::time::Duration;
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    let suites = [
+        basic::all,
+        errors::all,
+        order::all,
+        reuse::all,
+        refusal::all,
+        out_of_order::all,
+        limits::all,
+        thresholds::all,
+        figures::all,
+        pools::all,
+        synchronous::all,
+        threads::all,
+    ];
+    suites.into_iter().flat_map(|suite| suite()).collect()
+}
+
+type KindTest = fn(&Bench, Kind) -> Done;
+type PlainTest = fn(&Bench) -> Done;
+
+/// One test for each kind of USM.
+fn by_kind(suite: &'static str, list: &[(&str, KindTest)]) -> Vec<Test> {
+    let mut tests = Vec::new();
+    for &(name, test) in list {
+        for kind in Kind::ALL {
+            tests.push(Test::new(suite, format!("{kind}_{name}"), move |fixture| {
+                let bench = Bench::new(fixture)?;
+                kind.need(fixture)?;
+                test(&bench, kind)
+            }));
+        }
+    }
+    tests
+}
+
+fn plain(suite: &'static str, list: &[(&'static str, PlainTest)]) -> Vec<Test> {
+    let test = |&(name, test): &(&'static str, PlainTest)| Test::new(suite, name, move |fixture| test(&Bench::new(fixture)?));
+    list.iter().map(test).collect()
+}
+
+/// A device that can allocate asynchronously, and a context on it.
+struct Bench<'a> {
+    fixture: &'a Fixture,
+    context: Context,
+}
+
+/// A short time in which what must not happen would have happened.
+const MOMENT: Duration = Duration::from_millis(25);
+/// Long enough for anything that happens at all.
+const LONG: Duration = Duration::from_secs(10);
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+impl<'a> Bench<'a> {
+    /// Stops the test on a device without asynchronous allocation, which must refuse it then.
+    fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
+        let context = Context::new(fixture)?;
+        let queue = context.in_order(fixture)?;
+        let mut out = null_mut();
+        fixture.require(UR_DEVICE_INFO_ASYNC_USM_ALLOCATIONS_SUPPORT_EXP, || {
+            Kind::Device.enqueue(&queue, null_mut(), 64, null(), (0, null()), &mut out, null_mut())
+        })?;
+        Ok(Self { fixture, context })
+    }
+
+    fn in_order(&self) -> Result<Queue, Stop> {
+        self.context.in_order(self.fixture)
+    }
+
+    fn out_of_order(&self) -> Result<Queue, Stop> {
+        self.context.out_of_order(self.fixture)
+    }
+
+    fn pool(&self) -> Result<Pool, Stop> {
+        Pool::new(self.fixture, &self.context)
+    }
+
+    fn default_pool(&self) -> Result<Pool, Stop> {
+        Pool::default_of(self.fixture, &self.context)
+    }
+
+    fn gate(&self, queue: &Queue) -> Result<Gate, Stop> {
+        Gate::close(self.fixture, queue)
+    }
+
+    /// Host memory for results, which outlives a queue that still writes it.
+    fn result(&self, size: usize) -> Result<Usm, Stop> {
+        self.context.usm(self.fixture, Kind::Host, size)
+    }
+
+    /// Allocates, fills and reads a block to see that it is memory, then frees it.
+    fn exercise(&self, queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Done {
+        let block = queue.alloc(kind, pool, size, &[])?;
+        queue.fill(block.ptr, 0x5a_u8, size, &[])?;
+        all_bytes(queue, block, 0x5a)?;
+        queue.free(block, &[])
+    }
+}
+
+/// Reads a block, after what an in-order queue holds, and compares every byte.
+#[track_caller]
+fn all_bytes(queue: &Queue, block: Block, want: u8) -> Done {
+    same_bytes(&queue.read::<u8>(block.ptr, block.size, &[])?, want)
+}
+
+#[track_caller]
+fn same_bytes(data: &[u8], want: u8) -> Done {
+    match data.iter().position(|byte| *byte != want) {
+        None => Ok(()),
+        Some(at) => Err(Stop::failed(format!("byte {at} of {} is {:#x}, expected {want:#x}", data.len(), data[at]))),
+    }
+}
+
+/// The event does not complete while its queue is held back.
+#[track_caller]
+fn pending(event: &Event, what: &str) -> Done {
+    match event.completes_within(MOMENT)? {
+        true => Err(Stop::failed(what)),
+        false => Ok(()),
+    }
+}
+
+#[track_caller]
+fn completes(event: &Event, what: &str) -> Done {
+    match event.completes_within(LONG)? {
+        true => Ok(()),
+        false => Err(Stop::failed(what)),
+    }
+}
+
+/// A block that stays in use until the gate opens: filled with `A`, then to be copied to `result`,
+/// then to be freed, on a queue that is held back.
+struct Doomed {
+    gate: Gate,
+    block: Block,
+    result: Usm,
+    /// Completes with the free: the block's death.
+    death: Event,
+}
+
+const A: u8 = 0xa1;
+const B: u8 = 0xb2;
+
+impl Doomed {
+    fn new(bench: &Bench, queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Result<Self, Stop> {
+        let result = bench.result(size)?;
+        let block = queue.alloc(kind, pool, size, &[])?;
+        let gate = bench.gate(queue)?;
+        queue.fill(block.ptr, A, size, &[])?;
+        queue.copy(result.ptr, block.ptr, size, &[])?;
+        let death = queue.free_event(block, &[])?;
+        Ok(Self { gate, block, result, death })
+    }
+
+    /// Opens the gate and sees that nobody wrote into the block before its death.
+    fn check_untouched(&self, queue: &Queue) -> Done {
+        self.gate.open();
+        queue.finish()?;
+        let data = self.result.host::<u8>();
+        check!(data.iter().all(|byte| *byte == A), "memory whose use was pending was given to another allocation");
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! When allocations and frees complete, and what they hold back.
+
+use super::*;
+
+const SUITE: &str = "async_order";
+
+pub fn all() -> Vec<Test> {
+    by_kind(SUITE, &[
+        ("call_returns_at_once", call_returns_at_once),
+        ("allocation_waits_for_its_list", allocation_waits_for_its_list),
+        ("allocation_follows_its_queue", allocation_follows_its_queue),
+        ("allocation_holds_back_its_queue", allocation_holds_back_its_queue),
+        ("free_waits_for_its_list", free_waits_for_its_list),
+        ("free_follows_its_queue", free_follows_its_queue),
+        ("free_holds_back_its_queue", free_holds_back_its_queue),
+        ("finish_covers_allocation_and_free", finish_covers_allocation_and_free),
+        ("use_before_completion", use_before_completion),
+        ("event_orders_use_on_another_queue", event_orders_use_on_another_queue),
+        ("events_released_early", events_released_early),
+        ("complete_when_nothing_is_before", complete_when_nothing_is_before),
+        ("event_callback", event_callback),
+    ])
+}
+
+fn call_returns_at_once(bench: &Bench, kind: Kind) -> Done {
+    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+    let gate = bench.gate(&queue)?;
+    for round in 0..50 {
+        let block = queue.alloc(kind, &pool, 4096 * (1 + round), &[])?;
+        queue.fill(block.ptr, 1_u8, block.size, &[])?;
+        queue.free(block, &[])?;
+    }
+    check!(!gate.is_open() && !gate.event.is_complete()?, "an allocation or a free waited for its queue");
+    gate.open();
+    queue.finish()
+}
+
+fn allocation_waits_for_its_list(bench: &Bench, kind: Kind) -> Done {
+    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let gate = bench.gate(&other)?;
+    let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[&gate.event])?;
+    pending(&allocated, "an allocation completed before its wait list")?;
+    gate.open();
+    completes(&allocated, "an allocation did not complete after its wait list")?;
+    queue.free(block, &[])?;
+    queue.finish()
+}
+
+fn allocation_follows_its_queue(bench: &Bench, kind: Kind) -> Done {
+    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+    let gate = bench.gate(&queue)?;
+    let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
+    pending(&allocated, "an allocation completed before an earlier command of its in-order queue")?;
+    gate.open();
+    completes(&allocated, "an allocation did not complete after its queue")?;
+    queue.free(block, &[])?;
+    queue.finish()
+}
+
+/// On an in-order queue the wait list of an allocation holds back later commands too.
+fn allocation_holds_back_its_queue(bench: &Bench, kind: Kind) -> Done {
+    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let gate = bench.gate(&other)?;
+    let block = queue.alloc(kind, &pool, 4096, &[&gate.event])?;
+    let filled = queue.fill(block.ptr, 1_u8, 4096, &[])?;
+    pending(&filled, "a command overtook the wait list of an allocation before it")?;
+    gate.open();
+    completes(&filled, "a command did not complete")?;
+    queue.free(block, &[])?;
+    queue.finish()
+}
+
+fn free_waits_for_its_list(bench: &Bench, kind: Kind) -> Done {
+    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let block = queue.alloc(kind, &pool, 4096, &[])?;
+    let gate = bench.gate(&other)?;
+    let freed = queue.free_event(block, &[&gate.event])?;
+    pending(&freed, "a free completed before its wait list")?;
+    gate.open();
+    completes(&freed, "a free did not complete after its wait list")
+}
+
+fn free_follows_its_queue(bench: &Bench, kind: Kind) -> Done {
+    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+    let block = queue.alloc(kind, &pool, 4096, &[])?;
+    let gate = bench.gate(&queue)?;
+    let freed = queue.free_event(block, &[])?;
+    pending(&freed, "a free completed before an earlier command of its in-order queue")?;
+    gate.open();
+    completes(&freed, "a free did not complete after its queue")
+}
+
+fn free_holds_back_its_queue(bench: &Bench, kind: Kind) -> Done {
+    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let memory = bench.result(64)?;
+    let block = queue.alloc(kind, &pool, 4096, &[])?;
+    let gate = bench.gate(&other)?;
+    queue.free(block, &[&gate.event])?;
+    let later = queue.fill(memory.ptr, 1_u8, 64, &[])?;
+    pending(&later, "a command overtook the wait list of a free before it")?;
+    gate.open();
+    completes(&later, "a command did not complete")
+}
+
+fn finish_covers_allocation_and_free(bench: &Bench, kind: Kind) -> Done {
+    for queue in [bench.in_order()?, bench.out_of_order()?] {
+        let (other, pool) = (bench.in_order()?, bench.pool()?);
+        let gate = bench.gate(&other)?;
+        let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[&gate.event])?;
+        gate.open_after(MOMENT);
+        queue.finish()?;
+        check!(gate.is_open() && allocated.is_complete()?, "urQueueFinish did not wait for an allocation");
+        drop(gate);
+        let gate = bench.gate(&other)?;
+        let freed = queue.free_event(block, &[&gate.event])?;
+        gate.open_after(MOMENT);
+        queue.finish()?;
+        check!(gate.is_open() && freed.is_complete()?, "urQueueFinish did not wait for a free");
+    }
+    Ok(())
+}
+
+/// The pointer is good for enqueuing before the allocation completes.
+fn use_before_completion(bench: &Bench, kind: Kind) -> Done {
+    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+    let result = bench.result(64 * KIB)?;
+    let gate = bench.gate(&queue)?;
+    let block = queue.alloc(kind, &pool, 64 * KIB, &[])?;
+    queue.fill(block.ptr, A, block.size, &[])?;
+    queue.copy(result.ptr, block.ptr, block.size, &[])?;
+    queue.free(block, &[])?;
+    gate.open();
+    queue.finish()?;
+    same_bytes(result.host(), A)
+}
+
+fn event_orders_use_on_another_queue(bench: &Bench, kind: Kind) -> Done {
+    let (first, second, pool) = (bench.in_order()?, bench.out_of_order()?, bench.pool()?);
+    let result = bench.result(64 * KIB)?;
+    let gate = bench.gate(&first)?;
+    let (block, allocated) = first.alloc_event(kind, &pool, 64 * KIB, &[])?;
+    let filled = second.fill(block.ptr, B, block.size, &[&allocated])?;
+    pending(&filled, "a use ordered after an allocation ran before it")?;
+    let copied = second.copy(result.ptr, block.ptr, block.size, &[&filled])?;
+    let freed = second.free_event(block, &[&copied])?;
+    gate.open();
+    completes(&freed, "a free on another queue did not complete")?;
+    second.finish()?;
+    same_bytes(result.host(), B)
+}
+
+fn events_released_early(bench: &Bench, kind: Kind) -> Done {
+    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let result = bench.result(4096)?;
+    let gate = bench.gate(&first)?;
+    let (block, allocated) = first.alloc_event(kind, &pool, 4096, &[])?;
+    let filled = second.fill(block.ptr, A, 4096, &[&allocated])?;
+    drop(allocated);
+    second.copy(result.ptr, block.ptr, 4096, &[&filled])?;
+    drop(filled);
+    let freed = second.free_event(block, &[])?;
+    let (again, allocated) = first.alloc_event(kind, &pool, 4096, &[&freed])?;
+    drop(freed);
+    first.free(again, &[])?;
+    gate.open();
+    first.finish()?;
+    second.finish()?;
+    check!(allocated.is_complete()?, "an allocation is not complete after urQueueFinish");
+    same_bytes(result.host(), A)
+}
+
+fn complete_when_nothing_is_before(bench: &Bench, kind: Kind) -> Done {
+    for queue in [bench.in_order()?, bench.out_of_order()?] {
+        let pool = bench.pool()?;
+        let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
+        completes(&allocated, "an allocation on an idle queue does not complete by itself")?;
+        let freed = queue.free_event(block, &[])?;
+        completes(&freed, "a free on an idle queue does not complete by itself")?;
+    }
+    Ok(())
+}
+
+fn event_callback(bench: &Bench, kind: Kind) -> Done {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    unsafe extern "C" fn count(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut std::ffi::c_void) {
+        // SAFETY: the counter below is leaked.
+        unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
+    }
+    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+    let counter: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+    let gate = bench.gate(&queue)?;
+    let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
+    let freed = queue.free_event(block, &[])?;
+    for event in [&allocated, &freed] {
+        let data = (&raw const *counter).cast_mut().cast();
+        bench.fixture.ur.urEventSetCallback(event.raw, UR_EXECUTION_INFO_COMPLETE, Some(count), data).ok()?;
+    }
+    std::thread::sleep(MOMENT);
+    check!(counter.load(Ordering::SeqCst) == 0, "a callback ran before its command completed");
+    gate.open();
+    queue.finish()?;
+    let end = std::time::Instant::now() + LONG;
+    while counter.load(Ordering::SeqCst) < 2 && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    check!(counter.load(Ordering::SeqCst) == 2, "{} of 2 callbacks ran", counter.load(Ordering::SeqCst));
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! What must not be reused: memory whose last use is pending and not ordered before the allocation.
+//! The data tells, whatever the pointers are: pattern A of the old block must reach its copy.
+
+use super::*;
+use crate::check_eq;
+
+const SUITE: &str = "async_refusal";
+const SIZE: usize = 256 * KIB;
+
+pub fn all() -> Vec<Test> {
+    let mut tests = by_kind(SUITE, &[
+        ("without_dependency", without_dependency),
+        ("grows_rather_than_waits", grows_rather_than_waits),
+        ("wait_list_of_the_free", wait_list_of_the_free),
+        ("event_before_the_free", event_before_the_free),
+        ("free_on_idle_queue_of_pending_use", free_on_idle_queue_of_pending_use),
+        ("parts_of_a_pending_block", parts_of_a_pending_block),
+        ("neighbour_of_a_pending_block", neighbour_of_a_pending_block),
+        ("both_of_two_deaths", both_of_two_deaths),
+        ("out_of_order_without_dependency", out_of_order_without_dependency),
+        ("out_of_order_without_event", out_of_order_without_event),
+    ]);
+    tests.extend(plain(SUITE, &[("many_pending_blocks", many_pending_blocks), ("live_blocks", live_blocks)]));
+    tests
+}
+
+/// Fills a new block on a queue as soon as that may run, and sees that the doomed one was safe.
+fn overwrite(doomed: &Doomed, home: &Queue, queue: &Queue, block: Block, wait: &[&Event]) -> Done {
+    let filled = queue.fill(block.ptr, B, block.size, wait)?;
+    // Time enough for a fill that waits for nothing.
+    filled.completes_within(MOMENT)?;
+    doomed.check_untouched(home)?;
+    filled.wait()?;
+    let freed = queue.free_event(block, &[&filled])?;
+    freed.wait()
+}
+
+fn without_dependency(bench: &Bench, kind: Kind) -> Done {
+    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let doomed = Doomed::new(bench, &first, kind, &pool, SIZE)?;
+    let block = second.alloc(kind, &pool, SIZE, &[])?;
+    overwrite(&doomed, &first, &second, block, &[])
+}
+
+/// A pool that may grow does so rather than make an allocation wait for memory that it does not
+/// depend on.
+fn grows_rather_than_waits(bench: &Bench, kind: Kind) -> Done {
+    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let doomed = Doomed::new(bench, &first, kind, &pool, SIZE)?;
+    let (block, allocated) = second.alloc_event(kind, &pool, SIZE, &[])?;
+    check!(!block.overlaps(&doomed.block), "a block was handed out whose free is pending");
+    completes(&allocated, "an allocation waits for a queue that it does not depend on")?;
+    let filled = second.fill(block.ptr, B, SIZE, &[])?;
+    completes(&filled, "a use waits for a queue that it does not depend on")?;
+    check!(!doomed.death.is_complete()?, "the free completed though its queue is held back");
+    doomed.check_untouched(&first)?;
+    second.free(block, &[])?;
+    second.finish()
+}
+
+/// The wait list of a free belongs to the block's death.
+fn wait_list_of_the_free(bench: &Bench, kind: Kind) -> Done {
+    let (user, owner, third) = (bench.in_order()?, bench.in_order()?, bench.in_order()?);
+    let pool = bench.pool()?;
+    let result = bench.result(SIZE)?;
+    let (block, allocated) = owner.alloc_event(kind, &pool, SIZE, &[])?;
+    let gate = bench.gate(&user)?;
+    user.fill(block.ptr, A, SIZE, &[&allocated])?;
+    let used = user.copy(result.ptr, block.ptr, SIZE, &[])?;
+    owner.free(block, &[&used])?;
+    let other = third.alloc(kind, &pool, SIZE, &[])?;
+    third.fill(other.ptr, B, SIZE, &[])?.completes_within(MOMENT)?;
+    gate.open();
+    user.finish()?;
+    same_bytes(result.host(), A)?;
+    third.free(other, &[])?;
+    third.finish()?;
+    owner.finish()
+}
+
+/// An event from before the free orders nothing.
+fn event_before_the_free(bench: &Bench, kind: Kind) -> Done {
+    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let result = bench.result(SIZE)?;
+    let (block, early) = first.alloc_event(kind, &pool, SIZE, &[])?;
+    let gate = bench.gate(&first)?;
+    first.fill(block.ptr, A, SIZE, &[])?;
+    first.copy(result.ptr, block.ptr, SIZE, &[])?;
+    first.free(block, &[])?;
+    let other = second.alloc(kind, &pool, SIZE, &[&early])?;
+    second.fill(other.ptr, B, SIZE, &[])?.completes_within(MOMENT)?;
+    gate.open();
+    first.finish()?;
+    same_bytes(result.host(), A)?;
+    second.free(other, &[])?;
+    second.finish()
+}
+
+/// A free on an idle queue that waits for the use elsewhere: the same queue may reuse the block, but
+/// its use waits.
+fn free_on_idle_queue_of_pending_use(bench: &Bench, kind: Kind) -> Done {
+    let (user, owner, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let result = bench.result(SIZE)?;
+    let (block, allocated) = owner.alloc_event(kind, &pool, SIZE, &[])?;
+    let gate = bench.gate(&user)?;
+    user.fill(block.ptr, A, SIZE, &[&allocated])?;
+    let used = user.copy(result.ptr, block.ptr, SIZE, &[])?;
+    owner.free(block, &[&used])?;
+    let again = owner.alloc(kind, &pool, SIZE, &[])?;
+    owner.fill(again.ptr, B, SIZE, &[])?.completes_within(MOMENT)?;
+    gate.open();
+    user.finish()?;
+    same_bytes(result.host(), A)?;
+    all_bytes(&owner, again, B)?;
+    owner.free(again, &[])?;
+    owner.finish()
+}
+
+fn parts_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
+    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let doomed = Doomed::new(bench, &first, kind, &pool, 4 * MIB)?;
+    let mut parts = Vec::new();
+    for size in [64, 4 * KIB, 64 * KIB, MIB, 64, 2 * MIB] {
+        let part = second.alloc(kind, &pool, size, &[])?;
+        second.fill(part.ptr, B, size, &[])?;
+        parts.push(part);
+    }
+    second.marker(&[])?.completes_within(MOMENT)?;
+    doomed.check_untouched(&first)?;
+    parts.into_iter().try_for_each(|part| second.free(part, &[]))?;
+    second.finish()
+}
+
+/// Neighbours with different deaths do not merge into one block.
+fn neighbour_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
+    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let result = bench.result(SIZE)?;
+    let blocks = (0..8).map(|_| first.alloc(kind, &pool, SIZE, &[])).collect::<Result<Vec<Block>, Stop>>()?;
+    first.finish()?;
+    let gate = bench.gate(&first)?;
+    first.fill(blocks[3].ptr, A, SIZE, &[])?;
+    first.copy(result.ptr, blocks[3].ptr, SIZE, &[])?;
+    for (index, block) in blocks.iter().enumerate() {
+        // All but one die on the idle queue.
+        if index == 3 { first.free(*block, &[])? } else { second.free(*block, &[])? };
+    }
+    let large = second.alloc(kind, &pool, 4 * SIZE, &[])?;
+    second.fill(large.ptr, B, 4 * SIZE, &[])?.completes_within(MOMENT)?;
+    gate.open();
+    first.finish()?;
+    same_bytes(result.host(), A)?;
+    second.free(large, &[])?;
+    second.finish()
+}
+
+/// A block with two deaths is not free after one of them.
+fn both_of_two_deaths(bench: &Bench, kind: Kind) -> Done {
+    let queues = [bench.in_order()?, bench.in_order()?, bench.in_order()?];
+    let pool = bench.pool()?;
+    let result = bench.result(SIZE)?;
+    let (block, allocated) = queues[0].alloc_event(kind, &pool, SIZE, &[])?;
+    let first = queues[1].fill(block.ptr, A, SIZE, &[&allocated])?;
+    let gate = bench.gate(&queues[2])?;
+    let second = queues[2].copy(result.ptr, block.ptr, SIZE, &[&first])?;
+    queues[0].free(block, &[&first, &second])?;
+    let other = queues[1].alloc(kind, &pool, SIZE, &[&first])?;
+    queues[1].fill(other.ptr, B, SIZE, &[])?.completes_within(MOMENT)?;
+    gate.open();
+    queues[2].finish()?;
+    same_bytes(result.host(), A)?;
+    queues[1].free(other, &[])?;
+    queues.iter().try_for_each(Queue::finish)
+}
+
+fn out_of_order_without_dependency(bench: &Bench, kind: Kind) -> Done {
+    let (first, second, pool) = (bench.in_order()?, bench.out_of_order()?, bench.pool()?);
+    let doomed = Doomed::new(bench, &first, kind, &pool, SIZE)?;
+    let (block, allocated) = second.alloc_event(kind, &pool, SIZE, &[])?;
+    overwrite(&doomed, &first, &second, block, &[&allocated])
+}
+
+/// Without an event nothing could wait for the allocation: it takes only what is free at once. On an
+/// out-of-order queue even an earlier free of the same queue is no such thing.
+fn out_of_order_without_event(bench: &Bench, kind: Kind) -> Done {
+    let (queue, pool) = (bench.out_of_order()?, bench.pool()?);
+    let result = bench.result(SIZE)?;
+    let (block, allocated) = queue.alloc_event(kind, &pool, SIZE, &[])?;
+    let gate = bench.gate(&queue)?;
+    let filled = queue.fill(block.ptr, A, SIZE, &[&allocated, &gate.event])?;
+    let copied = queue.copy(result.ptr, block.ptr, SIZE, &[&filled])?;
+    queue.free(block, &[&copied])?;
+    let other = queue.alloc(kind, &pool, SIZE, &[])?;
+    check!(!other.overlaps(&block), "a block was handed out whose free is pending");
+    let overwritten = queue.fill(other.ptr, B, SIZE, &[])?;
+    completes(&overwritten, "a use that depends on nothing did not complete")?;
+    gate.open();
+    queue.finish()?;
+    same_bytes(result.host(), A)?;
+    queue.free(other, &[])?;
+    queue.finish()
+}
+
+fn many_pending_blocks(bench: &Bench) -> Done {
+    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let result = bench.result(64 * KIB)?;
+    let gate = bench.gate(&first)?;
+    for index in 0..64 {
+        let block = first.alloc(Kind::Device, &pool, KIB, &[])?;
+        first.fill(block.ptr, index as u8, KIB, &[])?;
+        first.copy(result.ptr.wrapping_byte_add(index * KIB), block.ptr, KIB, &[])?;
+        first.free(block, &[])?;
+    }
+    for _ in 0..64 {
+        let block = second.alloc(Kind::Device, &pool, KIB, &[])?;
+        second.fill(block.ptr, 0xff_u8, KIB, &[])?;
+        second.free(block, &[])?;
+    }
+    second.finish()?;
+    gate.open();
+    first.finish()?;
+    for (index, data) in result.host::<u8>().chunks(KIB).enumerate() {
+        same_bytes(data, index as u8)?;
+    }
+    Ok(())
+}
+
+/// Nothing that is in use is ever handed out, however much is freed around it.
+fn live_blocks(bench: &Bench) -> Done {
+    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let mut live: Vec<(Block, u8)> = Vec::new();
+    let mut random = 12_345_u32;
+    for step in 0..1500_u32 {
+        random = random.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+        let size = 64 + (random >> 8) as usize % (48 * KIB);
+        if random.is_multiple_of(3) && !live.is_empty() {
+            let (block, tag) = live.swap_remove((random >> 4) as usize % live.len());
+            if step % 50 == 0 {
+                all_bytes(&queue, block, tag)?;
+            }
+            let done = queue.marker(&[])?;
+            if step.is_multiple_of(2) { queue.free(block, &[])? } else { other.free(block, &[&done])? };
+        } else {
+            let block = queue.alloc(Kind::Device, &pool, size, &[])?;
+            check!(live.iter().all(|(other, _)| !other.overlaps(&block)), "a live block was handed out again");
+            queue.fill(block.ptr, step as u8, size, &[])?;
+            live.push((block, step as u8));
+        }
+    }
+    for (block, tag) in live {
+        all_bytes(&queue, block, tag)?;
+        queue.free(block, &[])?;
+    }
+    queue.finish()?;
+    other.finish()?;
+    check_eq!(pool.used()?, 0, "used bytes");
+    Ok(())
+}

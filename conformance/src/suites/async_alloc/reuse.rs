@@ -1,0 +1,357 @@
+//! Reuse that the program's own order allows: without growth, and without waiting for anything. In
+//! each test the block's death is pending, so that order alone can be the reason.
+
+use super::*;
+use crate::check_eq;
+
+const SUITE: &str = "async_reuse";
+const SIZE: usize = 300 * KIB;
+
+pub fn all() -> Vec<Test> {
+    let mut tests = by_kind(SUITE, &[
+        ("same_queue", same_queue),
+        ("same_queue_many_times", same_queue_many_times),
+        ("across_queues_by_the_frees_event", across_queues_by_the_frees_event),
+        ("across_queues_by_a_later_event", across_queues_by_a_later_event),
+        ("across_queues_by_a_barrier", across_queues_by_a_barrier),
+        ("through_a_third_queue", through_a_third_queue),
+        ("through_a_free_elsewhere", through_a_free_elsewhere),
+        ("after_finish", after_finish),
+        ("after_a_wait_for_the_free", after_a_wait_for_the_free),
+        ("after_a_status_query", after_a_status_query),
+        ("after_device_wait", after_device_wait),
+        ("split_of_a_larger_block", split_of_a_larger_block),
+        ("merge_of_neighbours", merge_of_neighbours),
+        ("ring_of_queues", ring_of_queues),
+    ]);
+    tests.extend(plain(SUITE, &[("join_of_two_deaths", join_of_two_deaths), ("mixed_sizes_settle", mixed_sizes_settle)]));
+    tests
+}
+
+/// The pool has not grown.
+#[track_caller]
+fn no_growth(pool: &Pool, before: usize) -> Done {
+    let now = pool.reserved()?;
+    match now == before {
+        true => Ok(()),
+        false => Err(Stop::failed(format!("the pool grew from {before} to {now} bytes, though a free block was in order"))),
+    }
+}
+
+/// A pool filled up to the last block, so that another of the size would make it grow.
+struct Full {
+    pool: Pool,
+    reserved: usize,
+    filler: Vec<Block>,
+}
+
+impl Full {
+    fn new(bench: &Bench, kind: Kind, size: usize) -> Result<Self, Stop> {
+        let pool = bench.pool()?;
+        let queue = bench.in_order()?;
+        let mut filler = vec![queue.alloc(kind, &pool, size, &[])?];
+        // A pool takes memory in larger pieces: use up what the first of them holds.
+        loop {
+            let before = pool.reserved()?;
+            let block = queue.alloc(kind, &pool, size, &[])?;
+            if pool.reserved()? > before || filler.len() > 4096 {
+                // This one made it grow: give all of it back, so that the rest is full.
+                queue.free(block, &[])?;
+                queue.finish()?;
+                pool.trim(0)?;
+                break;
+            }
+            filler.push(block);
+        }
+        queue.finish()?;
+        let reserved = pool.reserved()?;
+        Ok(Self { pool, reserved, filler })
+    }
+
+    /// One of the blocks, to be freed by the test.
+    fn take(&mut self) -> Result<Block, Stop> {
+        self.filler.pop().ok_or_else(|| Stop::failed("the pool has no block"))
+    }
+
+    fn no_growth(&self) -> Done {
+        no_growth(&self.pool, self.reserved)
+    }
+
+    /// Frees what is left, on any queue.
+    fn empty(self, queue: &Queue) -> Done {
+        for block in self.filler {
+            queue.free(block, &[])?;
+        }
+        queue.finish()?;
+        check_eq!(self.pool.used()?, 0, "used bytes at the end");
+        Ok(())
+    }
+}
+
+fn same_queue(bench: &Bench, kind: Kind) -> Done {
+    let queue = bench.in_order()?;
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let block = full.take()?;
+    let gate = bench.gate(&queue)?;
+    queue.fill(block.ptr, A, SIZE, &[])?;
+    queue.free(block, &[])?;
+    let again = queue.alloc(kind, &full.pool, SIZE, &[])?;
+    full.no_growth()?;
+    queue.fill(again.ptr, B, SIZE, &[])?;
+    check!(!gate.event.is_complete()?, "reuse waited");
+    gate.open();
+    all_bytes(&queue, again, B)?;
+    queue.free(again, &[])?;
+    full.empty(&queue)
+}
+
+fn same_queue_many_times(bench: &Bench, kind: Kind) -> Done {
+    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+    let gate = bench.gate(&queue)?;
+    for round in 0..2000 {
+        let block = queue.alloc(kind, &pool, SIZE, &[])?;
+        if round % 100 == 0 {
+            queue.fill(block.ptr, round as u8, SIZE, &[])?;
+        }
+        queue.free(block, &[])?;
+    }
+    let high = pool.figure(UR_USM_POOL_INFO_USED_HIGH_EXP)?;
+    check!(high < 2 * SIZE, "one block at a time used {high} bytes");
+    let one = pool.reserved()?;
+    gate.open();
+    queue.finish()?;
+    // What one block takes, no more.
+    let fresh = bench.pool()?;
+    let block = queue.alloc(kind, &fresh, SIZE, &[])?;
+    check_eq!(one, fresh.reserved()?, "reserved bytes after 2000 rounds, beside those for one block");
+    queue.free(block, &[])?;
+    queue.finish()
+}
+
+fn across_queues_by_the_frees_event(bench: &Bench, kind: Kind) -> Done {
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let block = full.take()?;
+    let result = bench.result(SIZE)?;
+    let gate = bench.gate(&first)?;
+    first.fill(block.ptr, A, SIZE, &[])?;
+    first.copy(result.ptr, block.ptr, SIZE, &[])?;
+    let freed = first.free_event(block, &[])?;
+    let again = second.alloc(kind, &full.pool, SIZE, &[&freed])?;
+    full.no_growth()?;
+    let filled = second.fill(again.ptr, B, SIZE, &[])?;
+    pending(&filled, "a use of the new block ran before the old one's death")?;
+    gate.open();
+    all_bytes(&second, again, B)?;
+    same_bytes(result.host(), A)?;
+    second.free(again, &[])?;
+    full.empty(&second)
+}
+
+/// Any event after the free will do.
+fn across_queues_by_a_later_event(bench: &Bench, kind: Kind) -> Done {
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let block = full.take()?;
+    let gate = bench.gate(&first)?;
+    first.free(block, &[])?;
+    let later = first.marker(&[])?;
+    let again = second.alloc(kind, &full.pool, SIZE, &[&later])?;
+    full.no_growth()?;
+    gate.open();
+    second.free(again, &[])?;
+    full.empty(&second)
+}
+
+/// A wait earlier on the second queue counts as much as a wait list.
+fn across_queues_by_a_barrier(bench: &Bench, kind: Kind) -> Done {
+    let first = bench.in_order()?;
+    for second in [bench.in_order()?, bench.out_of_order()?] {
+        let mut full = Full::new(bench, kind, SIZE)?;
+        let block = full.take()?;
+        let gate = bench.gate(&first)?;
+        let freed = first.free_event(block, &[])?;
+        second.barrier(&[&freed])?;
+        let again = second.alloc(kind, &full.pool, SIZE, &[])?;
+        full.no_growth()?;
+        gate.open();
+        second.finish()?;
+        second.free(again, &[])?;
+        full.empty(&second)?;
+    }
+    Ok(())
+}
+
+fn through_a_third_queue(bench: &Bench, kind: Kind) -> Done {
+    let (first, second, third) = (bench.in_order()?, bench.out_of_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let memory = bench.result(64)?;
+    let block = full.take()?;
+    let gate = bench.gate(&first)?;
+    let freed = first.free_event(block, &[])?;
+    let between = second.fill(memory.ptr, 1_u8, 64, &[&freed])?;
+    let again = third.alloc(kind, &full.pool, SIZE, &[&between])?;
+    full.no_growth()?;
+    gate.open();
+    third.free(again, &[])?;
+    full.empty(&third)
+}
+
+/// The death of a block is where it was freed, whoever allocated it.
+fn through_a_free_elsewhere(bench: &Bench, kind: Kind) -> Done {
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let block = full.take()?;
+    let gate = bench.gate(&first)?;
+    let used = first.fill(block.ptr, A, SIZE, &[])?;
+    second.free(block, &[&used])?;
+    // The second queue itself is after the free.
+    let again = second.alloc(kind, &full.pool, SIZE, &[])?;
+    full.no_growth()?;
+    let filled = second.fill(again.ptr, B, SIZE, &[])?;
+    pending(&filled, "a use of the new block ran before the old one's last use")?;
+    gate.open();
+    first.finish()?;
+    all_bytes(&second, again, B)?;
+    second.free(again, &[])?;
+    full.empty(&second)
+}
+
+fn after_finish(bench: &Bench, kind: Kind) -> Done {
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    first.free(full.take()?, &[])?;
+    first.finish()?;
+    let again = second.alloc(kind, &full.pool, SIZE, &[])?;
+    full.no_growth()?;
+    second.free(again, &[])?;
+    full.empty(&second)
+}
+
+fn after_a_wait_for_the_free(bench: &Bench, kind: Kind) -> Done {
+    let (first, second) = (bench.in_order()?, bench.out_of_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    first.free_event(full.take()?, &[])?.wait()?;
+    let again = second.alloc(kind, &full.pool, SIZE, &[])?;
+    full.no_growth()?;
+    second.free(again, &[])?;
+    full.empty(&second)
+}
+
+fn after_a_status_query(bench: &Bench, kind: Kind) -> Done {
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let freed = first.free_event(full.take()?, &[])?;
+    completes(&freed, "a free on an idle queue does not complete by itself")?;
+    let again = second.alloc(kind, &full.pool, SIZE, &[])?;
+    full.no_growth()?;
+    second.free(again, &[])?;
+    full.empty(&second)
+}
+
+fn after_device_wait(bench: &Bench, kind: Kind) -> Done {
+    let fixture = bench.fixture;
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    fixture.require(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP, || fixture.ur.urDeviceWaitExp(fixture.device))?;
+    let mut full = Full::new(bench, kind, SIZE)?;
+    first.free(full.take()?, &[])?;
+    fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
+    let again = second.alloc(kind, &full.pool, SIZE, &[])?;
+    full.no_growth()?;
+    second.free(again, &[])?;
+    full.empty(&second)
+}
+
+fn split_of_a_larger_block(bench: &Bench, kind: Kind) -> Done {
+    let queue = bench.in_order()?;
+    let mut full = Full::new(bench, kind, 4 * MIB)?;
+    let block = full.take()?;
+    let gate = bench.gate(&queue)?;
+    queue.free(block, &[])?;
+    let parts = (0..4).map(|_| queue.alloc(kind, &full.pool, MIB, &[])).collect::<Result<Vec<Block>, Stop>>()?;
+    full.no_growth()?;
+    for (index, part) in parts.iter().enumerate() {
+        check!(parts[..index].iter().all(|other| !other.overlaps(part)), "parts of one block overlap");
+        queue.fill(part.ptr, index as u8, MIB, &[])?;
+    }
+    gate.open();
+    for (index, part) in parts.into_iter().enumerate() {
+        all_bytes(&queue, part, index as u8)?;
+        queue.free(part, &[])?;
+    }
+    full.empty(&queue)
+}
+
+fn merge_of_neighbours(bench: &Bench, kind: Kind) -> Done {
+    let queue = bench.in_order()?;
+    let mut full = Full::new(bench, kind, 256 * KIB)?;
+    let gate = bench.gate(&queue)?;
+    for block in std::mem::take(&mut full.filler) {
+        queue.free(block, &[])?;
+    }
+    // Half of what is free, in one piece.
+    let large = queue.alloc(kind, &full.pool, full.reserved / 2, &[])?;
+    full.no_growth()?;
+    gate.open();
+    queue.free(large, &[])?;
+    full.empty(&queue)
+}
+
+/// One block goes round three queues by events and never needs a second.
+fn ring_of_queues(bench: &Bench, kind: Kind) -> Done {
+    let queues = [bench.in_order()?, bench.out_of_order()?, bench.in_order()?];
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let result = bench.result(SIZE)?;
+    let gate = bench.gate(&queues[0])?;
+    let mut death = queues[0].free_event(full.take()?, &[])?;
+    for round in 0..100 {
+        let queue = &queues[round % 3];
+        let (block, allocated) = queue.alloc_event(kind, &full.pool, SIZE, &[&death])?;
+        let filled = queue.fill(block.ptr, round as u8, SIZE, &[&allocated])?;
+        let last = if round == 99 { queue.copy(result.ptr, block.ptr, SIZE, &[&filled])? } else { filled };
+        death = queue.free_event(block, &[&last])?;
+    }
+    full.no_growth()?;
+    gate.open();
+    queues.iter().try_for_each(Queue::finish)?;
+    same_bytes(result.host(), 99)?;
+    full.empty(&queues[0])
+}
+
+/// A block whose free waited for two queues serves an allocation that waited for both.
+fn join_of_two_deaths(bench: &Bench) -> Done {
+    let (first, second, third) = (bench.in_order()?, bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, Kind::Device, SIZE)?;
+    let block = full.take()?;
+    let gates = [bench.gate(&first)?, bench.gate(&second)?];
+    let used = [first.fill(block.ptr, A, SIZE / 2, &[])?, second.marker(&[])?];
+    let freed = third.free_event(block, &[&used[0], &used[1]])?;
+    let fourth = bench.in_order()?;
+    let again = fourth.alloc(Kind::Device, &full.pool, SIZE, &[&freed])?;
+    full.no_growth()?;
+    let filled = fourth.fill(again.ptr, B, SIZE, &[])?;
+    gates[0].open();
+    pending(&filled, "a block was used before the second of its uses had ended")?;
+    gates[1].open();
+    all_bytes(&fourth, again, B)?;
+    fourth.free(again, &[])?;
+    full.empty(&fourth)
+}
+
+/// A repeating pattern of sizes reserves nothing after its first rounds.
+fn mixed_sizes_settle(bench: &Bench) -> Done {
+    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+    let mut settled = 0;
+    for round in 0..30 {
+        let sizes = [100, 3 * KIB, 70 * KIB, MIB, 5 * MIB, 900 * KIB, 64];
+        let blocks = sizes.iter().map(|size| queue.alloc(Kind::Device, &pool, *size, &[])).collect::<Result<Vec<Block>, Stop>>()?;
+        for block in blocks.into_iter().rev() {
+            queue.free(block, &[])?;
+        }
+        if round == 2 {
+            settled = pool.reserved()?;
+        }
+    }
+    check_eq!(pool.reserved()?, settled, "reserved bytes after 30 rounds, beside those after 3");
+    queue.finish()
+}

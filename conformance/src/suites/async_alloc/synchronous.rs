@@ -1,0 +1,101 @@
+//! Synchronous and asynchronous allocation of the same memory.
+
+use super::*;
+use crate::check_eq;
+use crate::objects::alloc_info;
+
+const SUITE: &str = "async_and_sync";
+const SIZE: usize = 512 * KIB;
+
+pub fn all() -> Vec<Test> {
+    by_kind(SUITE, &[
+        ("synchronous_free_of_asynchronous_block", synchronous_free_of_asynchronous_block),
+        ("asynchronous_free_of_synchronous_block", asynchronous_free_of_synchronous_block),
+        ("synchronous_allocation_takes_nothing_pending", synchronous_allocation_takes_nothing_pending),
+        ("synchronous_free_with_pending_use", synchronous_free_with_pending_use),
+        ("shared_pool", shared_pool),
+    ])
+}
+
+fn synchronous_free_of_asynchronous_block(bench: &Bench, kind: Kind) -> Done {
+    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+    let block = queue.alloc(kind, &pool, SIZE, &[])?;
+    queue.fill(block.ptr, A, SIZE, &[])?;
+    queue.finish()?;
+    bench.fixture.ur.urUSMFree(bench.context.raw, block.ptr).ok()?;
+    check_eq!(pool.used()?, 0, "used bytes after urUSMFree");
+    let ty: ur_usm_type_t = alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_TYPE)?;
+    check_eq!(ty, UR_USM_TYPE_UNKNOWN, "kind after urUSMFree");
+    bench.exercise(&queue, kind, &pool, SIZE)?;
+    queue.finish()
+}
+
+fn asynchronous_free_of_synchronous_block(bench: &Bench, kind: Kind) -> Done {
+    let queue = bench.in_order()?;
+    let result = bench.result(SIZE)?;
+    let block = Block { ptr: bench.context.usm(bench.fixture, kind, SIZE)?.into_raw(), size: SIZE };
+    let gate = bench.gate(&queue)?;
+    queue.fill(block.ptr, A, SIZE, &[])?;
+    queue.copy(result.ptr, block.ptr, SIZE, &[])?;
+    let freed = queue.free_event(block, &[])?;
+    pending(&freed, "a free completed before an earlier command")?;
+    gate.open();
+    queue.finish()?;
+    same_bytes(result.host(), A)?;
+    let ty: ur_usm_type_t = alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_TYPE)?;
+    check_eq!(ty, UR_USM_TYPE_UNKNOWN, "kind after the free");
+    Ok(())
+}
+
+/// A synchronous allocation may be used at once, so it takes only what was seen to be free.
+fn synchronous_allocation_takes_nothing_pending(bench: &Bench, kind: Kind) -> Done {
+    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let doomed = Doomed::new(bench, &queue, kind, &pool, SIZE)?;
+    let memory = Usm::new(&bench.context, bench.fixture.device, kind, SIZE, 0, pool.raw)?;
+    let block = Block { ptr: memory.ptr, size: SIZE };
+    check!(!block.overlaps(&doomed.block), "a synchronous allocation took a block whose free is pending");
+    other.fill(memory.ptr, B, SIZE, &[])?.wait()?;
+    doomed.check_untouched(&queue)?;
+    all_bytes(&other, block, B)
+}
+
+/// `urUSMFree` does not hand out memory that enqueued commands still use; it may block for them.
+fn synchronous_free_with_pending_use(bench: &Bench, kind: Kind) -> Done {
+    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let result = bench.result(SIZE)?;
+    let block = queue.alloc(kind, &pool, SIZE, &[])?;
+    let gate = bench.gate(&queue)?;
+    queue.fill(block.ptr, A, SIZE, &[])?;
+    queue.copy(result.ptr, block.ptr, SIZE, &[])?;
+    gate.open_after(2 * MOMENT);
+    bench.fixture.ur.urUSMFree(bench.context.raw, block.ptr).ok()?;
+    let again = other.alloc(kind, &pool, SIZE, &[])?;
+    other.fill(again.ptr, B, SIZE, &[])?.wait()?;
+    queue.finish()?;
+    same_bytes(result.host(), A)?;
+    all_bytes(&other, again, B)?;
+    other.free(again, &[])?;
+    other.finish()
+}
+
+fn shared_pool(bench: &Bench, kind: Kind) -> Done {
+    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+    let mut reserved = 0;
+    for round in 0..20 {
+        let memory = Usm::new(&bench.context, bench.fixture.device, kind, SIZE, 0, pool.raw)?;
+        check!(pool.used()? >= SIZE, "a synchronous allocation does not count as used");
+        queue.write(memory.ptr, &vec![round as u8; SIZE])?;
+        queue.finish()?;
+        drop(memory);
+        let block = queue.alloc(kind, &pool, SIZE, &[])?;
+        queue.fill(block.ptr, A, SIZE, &[])?;
+        queue.free(block, &[])?;
+        queue.finish()?;
+        if round == 0 {
+            reserved = pool.reserved()?;
+        }
+    }
+    check_eq!(pool.reserved()?, reserved, "reserved bytes after 20 rounds of both kinds of allocation");
+    check_eq!(pool.used()?, 0, "used bytes");
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Many threads at once: each block's pattern is written and verified by kernels.
+
+use super::*;
+use crate::check_eq;
+use crate::kernels::{IOTA, VERIFY};
+use crate::objects::{Arg, Kernel, Program};
+use std::sync::Mutex;
+
+const SUITE: &str = "async_threads";
+pub const THREADS: usize = 8;
+const ROUNDS: usize = 150;
+
+pub fn all() -> Vec<Test> {
+    let mut tests = by_kind(SUITE, &[("own_queues", own_queues), ("one_in_order_queue", one_in_order_queue)]);
+    tests.extend(plain(SUITE, &[
+        ("one_out_of_order_queue", one_out_of_order_queue),
+        ("blocks_change_hands", blocks_change_hands),
+        ("pools_come_and_go", pools_come_and_go),
+        ("trim_and_figures_meanwhile", trim_and_figures_meanwhile),
+        ("under_a_maximum", under_a_maximum),
+        ("queues_come_and_go", queues_come_and_go),
+    ]));
+    tests
+}
+
+/// Runs a function on all threads; the first failure counts.
+pub fn on_threads(work: impl Fn(usize) -> Done + Sync) -> Done {
+    let ends: Vec<Done> = std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..THREADS).map(|index| scope.spawn(move || work(index))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(Stop::failed("a thread panicked")))).collect()
+    });
+    ends.into_iter().collect()
+}
+
+/// The kernels, and the count of wrong words that all threads share.
+struct Tools {
+    iota: Kernel,
+    verify: Kernel,
+    wrong: Usm,
+}
+
+impl Tools {
+    fn new(bench: &Bench) -> Result<Self, Stop> {
+        let program = Program::new(bench.fixture, &bench.context)?;
+        let mut wrong = bench.result(4)?;
+        wrong.host_mut::<u32>()[0] = 0;
+        Ok(Self { iota: program.kernel(IOTA)?, verify: program.kernel(VERIFY)?, wrong })
+    }
+
+    fn write(&self, queue: &Queue, block: Block, base: u32, wait: &[&Event]) -> Result<Event, Stop> {
+        queue.launch(&self.iota, block.size / 4, &[Arg::Pointer(block.ptr), Arg::of(&base)], wait)
+    }
+
+    fn verify(&self, queue: &Queue, block: Block, base: u32, wait: &[&Event]) -> Result<Event, Stop> {
+        let args = [Arg::Pointer(block.ptr), Arg::of(&base), Arg::Pointer(self.wrong.ptr)];
+        queue.launch(&self.verify, block.size / 4, &args, wait)
+    }
+
+    fn no_word_was_wrong(&self) -> Done {
+        check_eq!(self.wrong.host::<u32>()[0], 0, "words that another block's owner overwrote");
+        Ok(())
+    }
+}
+
+/// Sizes that differ from round to round and thread to thread.
+fn size(thread: usize, round: usize) -> usize {
+    [256, 4 * KIB, 20 * KIB, 100 * KIB][(thread + round * 7) % 4] + round * 64
+}
+
+fn own_queues(bench: &Bench, kind: Kind) -> Done {
+    let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
+    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    on_threads(|thread| {
+        let queue = &queues[thread];
+        for round in 0..ROUNDS {
+            let block = queue.alloc(kind, &pool, size(thread, round), &[])?;
+            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            tools.write(queue, block, base, &[])?;
+            tools.verify(queue, block, base, &[])?;
+            queue.free(block, &[])?;
+        }
+        queue.finish()
+    })?;
+    tools.no_word_was_wrong()?;
+    check_eq!(pool.used()?, 0, "used bytes");
+    Ok(())
+}
+
+fn one_in_order_queue(bench: &Bench, kind: Kind) -> Done {
+    let (pool, tools, queue) = (bench.pool()?, Tools::new(bench)?, bench.in_order()?);
+    on_threads(|thread| {
+        for round in 0..ROUNDS / 2 {
+            let block = queue.alloc(kind, &pool, size(thread, round), &[])?;
+            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            tools.write(&queue, block, base, &[])?;
+            tools.verify(&queue, block, base, &[])?;
+            queue.free(block, &[])?;
+        }
+        Ok(())
+    })?;
+    queue.finish()?;
+    tools.no_word_was_wrong()?;
+    check_eq!(pool.used()?, 0, "used bytes");
+    Ok(())
+}
+
+fn one_out_of_order_queue(bench: &Bench) -> Done {
+    let (pool, tools, queue) = (bench.pool()?, Tools::new(bench)?, bench.out_of_order()?);
+    on_threads(|thread| {
+        let kind = Kind::ALL[thread % 3];
+        let mut death: Option<Event> = None;
+        for round in 0..ROUNDS / 2 {
+            let wait: Vec<&Event> = death.iter().filter(|_| round % 2 == 0).collect();
+            let (block, allocated) = queue.alloc_event(kind, &pool, size(thread, round), &wait)?;
+            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            let written = tools.write(&queue, block, base, &[&allocated])?;
+            let verified = tools.verify(&queue, block, base, &[&written])?;
+            death = Some(queue.free_event(block, &[&verified])?);
+        }
+        Ok(())
+    })?;
+    queue.finish()?;
+    tools.no_word_was_wrong()?;
+    check_eq!(pool.used()?, 0, "used bytes");
+    Ok(())
+}
+
+/// Written by one thread, verified and freed by another, on its own queue and after an event.
+fn blocks_change_hands(bench: &Bench) -> Done {
+    let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
+    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    let table: Mutex<Vec<(Block, Event, u32)>> = Mutex::new(Vec::new());
+    let take = || table.lock().map_or(None, |mut table| table.pop());
+    on_threads(|thread| {
+        let queue = &queues[thread];
+        for round in 0..ROUNDS {
+            let block = queue.alloc(Kind::Device, &pool, size(thread, round), &[])?;
+            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            let written = tools.write(queue, block, base, &[])?;
+            if let Some((other, ready, tag)) = take() {
+                tools.verify(queue, other, tag, &[&ready])?;
+                queue.free(other, &[])?;
+            }
+            if let Ok(mut table) = table.lock() {
+                table.push((block, written, base));
+            }
+        }
+        queue.finish()
+    })?;
+    while let Some((block, ready, tag)) = take() {
+        tools.verify(&queues[0], block, tag, &[&ready])?;
+        queues[0].free(block, &[])?;
+    }
+    queues.iter().try_for_each(Queue::finish)?;
+    tools.no_word_was_wrong()?;
+    check_eq!(pool.used()?, 0, "used bytes");
+    Ok(())
+}
+
+fn pools_come_and_go(bench: &Bench) -> Done {
+    let tools = Tools::new(bench)?;
+    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    on_threads(|thread| {
+        let queue = &queues[thread];
+        for round in 0..20 {
+            let pool = bench.pool()?;
+            let blocks = (0..4).map(|_| queue.alloc(Kind::Device, &pool, size(thread, round), &[])).collect::<Result<Vec<Block>, Stop>>()?;
+            drop(pool);
+            for (index, block) in blocks.into_iter().enumerate() {
+                let base = (thread * 1000 + round * 10 + index) as u32 * 1_000_003;
+                tools.write(queue, block, base, &[])?;
+                tools.verify(queue, block, base, &[])?;
+                queue.free(block, &[])?;
+            }
+        }
+        queue.finish()
+    })?;
+    tools.no_word_was_wrong()
+}
+
+fn trim_and_figures_meanwhile(bench: &Bench) -> Done {
+    let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
+    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    on_threads(|thread| {
+        let queue = &queues[thread];
+        for round in 0..ROUNDS / 2 {
+            if thread == 0 {
+                pool.trim(round * 4 * KIB)?;
+                let (used, reserved) = (pool.used()?, pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?);
+                check!(used <= reserved, "{used} bytes used, at most {reserved} reserved");
+                pool.set(UR_USM_POOL_INFO_USED_HIGH_EXP, 0).ok()?;
+                continue;
+            }
+            let block = queue.alloc(Kind::Device, &pool, size(thread, round), &[])?;
+            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            tools.write(queue, block, base, &[])?;
+            tools.verify(queue, block, base, &[])?;
+            queue.free(block, &[])?;
+            if round % 16 == 0 {
+                queue.finish()?;
+            }
+        }
+        queue.finish()
+    })?;
+    tools.no_word_was_wrong()?;
+    check_eq!(pool.used()?, 0, "used bytes");
+    Ok(())
+}
+
+/// A pool too small for all threads at once still serves each of them, as each frees what it takes.
+fn under_a_maximum(bench: &Bench) -> Done {
+    use crate::objects::Limits;
+    let limits = Limits { maximum: 8 * MIB, threshold: usize::MAX };
+    let pool = Pool::with_limits(bench.fixture, &bench.context, limits)?;
+    let tools = Tools::new(bench)?;
+    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    // At any time the threads hold half of the pool; the rest is freed, though perhaps pending.
+    on_threads(|thread| {
+        let queue = &queues[thread];
+        for round in 0..ROUNDS / 2 {
+            let block = queue.alloc(Kind::Device, &pool, 512 * KIB, &[])?;
+            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            tools.write(queue, block, base, &[])?;
+            tools.verify(queue, block, base, &[])?;
+            queue.free(block, &[])?;
+        }
+        queue.finish()
+    })?;
+    tools.no_word_was_wrong()?;
+    let (high, maximum) = (pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?, pool.figure(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)?);
+    check!(high <= maximum, "{high} bytes were reserved under a maximum of {maximum}");
+    Ok(())
+}
+
+fn queues_come_and_go(bench: &Bench) -> Done {
+    let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
+    on_threads(|thread| {
+        for round in 0..20 {
+            let queue = if round % 2 == 0 { bench.in_order()? } else { bench.out_of_order()? };
+            let (block, allocated) = queue.alloc_event(Kind::Device, &pool, size(thread, round), &[])?;
+            let base = (thread * 100 + round) as u32 * 1_000_003;
+            let written = tools.write(&queue, block, base, &[&allocated])?;
+            let verified = tools.verify(&queue, block, base, &[&written])?;
+            let freed = queue.free_event(block, &[&verified])?;
+            // Released with its work still pending.
+            drop(queue);
+            if round % 5 == 0 {
+                freed.wait()?;
+            }
+        }
+        Ok(())
+    })?;
+    bench.in_order()?.finish()?;
+    check_eq!(pool.used()?, 0, "used bytes");
+    // Whatever was pending has to end before the count is looked at.
+    let fixture = bench.fixture;
+    if fixture.supports(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP)? {
+        fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
+        tools.no_word_was_wrong()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Reserved addresses and the physical memory behind them.
+
+use crate::fixture::Fixture;
+use crate::generated::info::PHYSICAL_MEM_INFO;
+use crate::generated::api::Api;
+use crate::objects::{Context, info};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    let mut tests = crate::tests!["virtual_memory";
+        granularity, reserve_and_free, map_and_use, remap_keeps_data, two_mappings_of_one_memory, contiguous_growth,
+        access_mode, bad_sizes, physical_counts_references,
+    ];
+    for property in PHYSICAL_MEM_INFO {
+        let name = property.name.trim_start_matches("UR_PHYSICAL_MEM_INFO_").to_lowercase();
+        tests.push(Test::new("virtual_memory", format!("physical_info_{name}"), |fixture| {
+            let bench = Bench::new(fixture)?;
+            let physical = bench.physical(1)?;
+            info::protocol(property, |size, value, ret| {
+                fixture.ur.urPhysicalMemGetInfo(physical.raw, ur_physical_mem_info_t(property.value), size, value, ret)
+            })
+        }));
+    }
+    tests
+}
+
+struct Bench<'a> {
+    fixture: &'a Fixture,
+    context: Context,
+    granule: usize,
+}
+
+struct Physical {
+    ur: &'static Api,
+    raw: ur_physical_mem_handle_t,
+}
+
+impl Drop for Physical {
+    fn drop(&mut self) {
+        let _ = self.ur.urPhysicalMemRelease(self.raw);
+    }
+}
+
+impl<'a> Bench<'a> {
+    /// Stops the test where the device has no virtual memory.
+    fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
+        let context = Context::new(fixture)?;
+        let mut start = null_mut();
+        fixture.require(UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT, || {
+            fixture.ur.urVirtualMemReserve(context.raw, null(), 1 << 21, &mut start)
+        })?;
+        let granule = granularity_of(fixture, &context, UR_VIRTUAL_MEM_GRANULARITY_INFO_RECOMMENDED)?;
+        Ok(Self { fixture, context, granule })
+    }
+
+    fn reserve(&self, granules: usize) -> Result<*mut c_void, Stop> {
+        let mut start = null_mut();
+        self.fixture.ur.urVirtualMemReserve(self.context.raw, null(), granules * self.granule, &mut start).ok()?;
+        if start.is_null() {
+            return Err(Stop::failed("urVirtualMemReserve: success, but no address"));
+        }
+        Ok(start)
+    }
+
+    fn free(&self, start: *mut c_void, granules: usize) -> Done {
+        self.fixture.ur.urVirtualMemFree(self.context.raw, start, granules * self.granule).ok()
+    }
+
+    fn physical(&self, granules: usize) -> Result<Physical, Stop> {
+        let (ur, mut raw) = (self.fixture.ur, null_mut());
+        ur.urPhysicalMemCreate(self.context.raw, self.fixture.device, granules * self.granule, null(), &mut raw).ok()?;
+        Ok(Physical { ur, raw })
+    }
+
+    fn map(&self, start: *mut c_void, granules: usize, physical: &Physical, offset: usize) -> Done {
+        let flags = UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE;
+        let size = granules * self.granule;
+        self.fixture.ur.urVirtualMemMap(self.context.raw, start, size, physical.raw, offset * self.granule, flags).ok()
+    }
+
+    fn unmap(&self, start: *mut c_void, granules: usize) -> Done {
+        self.fixture.ur.urVirtualMemUnmap(self.context.raw, start, granules * self.granule).ok()
+    }
+}
+
+fn granularity_of(fixture: &Fixture, context: &Context, property: ur_virtual_mem_granularity_info_t) -> Result<usize, Stop> {
+    info::value(|size, value, ret| {
+        fixture.ur.urVirtualMemGranularityGetInfo(context.raw, fixture.device, 1 << 20, property, size, value, ret)
+    })
+}
+
+fn granularity(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let least = granularity_of(fixture, &bench.context, UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM)?;
+    check!(least.is_power_of_two(), "a granularity of {least}");
+    check!(bench.granule.is_multiple_of(least), "recommended {}, minimum {least}", bench.granule);
+    Ok(())
+}
+
+fn reserve_and_free(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let (a, b) = (bench.reserve(4)?, bench.reserve(4)?);
+    let apart = a.addr().abs_diff(b.addr()) >= 4 * bench.granule;
+    check!(apart, "two reserved ranges overlap: {a:?} and {b:?}");
+    bench.free(a, 4)?;
+    bench.free(b, 4)
+}
+
+fn map_and_use(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let queue = bench.context.in_order(fixture)?;
+    let start = bench.reserve(2)?;
+    let physical = bench.physical(2)?;
+    bench.map(start, 2, &physical, 0)?;
+    queue.fill(start, 0x6b_u8, 2 * bench.granule, &[])?;
+    let data = queue.read::<u8>(start, 2 * bench.granule, &[])?;
+    check!(data.iter().all(|byte| *byte == 0x6b), "mapped memory");
+    bench.unmap(start, 2)?;
+    bench.free(start, 2)
+}
+
+fn remap_keeps_data(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let queue = bench.context.in_order(fixture)?;
+    let (first, second) = (bench.reserve(1)?, bench.reserve(1)?);
+    let physical = bench.physical(1)?;
+    bench.map(first, 1, &physical, 0)?;
+    queue.fill(first, 0x17_u8, bench.granule, &[])?.wait()?;
+    bench.unmap(first, 1)?;
+    bench.map(second, 1, &physical, 0)?;
+    let data = queue.read::<u8>(second, bench.granule, &[])?;
+    check!(data.iter().all(|byte| *byte == 0x17), "physical memory mapped elsewhere");
+    bench.unmap(second, 1)?;
+    bench.free(first, 1)?;
+    bench.free(second, 1)
+}
+
+fn two_mappings_of_one_memory(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let queue = bench.context.in_order(fixture)?;
+    let (first, second) = (bench.reserve(1)?, bench.reserve(1)?);
+    let physical = bench.physical(2)?;
+    bench.map(first, 1, &physical, 1)?;
+    bench.map(second, 1, &physical, 1)?;
+    queue.fill(first, 0x2d_u8, bench.granule, &[])?;
+    let data = queue.read::<u8>(second, bench.granule, &[])?;
+    check!(data.iter().all(|byte| *byte == 0x2d), "one memory at two addresses");
+    for start in [first, second] {
+        bench.unmap(start, 1)?;
+        bench.free(start, 1)?;
+    }
+    Ok(())
+}
+
+/// Two memories side by side make one range.
+fn contiguous_growth(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let queue = bench.context.in_order(fixture)?;
+    let start = bench.reserve(2)?;
+    let next = start.wrapping_byte_add(bench.granule);
+    let (first, second) = (bench.physical(1)?, bench.physical(1)?);
+    bench.map(start, 1, &first, 0)?;
+    queue.fill(start, 1_u8, bench.granule, &[])?.wait()?;
+    bench.map(next, 1, &second, 0)?;
+    queue.fill(start.wrapping_byte_add(bench.granule / 2), 2_u8, bench.granule, &[])?;
+    let data = queue.read::<u8>(start, 2 * bench.granule, &[])?;
+    let half = bench.granule / 2;
+    check!(data[..half].iter().all(|byte| *byte == 1), "what was there before the range grew");
+    check!(data[half..half + bench.granule].iter().all(|byte| *byte == 2), "a fill over both memories");
+    bench.unmap(start, 1)?;
+    bench.unmap(next, 1)?;
+    bench.free(start, 2)
+}
+
+fn access_mode(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let start = bench.reserve(1)?;
+    let physical = bench.physical(1)?;
+    bench.map(start, 1, &physical, 0)?;
+    let mode = || {
+        info::value::<ur_virtual_mem_access_flags_t>(|size, value, ret| {
+            let property = UR_VIRTUAL_MEM_INFO_ACCESS_MODE;
+            fixture.ur.urVirtualMemGetInfo(bench.context.raw, start, bench.granule, property, size, value, ret)
+        })
+    };
+    check_eq!(mode()?, UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE, "access after the map");
+    let flags = UR_VIRTUAL_MEM_ACCESS_FLAG_READ_ONLY;
+    fixture.ur.urVirtualMemSetAccess(bench.context.raw, start, bench.granule, flags).ok()?;
+    check_eq!(mode()?, flags, "access after a change");
+    bench.unmap(start, 1)?;
+    bench.free(start, 1)
+}
+
+fn bad_sizes(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let least = granularity_of(fixture, &bench.context, UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM)?;
+    let mut raw = null_mut();
+    if least > 1 {
+        let odd = fixture.ur.urPhysicalMemCreate(bench.context.raw, fixture.device, least + 1, null(), &mut raw);
+        odd.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    }
+    fixture.ur.urPhysicalMemCreate(bench.context.raw, fixture.device, 0, null(), &mut raw).refused()?;
+    let mut start = null_mut();
+    fixture.ur.urVirtualMemReserve(bench.context.raw, null(), 0, &mut start).refused()?;
+    check!(raw.is_null() && start.is_null(), "a refused call wrote its result");
+    Ok(())
+}
+
+fn physical_counts_references(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let physical = bench.physical(1)?;
+    let references = || {
+        info::value::<u32>(|size, value, ret| {
+            fixture.ur.urPhysicalMemGetInfo(physical.raw, UR_PHYSICAL_MEM_INFO_REFERENCE_COUNT, size, value, ret)
+        })
+    };
+    check_eq!(references()?, 1, "references of new physical memory");
+    fixture.ur.urPhysicalMemRetain(physical.raw).ok()?;
+    check_eq!(references()?, 2, "references after a retain");
+    fixture.ur.urPhysicalMemRelease(physical.raw).ok()?;
+    check_eq!(references()?, 1, "references after a release");
+    let size: usize = info::value(|size, value, ret| {
+        fixture.ur.urPhysicalMemGetInfo(physical.raw, UR_PHYSICAL_MEM_INFO_SIZE, size, value, ret)
+    })?;
+    check_eq!(size, bench.granule, "size of physical memory");
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! What every answer of the pool must satisfy.
+
+use super::model::{By, Past, Range};
+use super::report::{How, Outcome};
+use super::run::Engine;
+use super::script::Step;
+use crate::pool::{Acquired, Block, Figures, PoolError, Slab, WaitPolicy};
+use crate::timeline::Frontier;
+
+/// A request as the judge sees it, with what was reserved before it.
+pub(super) struct Question<'a> {
+    pub bytes: u64,
+    pub align: u64,
+    pub may_wait: bool,
+    pub grew: bool,
+    pub before: u64,
+    pub slabs: &'a [Slab],
+}
+
+impl Engine<'_> {
+    /// Checks that the block is where nothing live and nothing pending is.
+    pub(super) fn placed(
+        &mut self,
+        got: &Acquired,
+        grew: bool,
+        past: &Past,
+    ) -> Result<Outcome, String> {
+        let block = got.block();
+        let (addr, end) = (block.addr, block.addr + block.bytes);
+        let within = |slab: &Slab| slab.base <= addr && end <= slab.base + slab.bytes;
+        if !self.source.slabs().iter().any(within) {
+            return Err(format!("{block:?} lies in no slab"));
+        }
+        let meets = |range: &&Range| range.addr < end && range.end > addr;
+        if let Some(live) = self.model.live.values().find(meets) {
+            return Err(format!(
+                "illegal: overlaps {}, which is live",
+                self.script.name(live.step)
+            ));
+        }
+        let unordered = |r: &&Range| !self.model.precedes(&r.past, past, By::Enforced);
+        if let Some(dead) = self.model.dead.iter().filter(meets).find(unordered) {
+            return Err(format!(
+                "illegal: {} may still be in use",
+                self.script.name(dead.step)
+            ));
+        }
+        let how = match () {
+            () if grew => How::Grew,
+            () if self.ever.iter().any(|(from, to)| *from < end && *to > addr) => How::Reused,
+            () => How::Fresh,
+        };
+        self.ever.push((addr, end));
+        let step = self.events.len();
+        self.model.live.insert(
+            addr,
+            Range {
+                step,
+                addr,
+                end,
+                past: past.clone(),
+            },
+        );
+        Ok(Outcome {
+            how,
+            block: Some(block),
+            waits: got.wait().map_or(0, Frontier::len),
+        })
+    }
+
+    pub(super) fn judge(
+        &self,
+        ask: &Question<'_>,
+        answer: &Result<Acquired, PoolError>,
+        past: &Past,
+    ) -> Result<(), String> {
+        let config = &self.script.setup.config;
+        let need = match answer {
+            Ok(acquired) => {
+                let block = acquired.block();
+                self.rounded(ask, &block)?;
+                block.bytes
+            }
+            Err(PoolError::Exhausted { need }) => *need,
+            Err(PoolError::InvalidSize) if ask.bytes == 0 => return Ok(()),
+            Err(error) => return Err(format!("unexpected: {error}")),
+        };
+        let size = (need, ask.align);
+        let waited = answer.as_ref().is_ok_and(|a| a.wait().is_some());
+        if !ask.grew && !waited && answer.is_ok() {
+            return Ok(());
+        }
+        let legal = |range: &Range| self.model.precedes(&range.past, past, By::Known);
+        if self.model.fits(ask.slabs, config.min_align, size, legal) {
+            return Err("missed: a legal block would have fit".into());
+        }
+        let waits = if ask.may_wait {
+            config.waits
+        } else {
+            WaitPolicy::Never
+        };
+        if waited && waits == WaitPolicy::Never {
+            return Err("a wait against the policy".into());
+        }
+        let slack = if ask.align > self.script.setup.granularity {
+            ask.align - 1
+        } else {
+            0
+        };
+        let room = config.max_bytes.unwrap_or(1 << 60) - ask.before;
+        let could_grow = need + slack <= room;
+        if could_grow && waited && waits == WaitPolicy::Bounded || could_grow && answer.is_err() {
+            return Err("it could have grown".into());
+        }
+        let any = || self.model.fits(ask.slabs, config.min_align, size, |_| true);
+        if !waited
+            && (answer.is_err() && waits != WaitPolicy::Never || waits == WaitPolicy::Always)
+            && any()
+        {
+            return Err("missed: a pending block would have fit".into());
+        }
+        let idle = ask
+            .slabs
+            .iter()
+            .filter(|slab| self.model.is_idle(**slab, By::Known));
+        let idle: u64 = idle.map(|slab| slab.bytes).sum();
+        if answer.is_err() && need + slack <= room + idle {
+            return Err("giving back idle slabs would have made room".into());
+        }
+        Ok(())
+    }
+
+    fn rounded(&self, ask: &Question<'_>, block: &Block) -> Result<(), String> {
+        let unit = self.script.setup.config.min_align;
+        let over = block
+            .bytes
+            .checked_sub(ask.bytes)
+            .ok_or("a block too small")?;
+        let fair = over < unit || over < ask.bytes / 8 && over < 1 << 20;
+        let aligned =
+            block.addr.is_multiple_of(unit.max(ask.align)) && block.bytes.is_multiple_of(unit);
+        if !fair || !aligned || block.requested != ask.bytes {
+            return Err(format!("badly rounded: {block:?} for {} bytes", ask.bytes));
+        }
+        Ok(())
+    }
+
+    /// Checks what went back to the source, and that what had to go went.
+    pub(super) fn given_back(&self, step: &Step, before: &[Slab]) -> Result<(), String> {
+        let after = self.source.slabs();
+        for slab in before.iter().filter(|slab| !after.contains(slab)) {
+            if !self.model.is_idle(*slab, By::Enforced) {
+                return Err(format!("illegal: {slab:?} given back while in use"));
+            }
+        }
+        let keep = match step {
+            Step::Settle | Step::Wait(_) | Step::Finish(_) => self.pool.release_threshold(),
+            Step::Trim(bytes) => *bytes,
+            _ => return Ok(()),
+        };
+        let reserved: u64 = after.iter().map(|slab| slab.bytes).sum();
+        if reserved > keep
+            && after
+                .iter()
+                .any(|slab| self.model.is_idle(*slab, By::Known))
+        {
+            return Err(format!(
+                "{reserved} bytes kept, though idle and above {keep}"
+            ));
+        }
+        let needless = before.iter().filter(|slab| !after.contains(slab));
+        if needless
+            .into_iter()
+            .any(|slab| reserved + slab.bytes <= keep)
+        {
+            return Err(format!("more given back than {keep} asks"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn figures(&mut self) -> Result<(), String> {
+        let found = self.pool.figures();
+        let used = self
+            .model
+            .live
+            .values()
+            .map(|range| range.end - range.addr)
+            .sum();
+        let reserved = self.source.bytes_out();
+        self.highs.used_high = self.highs.used_high.max(used);
+        self.highs.reserved_high = self.highs.reserved_high.max(reserved);
+        let right = Figures {
+            used,
+            reserved,
+            ..self.highs
+        };
+        if found != right {
+            return Err(format!("figures {found:?} instead of {right:?}"));
+        }
+        let max = self.script.setup.config.max_bytes;
+        if max.is_some_and(|max| reserved > max) {
+            return Err(format!("{reserved} bytes reserved, above the maximum"));
+        }
+        match self.source.wrong().pop() {
+            Some(wrong) => Err(wrong),
+            None => Ok(()),
+        }
+    }
+}

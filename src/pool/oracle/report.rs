@@ -1,0 +1,74 @@
+//! What became of a script, and the language of expectations about it.
+
+use super::fake::FakeSource;
+use super::script::Script;
+use crate::pool::{Block, Pool, PoolError};
+use std::sync::Arc;
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The pool grew for it.
+    Grew,
+    /// Memory that no earlier block had.
+    Fresh,
+    /// Memory of an earlier block.
+    Reused,
+    Failed(PoolError),
+    Freed,
+    Unknown,
+    Other,
+}
+
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub how: How,
+    pub block: Option<Block>,
+    /// Lanes that have to be waited for.
+    pub waits: usize,
+}
+
+/// What became of a script.
+#[derive(Debug)]
+pub struct Report {
+    pub outcomes: Vec<Outcome>,
+    pub pool: Pool<Arc<FakeSource>>,
+    pub source: Arc<FakeSource>,
+}
+
+impl Report {
+    /// Whether a claim of [`check`](super::check)'s language holds; the error is what was found.
+    pub fn holds(&self, script: &Script, claim: &str) -> Result<(), String> {
+        let words: Vec<&str> = claim
+            .split([' ', ','])
+            .filter(|word| !word.is_empty())
+            .collect();
+        let at = |name: &str| script.find(name).ok_or_else(|| format!("no step {name}"));
+        let outcome = &self.outcomes[at(words.first().ok_or("an empty claim")?)?];
+        let same = |other: &str, inside: bool| -> Result<bool, String> {
+            let other = self.outcomes[at(other)?].block;
+            let (Some(new), Some(old)) = (outcome.block, other) else {
+                return Ok(false);
+            };
+            let starts = new.addr == old.addr;
+            let lies = old.addr <= new.addr && new.addr + new.bytes <= old.addr + old.bytes;
+            Ok(outcome.how == How::Reused && if inside { lies } else { starts })
+        };
+        let held = match words[1..] {
+            ["grows"] => outcome.how == How::Grew,
+            ["fresh"] => outcome.how == How::Fresh,
+            ["exhausted"] => matches!(outcome.how, How::Failed(PoolError::Exhausted { .. })),
+            ["unknown"] => outcome.how == How::Unknown,
+            ["=", other, "no", "wait"] => same(other, false)? && outcome.waits == 0,
+            ["=", other, "waits"] => same(other, false)? && outcome.waits > 0,
+            ["in", other] => same(other, true)? && outcome.waits == 0,
+            ["in", other, "waits"] => same(other, true)? && outcome.waits > 0,
+            _ => return Err("a claim in no known form".into()),
+        };
+        if held {
+            Ok(())
+        } else {
+            Err(format!("found {outcome:?}"))
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Asynchronous allocation: bookkeeping in queue order.
+//!
+//! On an in-order queue without a wait list neither allocation nor free calls the driver. A pool may
+//! call it to grow, which happens under the lane's lock: the pool has to see the lane's order.
+
+use super::engine::enter;
+use super::event::Event;
+use super::queue::Shape;
+use super::reach::Reach;
+use super::{Context, Driver, Kind, Queue, UsmPool};
+use crate::abi::*;
+use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
+use crate::pool::{Acquired, Block, Order, Request};
+use std::ffi::c_void;
+
+impl<D: Driver> Queue<D> {
+    pub(crate) fn alloc(
+        this: &Object<Self>,
+        kind: Kind,
+        pool: Option<&Object<UsmPool<D>>>,
+        size: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<*mut c_void> {
+        let pool = match pool {
+            Some(pool) => {
+                this.context().check_pool(pool)?;
+                pool.arc()
+            }
+            None => Context::current_pool(this.context(), this.home())?,
+        };
+        let part = pool.core().part(kind, this.home());
+        let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+        let waits = Event::join(waits)?;
+        let (block, reach) = match &this.shape {
+            Shape::InOrder(_) => this.alloc_in_order(&pool, part, size, &waits, event.wanted())?,
+            Shape::OutOfOrder(_) => {
+                this.alloc_out_of_order(&pool, part, size, &waits, event.wanted())?
+            }
+        };
+        let command = match kind {
+            Kind::Host => UR_COMMAND_ENQUEUE_USM_HOST_ALLOC_EXP,
+            Kind::Device => UR_COMMAND_ENQUEUE_USM_DEVICE_ALLOC_EXP,
+            Kind::Shared => UR_COMMAND_ENQUEUE_USM_SHARED_ALLOC_EXP,
+        };
+        Self::deliver_bookkeeping(this, command, reach, event)?;
+        Ok(std::ptr::with_exposed_provenance_mut(block.addr as usize))
+    }
+
+    fn alloc_in_order(
+        &self,
+        pool: &UsmPool<D>,
+        part: usize,
+        size: usize,
+        waits: &Reach,
+        wanted: bool,
+    ) -> Result<(Block, Option<Reach>)> {
+        let Shape::InOrder(lane) = &self.shape else {
+            return Err(Error::unsupported());
+        };
+        let mut state = lane.after(waits)?;
+        let request = Request {
+            bytes: size as u64,
+            align: 0,
+            order: Order::Lane(&state.order),
+            may_wait: true,
+        };
+        let acquired = pool.core().acquire(part, &request)?;
+        let block = acquired.block();
+        if let Acquired::After(_, frontier) = acquired {
+            drop(state);
+            let mut death = Reach::default();
+            death.join_frontier(&frontier);
+            match lane.after(&death) {
+                Ok(again) => state = again,
+                Err(error) => {
+                    pool.core().release(part, block.addr, frontier);
+                    return Err(error);
+                }
+            }
+        }
+        Ok((block, wanted.then(|| lane.reach(&mut state))))
+    }
+
+    /// Without an event nothing could wait for a block's death, so it must be ordered or complete.
+    fn alloc_out_of_order(
+        &self,
+        pool: &UsmPool<D>,
+        part: usize,
+        size: usize,
+        waits: &Reach,
+        wanted: bool,
+    ) -> Result<(Block, Option<Reach>)> {
+        let Shape::OutOfOrder(lanes) = &self.shape else {
+            return Err(Error::unsupported());
+        };
+        let mut lanes = enter(lanes);
+        let mut reach = lanes.with_barrier(waits);
+        let order = Order::Frontier(&reach.order);
+        let request = Request {
+            bytes: size as u64,
+            align: 0,
+            order,
+            may_wait: wanted,
+        };
+        let acquired = pool.core().acquire(part, &request)?;
+        if let Acquired::After(_, frontier) = &acquired {
+            reach.join_frontier(frontier);
+        }
+        lanes.add_loose(&reach);
+        Ok((acquired.block(), wanted.then_some(reach)))
+    }
+
+    pub(crate) fn free(
+        this: &Object<Self>,
+        addr: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let memory = &this.context().domain().memory;
+        let unknown = UR_RESULT_ERROR_INVALID_MEM_OBJECT;
+        let found = memory.find_start(addr).ok_or(Error::new(unknown))?;
+        let waits = Event::join(waits)?;
+        let reach = match &this.shape {
+            Shape::InOrder(lane) => {
+                let mut state = lane.after(&waits)?;
+                ensure(memory.free(&found, state.tip()), unknown)?;
+                event.wanted().then(|| lane.reach(&mut state))
+            }
+            Shape::OutOfOrder(lanes) => {
+                let mut lanes = enter(lanes);
+                let reach = lanes.with_barrier(&waits);
+                ensure(memory.free(&found, reach.done.clone()), unknown)?;
+                lanes.add_loose(&reach);
+                Some(reach)
+            }
+        };
+        drop(found);
+        Self::deliver_bookkeeping(this, UR_COMMAND_ENQUEUE_USM_FREE_EXP, reach, event)
+    }
+}

@@ -1,0 +1,7 @@
+//! The engine over the scripted driver of `testing`.
+
+mod life;
+mod limits;
+mod memory;
+mod order;
+mod random;

@@ -1,0 +1,152 @@
+//! Who keeps whom, and that everything ends.
+
+use crate::abi::*;
+use crate::hal;
+use crate::stream::testing::*;
+use crate::stream::{Context, Kind, Queue};
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const MIB: usize = 1 << 20;
+
+fn a_queue_may_be_released_with_work_pending<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let context = Arc::downgrade(&bench.context);
+    for queue in [bench.in_order(), bench.out_of_order()] {
+        launch_only(&queue, 1, &[]);
+        let block = alloc_only(&queue, None, MIB, &[]).unwrap();
+        free_only(&queue, block, &[]).unwrap();
+    }
+    let (world, engine) = (bench.world.clone(), bench.engine.clone());
+    drop(bench);
+    assert_eq!(world.ran(), []);
+    assert!(
+        context.upgrade().is_some(),
+        "what is queued keeps the context"
+    );
+    until(|| {
+        world.run();
+        context.upgrade().is_none()
+    });
+    assert_eq!(world.ran(), [1, 1]);
+    until(|| world.slabs.lock().unwrap().is_empty() && world.lanes.lock().unwrap().is_empty());
+    engine.shut_down();
+}
+
+#[test]
+fn a_queue_may_be_released_with_work_pending_when_tracked() {
+    a_queue_may_be_released_with_work_pending::<Tracked>();
+}
+
+#[test]
+fn a_queue_may_be_released_with_work_pending_when_polled() {
+    a_queue_may_be_released_with_work_pending::<Polled>();
+}
+
+#[test]
+fn a_pool_s_memory_outlives_its_handle() {
+    let bench = Bench::<Tracked>::new();
+    let queue = bench.in_order();
+    let pool = bench.pool(0, usize::MAX);
+    let live = alloc_only(&queue, Some(&pool), 4 * MIB, &[]).unwrap();
+    let freed = alloc_only(&queue, Some(&pool), 4 * MIB, &[]).unwrap();
+    launch_only(&queue, 1, &[]);
+    free_only(&queue, freed, &[]).unwrap();
+    drop(pool);
+    let held = || bench.world.slabs.lock().unwrap().len();
+    assert_eq!(held(), 2, "one is live, one is pending");
+    queue.finish_here().unwrap();
+    assert_eq!(held(), 1);
+    launch_only(&queue, 2, &[]);
+    free_only(&queue, live, &[]).unwrap();
+    assert_eq!(held(), 1);
+    queue.finish_here().unwrap();
+    assert_eq!(held(), 0);
+    assert_eq!(
+        bench.context.domain().memory.pools().len(),
+        0,
+        "nothing is left of it"
+    );
+}
+
+static DELETED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn deleter(data: *mut c_void) {
+    DELETED.fetch_add(data.addr(), Ordering::SeqCst);
+}
+
+#[test]
+fn a_context_ends_with_the_last_object_in_it() {
+    let bench = Bench::<Tracked>::new();
+    let weak = Arc::downgrade(&bench.context);
+    for data in [1, 2] {
+        let data = std::ptr::without_provenance_mut(data);
+        hal::Context::<Tracked>::set_extended_deleter(&bench.context, deleter, data).unwrap();
+    }
+    let queue = bench.in_order();
+    let event = launch(&queue, 1, &[]);
+    let pool = bench.pool(0, 0);
+    // As the API holds it, a pool keeps its context, even when that keeps the pool as its current.
+    pool.retain();
+    bench
+        .context
+        .set_current_pool(&bench.device, &pool)
+        .unwrap();
+    Context::default_pool(&bench.context, &bench.device).unwrap();
+    bench.world.run();
+    let Bench { context, world, .. } = bench;
+    drop((queue, context, world));
+    assert!(weak.upgrade().is_some());
+    drop(event);
+    assert!(weak.upgrade().is_some(), "the pool's handle is left");
+    assert_eq!(DELETED.load(Ordering::SeqCst), 0);
+    pool.release().unwrap();
+    drop(pool);
+    assert!(weak.upgrade().is_none());
+    assert_eq!(DELETED.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn threads_use_one_queue_and_one_pool_at_once() {
+    let bench = Bench::<Tracked>::new();
+    let pool = bench.pool(64 * MIB, 0);
+    for queue in [bench.in_order(), bench.out_of_order()] {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (queue, pool, bench) = (&queue, &pool, &bench);
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let (block, born) = alloc(queue, Some(pool), MIB, &[]).unwrap();
+                        let used = launch(queue, thread, &[&born]);
+                        let dead = free(queue, block, &[&used]).unwrap();
+                        if round % 10 == 0 {
+                            dead.wait_here().unwrap();
+                            bench.context.domain().settle();
+                        }
+                    }
+                });
+            }
+        });
+        queue.finish_here().unwrap();
+        assert_eq!(pool.core().used.current(), 0);
+        assert_eq!(pool.core().reserved.current(), 0);
+    }
+    assert_eq!(bench.world.ran().len(), 2 * 4 * 50);
+}
+
+#[test]
+fn devices_and_pools_of_elsewhere_are_refused() {
+    let (bench, other) = (Bench::<Tracked>::new(), Bench::<Tracked>::new());
+    let queue = bench.in_order();
+    let made = Queue::create(&bench.context, &other.device, Default::default());
+    assert_eq!(code(made), Some(UR_RESULT_ERROR_INVALID_DEVICE));
+    let foreign = other.pool(0, 0);
+    assert_eq!(
+        code(alloc_only(&queue, Some(&foreign), 8, &[])),
+        Some(UR_RESULT_ERROR_INVALID_VALUE)
+    );
+    let device = Some(&*other.device);
+    let made = Context::alloc_now(&bench.context, Kind::Device, device, None, None, 8);
+    assert_eq!(code(made), Some(UR_RESULT_ERROR_INVALID_DEVICE));
+}

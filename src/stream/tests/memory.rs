@@ -1,0 +1,269 @@
+//! Asynchronous allocation: bookkeeping, reuse, refusal.
+
+use crate::abi::*;
+use crate::hal::{self, UsmAllocInfo};
+use crate::stream::testing::*;
+use crate::stream::{Context, Kind, Queue};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn allocation_and_free_do_not_call_the_driver() {
+    let bench = Bench::<Polled>::new();
+    let queue = bench.in_order();
+    free_only(&queue, alloc_only(&queue, None, MIB, &[]).unwrap(), &[]).unwrap();
+    let calls = bench.world.calls();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..100 {
+        let block = alloc_only(&queue, None, MIB, &[]).unwrap();
+        seen.insert(block);
+        free_only(&queue, block, &[]).unwrap();
+    }
+    assert_eq!(bench.world.calls(), calls);
+    assert_eq!(seen.len(), 1);
+    // Not between commands that are pending either.
+    launch_only(&queue, 1, &[]);
+    let block = alloc_only(&queue, None, MIB, &[]).unwrap();
+    launch_only(&queue, 2, &[]);
+    free_only(&queue, block, &[]).unwrap();
+    assert_eq!(alloc_only(&queue, None, MIB, &[]), Ok(block));
+    let [submits, waits, marks, acquires] = bench.world.calls();
+    assert_eq!([submits - 2, waits, marks, acquires], calls);
+    bench.world.run();
+}
+
+fn events_carry_reuse_across_queues<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.out_of_order());
+    let block = alloc_only(&p, None, MIB, &[]).unwrap();
+    launch_only(&p, 1, &[]);
+    let death = free(&p, block, &[]).unwrap();
+    assert_eq!(death.command(), UR_COMMAND_ENQUEUE_USM_FREE_EXP);
+    let refused = alloc_only(&q, None, MIB, &[]).unwrap();
+    assert_ne!(refused, block, "nothing orders it");
+    assert_eq!(bench.world.waits(), 0);
+    assert_ne!(alloc_only(&r, None, MIB, &[]).unwrap(), block, "nor here");
+    let (taken, event) = alloc(&r, None, MIB, &[&death]).unwrap();
+    assert_eq!(taken, block);
+    assert_ne!(status(&event), UR_EVENT_STATUS_COMPLETE);
+    free(&r, taken, &[&event]).unwrap();
+    assert_eq!(
+        alloc_only(&q, None, MIB, &[&event]),
+        Ok(block),
+        "transitively"
+    );
+    assert!(bench.world.waits() <= 1);
+    bench.world.run();
+}
+
+#[test]
+fn events_carry_reuse_across_queues_when_tracked() {
+    events_carry_reuse_across_queues::<Tracked>();
+}
+
+#[test]
+fn events_carry_reuse_across_queues_when_polled() {
+    events_carry_reuse_across_queues::<Polled>();
+}
+
+#[test]
+fn completion_carries_reuse_across_queues() {
+    let bench = Bench::<Tracked>::new();
+    let (p, q) = (bench.in_order(), bench.out_of_order());
+    let block = alloc_only(&p, None, MIB, &[]).unwrap();
+    launch_only(&p, 1, &[]);
+    free_only(&p, block, &[]).unwrap();
+    bench.world.run();
+    let grown = bench.world.calls()[3];
+    assert_eq!(alloc_only(&q, None, MIB, &[]), Ok(block));
+    assert_eq!(bench.world.calls()[3], grown);
+}
+
+#[test]
+fn an_out_of_order_free_is_ordered_by_its_list_and_barriers() {
+    let bench = Bench::<Tracked>::new();
+    let queue = bench.out_of_order();
+    let block = alloc_only(&queue, None, MIB, &[]).unwrap();
+    let used = launch(&queue, 1, &[]);
+    let freed = free(&queue, block, &[&used]).unwrap();
+    assert_ne!(alloc_only(&queue, None, MIB, &[]).unwrap(), block);
+    let command = UR_COMMAND_EVENTS_WAIT_WITH_BARRIER;
+    without(&[], |waits, event| {
+        Queue::join_events(&queue, command, waits, event, true)
+    })
+    .unwrap();
+    let (again, event) = alloc(&queue, None, MIB, &[]).unwrap();
+    assert_eq!(again, block, "the barrier covers the free");
+    assert_eq!(
+        (status(&freed), status(&event)),
+        (UR_EVENT_STATUS_SUBMITTED, UR_EVENT_STATUS_SUBMITTED)
+    );
+    bench.world.run();
+    assert_eq!(
+        (status(&freed), status(&event)),
+        (UR_EVENT_STATUS_COMPLETE, UR_EVENT_STATUS_COMPLETE)
+    );
+}
+
+#[test]
+fn barriers_and_finish_cover_pending_allocations() {
+    let bench = Bench::<Tracked>::new();
+    let (p, q) = (bench.in_order(), bench.out_of_order());
+    let far = launch(&p, 1, &[]);
+    let (_, pending) = alloc(&q, None, MIB, &[&far]).unwrap();
+    let command = UR_COMMAND_EVENTS_WAIT_WITH_BARRIER;
+    without(&[], |waits, event| {
+        Queue::join_events(&q, command, waits, event, true)
+    })
+    .unwrap();
+    let after = launch(&q, 2, &[]);
+    let q_line = bench.world.lanes.lock().unwrap()[1].number;
+    assert!(!bench.world.step(q_line));
+    q.finish_here().unwrap();
+    assert_eq!(bench.world.ran(), [1, 2]);
+    assert_eq!(
+        (status(&pending), status(&after)),
+        (UR_EVENT_STATUS_COMPLETE, UR_EVENT_STATUS_COMPLETE)
+    );
+    // Finish alone covers them too.
+    let far = launch(&p, 3, &[]);
+    let (block, pending) = alloc(&q, None, MIB, &[&far]).unwrap();
+    free_only(&q, block, &[&pending]).unwrap();
+    q.finish_here().unwrap();
+    assert_eq!(bench.world.ran(), [1, 2, 3]);
+}
+
+#[test]
+fn unknown_pointers_are_refused_and_enqueue_nothing() {
+    let bench = Bench::<Tracked>::new();
+    let (p, q) = (bench.in_order(), bench.in_order());
+    let far = launch(&p, 1, &[]);
+    let block = alloc_only(&q, None, MIB, &[]).unwrap();
+    let invalid = Some(UR_RESULT_ERROR_INVALID_MEM_OBJECT);
+    assert_eq!(code(free_only(&q, 0x10, &[&far])), invalid);
+    assert_eq!(
+        code(free_only(&q, block + 1, &[&far])),
+        invalid,
+        "no interior pointer"
+    );
+    assert_eq!(bench.world.waits(), 0);
+    free_only(&q, block, &[]).unwrap();
+    assert_eq!(code(free_only(&q, block, &[])), invalid, "freed already");
+    assert_eq!(code(bench.context.free_now(block)), invalid);
+    bench.world.run();
+}
+
+#[test]
+fn synchronous_usm_takes_only_what_is_complete() {
+    let bench = Bench::<Tracked>::new();
+    let (p, q) = (bench.in_order(), bench.out_of_order());
+    let now = || {
+        let device = Some(&*bench.device);
+        let made = Context::alloc_now(&bench.context, Kind::Device, device, None, None, MIB);
+        made.unwrap().addr()
+    };
+    let block = alloc_only(&p, None, MIB, &[]).unwrap();
+    launch_only(&p, 1, &[]);
+    free_only(&p, block, &[]).unwrap();
+    let first = now();
+    assert_ne!(first, block);
+    launch_only(&q, 2, &[]);
+    bench.context.free_now(first).unwrap();
+    assert_ne!(now(), first, "it dies with all that was enqueued");
+    assert_eq!(
+        alloc_only(&p, None, MIB, &[]),
+        Ok(block),
+        "queues keep their shortcuts"
+    );
+    free_only(&p, block, &[]).unwrap();
+    bench.world.run();
+    let grown = bench.world.calls()[3];
+    let three = [now(), now(), now()];
+    assert!(three.contains(&block) && three.contains(&first));
+    assert_eq!(bench.world.calls()[3], grown);
+    // And a pointer of one kind may be freed the other way.
+    free_only(&p, block, &[]).unwrap();
+    assert_eq!(alloc_only(&p, None, MIB, &[]), Ok(block));
+}
+
+#[test]
+fn allocations_are_known_by_any_address_inside() {
+    let bench = Bench::<Tracked>::new();
+    let queue = bench.in_order();
+    let pool = bench.pool(0, usize::MAX);
+    let of = |addr: usize, what: UsmAllocInfo| {
+        info::<usize>(|out| Context::alloc_info(&bench.context, addr, what, out))
+    };
+    let kind = |addr: usize| {
+        info::<ur_usm_type_t>(|out| {
+            Context::alloc_info(&bench.context, addr, UsmAllocInfo::Type, out)
+        })
+    };
+    let block = alloc_only(&queue, Some(&pool), 1000, &[]).unwrap();
+    assert_eq!(kind(block + 999), Ok(UR_USM_TYPE_DEVICE));
+    assert_eq!(of(block + 999, UsmAllocInfo::BasePtr), Ok(block));
+    assert_eq!(of(block, UsmAllocInfo::Size), Ok(1000));
+    assert_eq!(
+        of(block, UsmAllocInfo::Device),
+        Ok(bench.device.handle().addr())
+    );
+    assert_eq!(of(block, UsmAllocInfo::Pool), Ok(pool.handle().addr()));
+    assert_eq!(kind(block + 1000), Ok(UR_USM_TYPE_UNKNOWN));
+    assert_eq!(
+        code(of(8, UsmAllocInfo::Size)),
+        Some(UR_RESULT_ERROR_INVALID_MEM_OBJECT)
+    );
+    let host = Context::alloc_now(&bench.context, Kind::Host, None, None, None, 64)
+        .unwrap()
+        .addr();
+    assert_eq!(
+        (kind(host), of(host, UsmAllocInfo::Device)),
+        (Ok(UR_USM_TYPE_HOST), Ok(0))
+    );
+    let default = Context::default_pool(&bench.context, &bench.device).unwrap();
+    assert_eq!(of(host, UsmAllocInfo::Pool), Ok(default.handle().addr()));
+    // Commands must stay inside.
+    assert!(bench.context.check_range(block + 500, 500).is_ok());
+    assert_eq!(
+        code(bench.context.check_range(block + 500, 501)),
+        Some(UR_RESULT_ERROR_INVALID_SIZE)
+    );
+}
+
+#[test]
+fn default_and_current_pools_are_stable() {
+    let bench = Bench::<Tracked>::new();
+    let queue = bench.in_order();
+    let default = || Context::default_pool(&bench.context, &bench.device).unwrap();
+    let current = || Context::current_pool(&bench.context, &bench.device).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&default(), &default()));
+    assert!(std::sync::Arc::ptr_eq(&default(), &current()));
+    let pool = bench.pool(0, usize::MAX);
+    pool.retain();
+    bench
+        .context
+        .set_current_pool(&bench.device, &pool)
+        .unwrap();
+    assert!(std::sync::Arc::ptr_eq(&current(), &pool));
+    assert!(!std::sync::Arc::ptr_eq(&default(), &pool));
+    alloc_only(&queue, None, MIB, &[]).unwrap();
+    assert_eq!(pool.core().used.current() as usize, MIB);
+    // The context keeps it.
+    let weak = std::sync::Arc::downgrade(&pool);
+    pool.release().unwrap();
+    drop(pool);
+    alloc_only(&queue, None, MIB, &[]).unwrap();
+    assert!(weak.upgrade().is_some());
+    bench
+        .context
+        .set_current_pool(&bench.device, &default())
+        .unwrap();
+    assert!(weak.upgrade().is_none());
+    let destroy =
+        hal::Context::<Tracked>::usm_pool_destroy_exp(&bench.context, &bench.device, &default());
+    assert_eq!(code(destroy), Some(UR_RESULT_ERROR_INVALID_VALUE));
+    let other = Bench::<Tracked>::new();
+    let foreign = other.pool(0, 0);
+    let set = bench.context.set_current_pool(&bench.device, &foreign);
+    assert_eq!(code(set), Some(UR_RESULT_ERROR_INVALID_VALUE));
+}

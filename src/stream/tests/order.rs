@@ -1,0 +1,488 @@
+//! Waits, lanes, barriers, events and host tasks.
+
+use crate::abi::*;
+use crate::hal;
+use crate::object::Handles;
+use crate::stream::testing::*;
+use crate::stream::{Event, Queue, Work};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+fn barrier<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> EventArc<D> {
+    let command = UR_COMMAND_EVENTS_WAIT_WITH_BARRIER;
+    with_event(waits, |waits, event| {
+        Queue::join_events(queue, command, waits, event, true)
+    })
+    .unwrap()
+    .1
+}
+
+fn marker<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> EventArc<D> {
+    let command = UR_COMMAND_EVENTS_WAIT;
+    with_event(waits, |waits, event| {
+        Queue::join_events(queue, command, waits, event, false)
+    })
+    .unwrap()
+    .1
+}
+
+fn waiting_is_elided<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.in_order());
+    let first = launch(&p, 1, &[]);
+    let second = launch(&p, 2, &[]);
+    assert_eq!(bench.world.waits(), 0);
+    launch_only(&p, 3, &[&first, &second]);
+    assert_eq!(bench.world.waits(), 0, "a lane orders its own");
+    let on_q = launch(&q, 4, &[&first, &second]);
+    assert_eq!(
+        bench.world.waits(),
+        1,
+        "two points of one lane are one wait"
+    );
+    launch_only(&q, 5, &[&first]);
+    launch_only(&q, 5, &[&second]);
+    assert_eq!(bench.world.waits(), 1, "it waits already");
+    launch_only(&r, 6, &[&on_q]);
+    assert_eq!(bench.world.waits(), 2);
+    launch_only(&r, 7, &[&second]);
+    assert_eq!(bench.world.waits(), 2, "order is transitive");
+    bench.world.run();
+    assert_eq!(status(&on_q), UR_EVENT_STATUS_COMPLETE);
+    launch_only(&bench.in_order(), 8, &[&on_q, &first]);
+    assert_eq!(bench.world.waits(), 2, "nobody waits for what is complete");
+    bench.world.run();
+}
+
+#[test]
+fn waiting_is_elided_with_a_tracking_driver() {
+    waiting_is_elided::<Tracked>();
+}
+
+#[test]
+fn waiting_is_elided_with_a_polled_driver() {
+    waiting_is_elided::<Polled>();
+}
+
+#[test]
+fn a_polled_driver_records_only_what_can_be_seen() {
+    let bench = Bench::<Polled>::new();
+    let (p, q) = (bench.in_order(), bench.in_order());
+    for label in 0..10 {
+        launch_only(&p, label, &[]);
+    }
+    drop(launch(&p, 10, &[]));
+    launch_only(&p, 11, &[]);
+    assert_eq!(
+        bench.world.calls()[2],
+        0,
+        "no event alive, nothing recorded"
+    );
+    let seen = launch(&p, 12, &[]);
+    assert_eq!(bench.world.calls()[2], 0);
+    launch_only(&p, 13, &[]);
+    assert_eq!(
+        bench.world.calls()[2],
+        1,
+        "alive when the next command came"
+    );
+    launch_only(&q, 20, &[&seen]);
+    assert_eq!(bench.world.calls()[2], 1, "and used as it was recorded");
+    // The wait does not cover what came after the event.
+    let p_line = bench.world.lanes.lock().unwrap()[0].number;
+    for _ in 0..14 {
+        assert!(bench.world.step(p_line));
+    }
+    let q_line = bench.world.lanes.lock().unwrap()[1].number;
+    assert!(bench.world.step(q_line) && bench.world.step(q_line));
+    assert_eq!(bench.world.ran().last(), Some(&20));
+    bench.world.run();
+}
+
+#[test]
+fn independent_commands_spread_and_dependent_ones_follow() {
+    let bench = Bench::<Tracked>::new();
+    let queue = bench.out_of_order();
+    let heads: Vec<_> = (0..4).map(|label| launch(&queue, label, &[])).collect();
+    assert_eq!(bench.world.loads(), [1, 1, 1, 1]);
+    let tails: Vec<_> = heads
+        .iter()
+        .map(|head| launch(&queue, 10, &[head]))
+        .collect();
+    assert_eq!(bench.world.loads(), [2, 2, 2, 2]);
+    assert_eq!(
+        bench.world.waits(),
+        0,
+        "each follows on its dependency's lane"
+    );
+    launch_only(&queue, 20, &[]);
+    assert_eq!(bench.world.loads().len(), 4, "no lane beyond the cap");
+    let join = launch(&queue, 30, &[&tails[0], &tails[1], &tails[2], &tails[3]]);
+    assert!((3..=4).contains(&bench.world.waits()));
+    assert_eq!(status(&join), UR_EVENT_STATUS_SUBMITTED);
+    bench.world.run();
+    assert_eq!(status(&join), UR_EVENT_STATUS_COMPLETE);
+    launch_only(&queue, 40, &[]);
+    assert_eq!(bench.world.loads().len(), 4, "an idle lane is used again");
+    bench.world.run();
+}
+
+/// A host task that ends when told to.
+struct Gate {
+    open: mpsc::Sender<()>,
+    passed: std::sync::Arc<AtomicUsize>,
+}
+
+struct Passage(mpsc::Receiver<()>, std::sync::Arc<AtomicUsize>);
+
+extern "C" fn pass(data: *mut c_void) {
+    // SAFETY: `gate` boxed it for this one call.
+    let passage = unsafe { Box::from_raw(data.cast::<Passage>()) };
+    // A gate that is gone is open.
+    let _ = passage.0.recv();
+    passage.1.fetch_add(1, Ordering::SeqCst);
+}
+
+fn gate<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> (Gate, EventArc<D>) {
+    let (open, closed) = mpsc::channel();
+    let passed = std::sync::Arc::new(AtomicUsize::new(0));
+    let data = Box::into_raw(Box::new(Passage(closed, passed.clone())));
+    let task = |waits: Handles<'_, Event<D>>, event: crate::object::OutHandle<'_, Event<D>>| {
+        Queue::host_task(queue, pass, data.cast(), waits, event)
+    };
+    (Gate { open, passed }, with_event(waits, task).unwrap().1)
+}
+
+/// Whether it can complete; a polled driver has to be asked twice, since asking may record.
+fn completes<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) -> bool {
+    status(event);
+    bench.world.run();
+    status(event) == UR_EVENT_STATUS_COMPLETE
+}
+
+fn nothing_independent_waits_behind_the_host<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.out_of_order();
+    let (gate_a, task_a) = gate(&queue, &[]);
+    let (gate_b, task_b) = gate(&queue, &[]);
+    let after_a = launch(&queue, 1, &[&task_a]);
+    let chained = launch(&queue, 2, &[&after_a]);
+    let after_b = launch(&queue, 3, &[&task_b]);
+    let after_both = launch(&queue, 4, &[&after_a, &task_b]);
+    let free: Vec<_> = (10..30).map(|label| launch(&queue, label, &[])).collect();
+    // What waits for the host through another queue is held up too.
+    let other = bench.in_order();
+    launch_only(&other, 5, &[&after_a]);
+    let through = launch(&other, 6, &[]);
+    let late = launch(&queue, 7, &[&through]);
+    let more: Vec<_> = (30..40).map(|label| launch(&queue, label, &[])).collect();
+    bench.world.run();
+    assert!(
+        free.iter()
+            .chain(&more)
+            .all(|event| completes(&bench, event))
+    );
+    gate_b.open.send(()).unwrap();
+    until(|| status(&task_b) == UR_EVENT_STATUS_COMPLETE);
+    assert!(completes(&bench, &after_b), "b does not wait for a");
+    let held = [&after_a, &chained, &after_both, &late];
+    assert!(held.iter().all(|event| !completes(&bench, event)));
+    gate_a.open.send(()).unwrap();
+    queue.finish_here().unwrap();
+    assert_eq!(
+        gate_a.passed.load(Ordering::SeqCst) + gate_b.passed.load(Ordering::SeqCst),
+        2
+    );
+    assert!(held.iter().all(|event| completes(&bench, event)));
+    other.finish_here().unwrap();
+}
+
+#[test]
+fn nothing_independent_waits_behind_the_host_when_tracked() {
+    nothing_independent_waits_behind_the_host::<Tracked>();
+}
+
+#[test]
+fn nothing_independent_waits_behind_the_host_when_polled() {
+    nothing_independent_waits_behind_the_host::<Polled>();
+}
+
+fn host_tasks_are_commands_of_an_in_order_queue<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.in_order();
+    launch_only(&queue, 1, &[]);
+    let (first_gate, first) = gate(&queue, &[]);
+    let (second_gate, second) = gate(&queue, &[]);
+    let after = launch(&queue, 2, &[]);
+    drop(second_gate.open);
+    assert_eq!(status(&first), UR_EVENT_STATUS_SUBMITTED);
+    bench.world.run();
+    assert_eq!(bench.world.ran(), [1]);
+    assert_eq!(
+        second_gate.passed.load(Ordering::SeqCst),
+        0,
+        "the second comes after the first"
+    );
+    until(|| status(&first) == UR_EVENT_STATUS_RUNNING);
+    first_gate.open.send(()).unwrap();
+    until(|| status(&second) == UR_EVENT_STATUS_COMPLETE);
+    assert_eq!(status(&first), UR_EVENT_STATUS_COMPLETE);
+    queue.finish_here().unwrap();
+    assert_eq!(status(&after), UR_EVENT_STATUS_COMPLETE);
+    assert_eq!(bench.world.ran(), [1, 2]);
+}
+
+#[test]
+fn host_tasks_are_commands_of_a_tracked_in_order_queue() {
+    host_tasks_are_commands_of_an_in_order_queue::<Tracked>();
+}
+
+#[test]
+fn host_tasks_are_commands_of_a_polled_in_order_queue() {
+    host_tasks_are_commands_of_an_in_order_queue::<Polled>();
+}
+
+fn barriers_hold_back_what_follows<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.out_of_order();
+    let before: Vec<_> = (0..4).map(|label| launch(&queue, label, &[])).collect();
+    let all = marker(&queue, &[]);
+    let free = launch(&queue, 5, &[&before[0]]);
+    let wall = barrier(&queue, &[]);
+    let after = launch(&queue, 10, &[]);
+    assert_eq!(status(&wall), UR_EVENT_STATUS_SUBMITTED);
+    let numbers: Vec<_> = bench
+        .world
+        .lanes
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|line| line.number)
+        .collect();
+    while bench.world.step(numbers[0]) {}
+    assert_eq!(
+        status(&free),
+        UR_EVENT_STATUS_COMPLETE,
+        "a marker holds nothing back"
+    );
+    assert_ne!(status(&after), UR_EVENT_STATUS_COMPLETE);
+    assert_ne!(status(&all), UR_EVENT_STATUS_COMPLETE);
+    bench.world.run();
+    let ran = bench.world.ran();
+    assert_eq!(ran.last(), Some(&10));
+    for event in [&all, &wall, &after] {
+        assert_eq!(status(event), UR_EVENT_STATUS_COMPLETE);
+    }
+    let waits = bench.world.waits();
+    launch_only(&queue, 11, &[]);
+    assert_eq!(
+        bench.world.waits(),
+        waits,
+        "a barrier that is complete costs nothing"
+    );
+    bench.world.run();
+}
+
+#[test]
+fn barriers_hold_back_what_follows_when_tracked() {
+    barriers_hold_back_what_follows::<Tracked>();
+}
+
+#[test]
+fn barriers_hold_back_what_follows_when_polled() {
+    barriers_hold_back_what_follows::<Polled>();
+}
+
+#[test]
+fn a_barrier_with_a_list_waits_for_that_list_only() {
+    let bench = Bench::<Tracked>::new();
+    let queue = bench.out_of_order();
+    let listed = launch(&queue, 1, &[]);
+    let other = launch(&queue, 2, &[]);
+    let wall = barrier(&queue, &[&listed]);
+    let first = bench.world.lanes.lock().unwrap()[0].number;
+    while bench.world.step(first) {}
+    assert_eq!(status(&wall), UR_EVENT_STATUS_COMPLETE);
+    assert_ne!(status(&other), UR_EVENT_STATUS_COMPLETE);
+    bench.world.run();
+}
+
+#[test]
+fn elided_commands_have_events_of_their_own() {
+    let bench = Bench::<Tracked>::new();
+    let queue = bench.in_order();
+    let work = launch(&queue, 1, &[]);
+    let calls = bench.world.calls();
+    let (one, two) = (marker(&queue, &[]), barrier(&queue, &[]));
+    assert_eq!(bench.world.calls(), calls, "nothing to do for the driver");
+    assert!(!std::sync::Arc::ptr_eq(&one, &two));
+    assert_eq!(
+        (one.command(), two.command()),
+        (UR_COMMAND_EVENTS_WAIT, UR_COMMAND_EVENTS_WAIT_WITH_BARRIER)
+    );
+    one.retain();
+    one.retain();
+    let refs = |event: &EventArc<Tracked>| {
+        info::<u32>(|out| {
+            hal::Event::<Tracked>::get_info(event, hal::EventInfo::ReferenceCount, out)
+        })
+    };
+    assert_eq!((refs(&one), refs(&two)), (Ok(2), Ok(0)));
+    assert_eq!((one.release(), one.release()), (Ok(()), Ok(())));
+    drop(one);
+    assert_eq!(
+        (status(&two), status(&work)),
+        (UR_EVENT_STATUS_SUBMITTED, UR_EVENT_STATUS_RUNNING)
+    );
+    bench.world.run();
+    assert_eq!(status(&two), UR_EVENT_STATUS_COMPLETE);
+    let of = |what| info::<usize>(|out| hal::Event::<Tracked>::get_info(&two, what, out));
+    assert_eq!(of(hal::EventInfo::CommandQueue), Ok(queue.handle().addr()));
+    assert_eq!(
+        of(hal::EventInfo::Context),
+        Ok(bench.context.handle().addr())
+    );
+}
+
+#[test]
+fn an_in_order_wait_list_orders_all_that_follows() {
+    let bench = Bench::<Tracked>::new();
+    let (p, q) = (bench.in_order(), bench.in_order());
+    let far = launch(&p, 1, &[]);
+    marker(&q, &[&far]);
+    launch_only(&q, 2, &[]);
+    let q_line = bench.world.lanes.lock().unwrap()[1].number;
+    assert!(!bench.world.step(q_line));
+    bench.world.run();
+    assert_eq!(bench.world.ran(), [1, 2]);
+}
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count(_event: ur_event_handle_t, status: ur_execution_info_t, data: *mut c_void) {
+    assert_eq!(std::thread::current().name(), Some("ur-host"));
+    assert_eq!(status.0 as usize, data.addr());
+    CALLS.fetch_add(1 << (8 * status.0), Ordering::SeqCst);
+}
+
+#[test]
+fn callbacks_run_once_on_our_own_threads() {
+    let bench = Bench::<Tracked>::new();
+    let queue = bench.in_order();
+    launch_only(&queue, 1, &[]);
+    let event = launch(&queue, 2, &[]);
+    let set = |what: ur_execution_info_t| {
+        let data = std::ptr::without_provenance_mut(what.0 as usize);
+        hal::Event::<Tracked>::set_callback(&event, what, count, data)
+    };
+    assert_eq!(
+        code(set(UR_EXECUTION_INFO_QUEUED)),
+        Some(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)
+    );
+    set(UR_EXECUTION_INFO_COMPLETE).unwrap();
+    set(UR_EXECUTION_INFO_RUNNING).unwrap();
+    set(UR_EXECUTION_INFO_SUBMITTED).unwrap();
+    let [complete, running, submitted] = [1, 1 << 8, 1 << 16];
+    until(|| CALLS.load(Ordering::SeqCst) == submitted);
+    let line = bench.world.lanes.lock().unwrap()[0].number;
+    assert!(bench.world.step(line));
+    until(|| CALLS.load(Ordering::SeqCst) == submitted + running);
+    assert_eq!(status(&event), UR_EVENT_STATUS_RUNNING);
+    assert!(bench.world.step(line));
+    until(|| CALLS.load(Ordering::SeqCst) == submitted + running + complete);
+    set(UR_EXECUTION_INFO_COMPLETE).unwrap();
+    until(|| CALLS.load(Ordering::SeqCst) == submitted + running + 2 * complete);
+    bench.engine.shut_down();
+    assert_eq!(
+        CALLS.load(Ordering::SeqCst),
+        submitted + running + 2 * complete
+    );
+}
+
+#[test]
+fn profiling_is_known_where_the_queue_has_it() {
+    let bench = Bench::<Tracked>::new();
+    let plain = bench.in_order();
+    let profiled = bench.queue(UR_QUEUE_FLAG_PROFILING_ENABLE);
+    let time = |event: &EventArc<Tracked>, what| {
+        info::<u64>(|out| hal::Event::<Tracked>::get_profiling_info(event, what, out))
+    };
+    let without = launch(&plain, 1, &[]);
+    let (end, unknown) = (
+        hal::ProfilingInfo::CommandEnd,
+        UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE,
+    );
+    assert_eq!(code(time(&without, end)), Some(unknown));
+    let with = launch(&profiled, 2, &[]);
+    // What needs no work otherwise gets a marker for its times.
+    let wait = marker(&profiled, &[]);
+    let (_, alloc) = alloc(&profiled, None, 64, &[]).unwrap();
+    assert_eq!(
+        code(time(&with, hal::ProfilingInfo::CommandEnd)),
+        Some(unknown)
+    );
+    bench.world.run();
+    for event in [&with, &wait, &alloc] {
+        let times = [
+            time(event, hal::ProfilingInfo::CommandQueued).unwrap(),
+            time(event, hal::ProfilingInfo::CommandSubmit).unwrap(),
+            time(event, hal::ProfilingInfo::CommandStart).unwrap(),
+            time(event, hal::ProfilingInfo::CommandEnd).unwrap(),
+            time(event, hal::ProfilingInfo::CommandComplete).unwrap(),
+        ];
+        assert!(times.is_sorted() && times[0] > 0);
+        assert_eq!(times[3], times[4]);
+    }
+}
+
+#[test]
+fn a_failing_driver_is_an_error_of_the_event() {
+    let bench = Bench::<Polled>::new();
+    let queue = bench.in_order();
+    let event = launch(&queue, 1, &[]);
+    bench.world.broken.store(true, Ordering::Relaxed);
+    let failed = UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
+    assert_eq!(code(event.wait_here()), Some(failed));
+    assert_eq!(status(&event), UR_EVENT_STATUS_ERROR);
+    let again = without(&[&event], |waits, out| {
+        Queue::enqueue(&queue, UR_COMMAND_USM_FILL, waits, Work::Marker, out, false)
+    });
+    assert_eq!(code(again), Some(failed));
+    let submit = without(&[], |waits, out| {
+        Queue::enqueue(&queue, UR_COMMAND_USM_FILL, waits, Work::Marker, out, false)
+    });
+    assert_eq!(code(submit), Some(UR_RESULT_ERROR_DEVICE_LOST));
+    assert_eq!(code(queue.finish_here()), Some(UR_RESULT_ERROR_DEVICE_LOST));
+}
+
+#[test]
+fn blocking_commands_return_when_they_are_complete() {
+    let bench = Bench::<Tracked>::new();
+    let queue = bench.in_order();
+    launch_only(&queue, 1, &[]);
+    without(&[], |waits, event| {
+        Queue::enqueue(
+            &queue,
+            UR_COMMAND_USM_MEMCPY,
+            waits,
+            Work::Launch(2),
+            event,
+            true,
+        )
+    })
+    .unwrap();
+    assert_eq!(bench.world.ran(), [1, 2]);
+}
+
+#[test]
+fn emptiness_follows_completion() {
+    let bench = Bench::<Polled>::new();
+    let queue = bench.out_of_order();
+    let empty = || info::<u8>(|out| Queue::info(&queue, hal::QueueInfo::Empty, out)).unwrap() == 1;
+    assert!(empty());
+    launch_only(&queue, 1, &[]);
+    assert!(!empty());
+    bench.world.run();
+    assert!(empty());
+}
