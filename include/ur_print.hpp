@@ -1907,13 +1907,13 @@ inline ur_result_t printTagged(std::ostream &os, const void *ptr, enum ur_exp_co
 /// Writes `.name = text` again and again: the members of a structure or the arguments of a call.
 class Members {
 public:
-  explicit Members(std::ostream &os) : os(os) {}
+  explicit Members(std::ostream &stream) : os(stream) {}
 
-  Members(std::ostream &os, const char *tag) : os(os), end("}") { os << "(struct " << tag << "){"; }
+  Members(std::ostream &stream, const char *tag) : os(stream), end("}") { os << "(struct " << tag << "){"; }
 
   /// Anything whose type says how it reads.
-  template <typename T> Members &value(const char *name, const T &value) {
-    print(label(name), value);
+  template <typename T> Members &value(const char *name, const T &member) {
+    print(label(name), member);
     return *this;
   }
 
@@ -6485,18 +6485,18 @@ inline ur_result_t printStruct(std::ostream &os, const void *ptr) {
   struct Depth {
     std::ostream &os;
     const int slot;
-    explicit Depth(std::ostream &os, int slot) : os(os), slot(slot) { ++os.iword(slot); }
+    Depth(std::ostream &stream, int index) : os(stream), slot(index) { ++os.iword(slot); }
     ~Depth() { --os.iword(slot); }
   };
-  static const int slot = std::ios_base::xalloc();
+  static const int depths = std::ios_base::xalloc();
   if (!ptr) {
     return printPtr(os, ptr);
   }
-  if (os.iword(slot) == chainLimit) {
+  if (os.iword(depths) == chainLimit) {
     os << ptr << " (...)";
     return UR_RESULT_SUCCESS;
   }
-  const Depth depth(os, slot);
+  const Depth depth(os, depths);
   return printLink(os, ptr);
 }
 

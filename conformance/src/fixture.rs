@@ -27,7 +27,6 @@ pub struct Identity {
 
 pub struct Fixture {
     pub ur: &'static Api,
-    pub loader: PathBuf,
     pub adapter: ur_adapter_handle_t,
     pub platform: ur_platform_handle_t,
     pub device: ur_device_handle_t,
@@ -59,8 +58,7 @@ impl Fixture {
             for platform in platforms(ur, adapter)? {
                 for device in devices(ur, platform, UR_DEVICE_TYPE_ALL)? {
                     if seen == target.device {
-                        let loader = target.loader.clone();
-                        return Ok(Self { ur, loader, adapter, platform, device, backend });
+                        return Ok(Self { ur, adapter, platform, device, backend });
                     }
                     seen += 1;
                 }
@@ -97,14 +95,6 @@ impl Fixture {
         }
         let what = format!("{property:?} is false, and {status}");
         Err(Stop::Unsupported { what, documented: true })
-    }
-
-    /// As `require`, where nothing has to be refused or something else checks the refusal.
-    pub fn need(&self, property: ur_device_info_t) -> Done {
-        match self.supports(property)? {
-            true => Ok(()),
-            false => Err(Stop::Unsupported { what: format!("{property:?} is false"), documented: true }),
-        }
     }
 
     /// A property of the device.

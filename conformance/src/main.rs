@@ -140,7 +140,7 @@ impl Cli {
     fn run_apart(&self, plan: &Plan) -> Result<Run, String> {
         let start = Instant::now();
         let identity = plan.identify()?;
-        let expected = self.expectations(&identity.adapter)?;
+        let expected = self.expectations(&identity.adapter, plan.tests)?;
         self.begin(plan, &identity);
         let bar = progress(plan.chosen.len());
         let rows = Mutex::new(Vec::new());
@@ -166,7 +166,7 @@ impl Cli {
         }
         let bench = worker::Bench::Ready(fixture::Fixture::open(plan.target)?);
         let identity = bench.identity().unwrap_or_else(|| fixture::Identity { adapter: String::new(), device: String::new() });
-        let expected = self.expectations(&identity.adapter)?;
+        let expected = self.expectations(&identity.adapter, plan.tests)?;
         self.begin(plan, &identity);
         let bar = ProgressBar::hidden();
         let mut tests = Vec::new();
@@ -185,13 +185,18 @@ impl Cli {
         Ok(Run { loader, identity, totals, seconds, tests, calls: bench.calls() })
     }
 
-    fn expectations(&self, adapter: &str) -> Result<Expectations, String> {
-        match &self.expectations {
+    fn expectations(&self, adapter: &str, tests: &[Test]) -> Result<Expectations, String> {
+        let expected = match &self.expectations {
             Some(path) => {
                 let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-                Expectations::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+                Expectations::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?
             }
-            None => Expectations::embedded(adapter),
+            None => Expectations::embedded(adapter)?,
+        };
+        let names: Vec<String> = tests.iter().map(Test::full_name).collect();
+        match expected.unused(&names).as_slice() {
+            [] => Ok(expected),
+            unused => Err(format!("expectations that match no test: {}", unused.join(", "))),
         }
     }
 

@@ -32,7 +32,7 @@ int main() {
   std::iota(data.begin(), data.end(), 1);
 
   exp::memory_pool pool{context, device, sycl::usm::alloc::device,
-                        exp::properties{exp::maximum_size{64 << 20}}};
+                        exp::properties{exp::initial_threshold{4 << 20}, exp::maximum_size{64 << 20}}};
   void *first = nullptr;
   for (int round = 0; round < 100; round++) {
     void *memory = exp::async_malloc_from_pool(queue, count * sizeof(int), pool);
@@ -47,7 +47,7 @@ int main() {
   queue.wait();
   require(back == data, "the data changed on its way");
   require(pool.get_used_size_current() == 0, "blocks are still in use");
-  require(pool.get_reserved_size_current() > 0, "nothing is reserved");
+  require(pool.get_reserved_size_current() > 0, "the threshold is not kept");
 
   void *plain = exp::async_malloc(queue, sycl::usm::alloc::device, 1000);
   queue.memset(plain, 3, 1000);

@@ -122,9 +122,7 @@ impl<D: Driver> Event<D> {
                 self.reach.order.mark_complete();
                 UR_EVENT_STATUS_COMPLETE
             }
-            Ok(false) if self.reach.own && self.reach.before().is_complete() => {
-                UR_EVENT_STATUS_RUNNING
-            }
+            Ok(false) if self.reach.before().is_complete() => UR_EVENT_STATUS_RUNNING,
             Ok(false) => UR_EVENT_STATUS_SUBMITTED,
         }
     }

@@ -14,6 +14,7 @@ use ur::timeline::Clock;
 
 use crate::Cpu;
 use crate::adapter::{error, roots, system_error};
+use crate::cpu::memory_bytes;
 use crate::device::Device;
 use crate::exec::{self, Command, Fence, Lane, Launch, Marker, Signal, Stamp};
 use crate::kernel::Kernel;
@@ -35,6 +36,10 @@ impl Driver for Cpu {
 
     fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
         device.parent().cloned()
+    }
+
+    fn max_alloc(_: &Object<Device>) -> usize {
+        usize::try_from(memory_bytes()).unwrap_or(usize::MAX)
     }
 
     fn lane(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::hal::{self, Exported, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
 use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
-use ur::stream::LaunchRequest;
+use ur::stream::{LaunchRequest, Queue};
 
 use crate::Cpu;
 use crate::device::{Device, MAX_GROUP_ITEMS, MAX_GROUPS};
@@ -195,6 +195,32 @@ impl hal::Kernel<Cpu> for Kernel {
             KernelSubGroupInfo::MaxNumSubGroups => out.value(MAX_GROUP_ITEMS as u32),
             KernelSubGroupInfo::CompileNumSubGroups | KernelSubGroupInfo::SubGroupSizeIntel => out.value(0u32),
         }
+    }
+
+    fn get_suggested_local_work_size(
+        this: &Object<Self>,
+        queue: &Object<Queue<Cpu>>,
+        dims: u32,
+        _: *const usize,
+        global: *const usize,
+    ) -> Result<usize> {
+        ensure((1..=3).contains(&dims), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+        // SAFETY: the caller's array has a size for each dimension.
+        let given = unsafe { hal::checks::slice(global, dims as usize) }?;
+        let mut global = [1; 3];
+        global[..given.len()].copy_from_slice(given);
+        Ok(this.suggest(queue.device(), global)[0])
+    }
+
+    fn get_suggested_local_work_size_with_args(
+        this: &Object<Self>,
+        queue: &Object<Queue<Cpu>>,
+        dims: u32,
+        offset: *const usize,
+        global: *const usize,
+        _: &[ur_exp_kernel_arg_properties_t],
+    ) -> Result<usize> {
+        Self::get_suggested_local_work_size(this, queue, dims, offset, global)
     }
 
     fn set_exec_info(

@@ -21,7 +21,8 @@ pub struct Mem {
     storage: Storage,
 }
 
-/// Whose memory it is.
+/// Whose memory it is; held for as long as the buffer, and looked at only to tell a sub-buffer.
+#[allow(dead_code)]
 enum Storage {
     Own(Allocation),
     /// The caller's, who keeps it.

@@ -7,7 +7,7 @@ mod metadata;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
@@ -222,7 +222,7 @@ impl hal::Program<Cpu> for Program {
                 let handles: Vec<_> = this.parts.iter().map(|part| part.device.handle()).collect();
                 out.slice(&handles)
             }
-            ProgramInfo::Il => out.slice::<c_char>(&[]),
+            ProgramInfo::Il => out.string(""),
             ProgramInfo::BinarySizes => {
                 let sizes: Vec<_> = this.parts.iter().map(|part| part.binary().len()).collect();
                 out.slice(&sizes)

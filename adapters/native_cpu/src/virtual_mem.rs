@@ -21,7 +21,7 @@ use ur::stream::Context;
 
 use crate::Cpu;
 use crate::adapter::system_error;
-use crate::cpu::page_bytes;
+use crate::cpu::{memory_bytes, page_bytes};
 use crate::device::Device;
 
 /// The ranges of one context.
@@ -226,9 +226,11 @@ impl PhysicalMem {
     }
 }
 
-/// A file of memory that is really there: without that, the first touch of a page would kill the
-/// process when memory runs out.
+/// A file in memory, whose pages come with their first use, as all memory's do.
 fn memory_file(bytes: usize) -> Result<File> {
+    let none = UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+    ensure(bytes as u64 <= memory_bytes(), none)?;
+    let size = libc::off_t::try_from(bytes).map_err(|_| Error::new(none))?;
     // SAFETY: makes a new file, whose number is ours alone.
     let number = unsafe { libc::memfd_create(c"ur-native-cpu".as_ptr(), libc::MFD_CLOEXEC) };
     if number < 0 {
@@ -236,10 +238,9 @@ fn memory_file(bytes: usize) -> Result<File> {
     }
     // SAFETY: as above.
     let file = unsafe { File::from_raw_fd(number) };
-    let size = libc::off_t::try_from(bytes).map_err(|_| Error::new(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY))?;
     // SAFETY: the file is ours.
-    if unsafe { libc::fallocate(number, 0, 0, size) } != 0 {
-        return Err(system_error(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY, "allocating physical memory"));
+    if unsafe { libc::ftruncate(number, size) } != 0 {
+        return Err(system_error(none, "allocating physical memory"));
     }
     Ok(file)
 }

@@ -520,7 +520,7 @@ struct Symbols {
 pub struct Api {
     symbols: Symbols,
     calls: Calls,
-    library: Library,
+    _library: Library,
 }
 impl Api {
     /// Looks up all functions of an open library; a missing one is an error when it is called.
@@ -1176,11 +1176,8 @@ impl Api {
         Self {
             symbols,
             calls: Calls::new(&FUNCTIONS),
-            library,
+            _library: library,
         }
-    }
-    pub fn library(&self) -> &Library {
-        &self.library
     }
     pub fn calls(&self) -> &Calls {
         &self.calls

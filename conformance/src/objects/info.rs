@@ -1,6 +1,6 @@
 //! Info queries: values, lists and texts, and the check of the size protocol that all queries share.
 
-use crate::generated::info::{Property, Size};
+use crate::generated::info::{Property, REFUSE_SIZE_WITHOUT_BUFFER, Size};
 use crate::outcome::{Done, Stop};
 use crate::status::Status;
 use crate::{check, check_eq};
@@ -60,7 +60,10 @@ pub fn protocol(property: &Property, query: impl Fn(usize, *mut c_void, *mut usi
     shorter(property, size, &query)?;
     query(0, null_mut(), null_mut()).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     let mut ret = 0;
-    query(size.max(1), null_mut(), &mut ret).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+    let no_buffer = query(size.max(1), null_mut(), &mut ret);
+    if REFUSE_SIZE_WITHOUT_BUFFER.contains(&no_buffer.function) {
+        no_buffer.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+    }
     let mut byte = CANARY;
     query(0, (&raw mut byte).cast(), null_mut()).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     check_eq!(byte, CANARY, "{}: byte written by a refused query", property.name);

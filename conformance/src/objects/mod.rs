@@ -19,7 +19,6 @@ pub use queue::{Gate, Queue};
 pub use usm::{Kind, Usm, alloc_info};
 
 use crate::status::Status;
-use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
 static FAILED_RELEASES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -36,15 +35,6 @@ fn released(status: Status) {
 pub fn failed_releases() -> Vec<String> {
     std::mem::take(&mut FAILED_RELEASES.lock().unwrap_or_else(PoisonError::into_inner))
 }
-
-/// A pointer that is only passed on, and so may go to other threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address(pub *mut c_void);
-
-// SAFETY: the interface lets any thread use its memory and objects; the tests order the accesses.
-unsafe impl Send for Address {}
-// SAFETY: as above.
-unsafe impl Sync for Address {}
 
 /// A struct of one handle and the loader that it came from, released on drop.
 macro_rules! owned {

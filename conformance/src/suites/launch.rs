@@ -201,7 +201,7 @@ fn local_memory(fixture: &Fixture) -> Done {
 fn large_range(fixture: &Fixture) -> Done {
     let Bench { context, queue, program } = Bench::new(fixture)?;
     let (iota, verify) = (program.kernel(IOTA)?, program.kernel(VERIFY)?);
-    let items = 4 << 20;
+    let items = 1 << 20;
     let memory = context.usm(fixture, Kind::Device, items * 4)?;
     let wrong = context.usm(fixture, Kind::Host, 4)?;
     queue.fill(wrong.ptr, 0_u32, 4, &[])?;

@@ -230,8 +230,8 @@ fn metadata(fixture: &Fixture) -> Done {
     drop(Program::unbuilt(fixture, &context)?);
     let provider = crate::kernels::provider(fixture.backend).ok_or_else(|| Stop::skipped("no test kernels"))?;
     let crate::kernels::Source::Binary { data, mut size } = provider.source();
-    // A required work-group size: its length in bytes first, then the numbers.
-    let mut required = [8_u32, 0, 4, 1];
+    // A required work-group size as DPC++ writes it: the number of bits, then the numbers.
+    let mut required = [64_u32, 0, 4, 1];
     let entries = [
         ur_program_metadata_t {
             pName: c"iota@reqd_work_group_size".as_ptr(),
@@ -252,8 +252,23 @@ fn metadata(fixture: &Fixture) -> Done {
     ur.urProgramCreateWithBinary(context.raw, 1, &mut device, &mut size, &mut binary, &properties, &mut raw).ok()?;
     let program = Program::adopt(ur, raw);
     ur.urProgramBuild(context.raw, program.raw, null()).ok()?;
-    program.kernel(IOTA)?;
-    Ok(())
+    let kernel = program.kernel(IOTA)?;
+    let size: [usize; 3] = info::value(|size, value, ret| {
+        let name = UR_KERNEL_GROUP_INFO_COMPILE_WORK_GROUP_SIZE;
+        ur.urKernelGetGroupInfo(kernel.raw, fixture.device, name, size, value, ret)
+    })?;
+    check_eq!(size, [4, 1, 1], "required work-group size");
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 256)?;
+    let base = 1_u32;
+    let args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::of(&base)]);
+    let launch = |local: usize| {
+        let (q, k, global) = (queue.raw, kernel.raw, 64);
+        ur.urEnqueueKernelLaunchWithArgsExp(q, k, 1, null(), &global, &local, 2, args.as_ptr(), null(), 0, null(), null_mut())
+    };
+    launch(4).ok()?;
+    launch(8).fails(UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
+    queue.finish()
 }
 
 fn native_handle(fixture: &Fixture) -> Done {

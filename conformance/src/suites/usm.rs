@@ -72,7 +72,7 @@ pub fn all() -> Vec<Test> {
 fn write_and_read(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
-    for size in [1, 3, 64, 4097, 1 << 20, (8 << 20) + 5] {
+    for size in [1, 3, 64, 4097, (1 << 20) + 5] {
         let memory = context.usm(fixture, kind, size)?;
         let data: Vec<u8> = (0..size).map(|at| (at * 7 + size) as u8).collect();
         queue.write(memory.ptr, &data)?;

@@ -13,7 +13,12 @@ use ur::abi::*;
 use ur::object::boundary;
 
 /// Writes the text of a value; none is a null pointer.
-unsafe fn write(value: Option<&dyn Print>, buffer: *mut c_char, size: usize, size_ret: *mut usize) -> ur_result_t {
+unsafe fn write(
+    value: Option<&dyn Print>,
+    buffer: *mut c_char,
+    size: usize,
+    size_ret: *mut usize,
+) -> ur_result_t {
     boundary(|| {
         let value = value.ok_or(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         // SAFETY: what the callers of every function here promise.
@@ -30,9 +35,15 @@ macro_rules! parameter {
 }
 
 macro_rules! printed {
-    (call $value:ident) => { $value.as_ref().map(|call| call as &dyn Print) };
-    (bit $value:ident) => { Some(&Bit($value) as &dyn Print) };
-    (value $value:ident) => { Some(&$value as &dyn Print) };
+    (call $value:ident) => {
+        $value.as_ref().map(|call| call as &dyn Print)
+    };
+    (bit $value:ident) => {
+        Some(&Bit($value) as &dyn Print)
+    };
+    (value $value:ident) => {
+        Some(&$value as &dyn Print)
+    };
 }
 
 // A symbol's version stands beside the function: elsewhere the linker would lose it.

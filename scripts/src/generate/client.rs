@@ -79,15 +79,14 @@ fn api(spec: &Spec) -> String {
         pub struct Api {{
             symbols: Symbols,
             calls: Calls,
-            library: Library,
+            _library: Library,
         }}
         impl Api {{
             /// Looks up all functions of an open library; a missing one is an error when it is called.
             pub fn new(library: Library) -> Self {{
                 let symbols = Symbols {{ {loads} }};
-                Self {{ symbols, calls: Calls::new(&FUNCTIONS), library }}
+                Self {{ symbols, calls: Calls::new(&FUNCTIONS), _library: library }}
             }}
-            pub fn library(&self) -> &Library {{ &self.library }}
             pub fn calls(&self) -> &Calls {{ &self.calls }}
             {methods}
         }}\n",
@@ -97,7 +96,9 @@ fn api(spec: &Spec) -> String {
 
 fn info(spec: &Spec) -> String {
     let mut out = String::from(
-        "use ur::abi::*;
+        "// Some objects have no suite yet.
+        #![allow(dead_code)]
+        use ur::abi::*;
         /// How many bytes the value of a property takes.
         #[derive(Clone, Copy, Debug)]
         pub enum Size {
@@ -125,6 +126,13 @@ fn info(spec: &Spec) -> String {
         }
         \n",
     );
+    let names = spec.functions().filter(|function| refuses_size_without_buffer(function));
+    let names: String = names.map(|function| format!("{:?},", function.name)).collect();
+    let _ = write!(
+        out,
+        "/// Queries that refuse a size when there is no buffer of that size.
+        pub const REFUSE_SIZE_WITHOUT_BUFFER: &[&str] = &[{names}];\n"
+    );
     for item in spec.items() {
         let Item::Enum(found) = item else { continue };
         if !found.values.iter().any(|value| value.ty.is_some()) {
@@ -133,6 +141,8 @@ fn info(spec: &Spec) -> String {
         let mut rows = String::new();
         for value in &found.values {
             let Some(text) = &value.ty else { continue };
+            // Intermediate language is bytes, though `char`.
+            let text = if value.name == "UR_PROGRAM_INFO_IL" { "uint8_t[" } else { text };
             let (size, element) = size_of(text);
             let undefined = spec
                 .flags_of(&element)
@@ -164,6 +174,11 @@ fn info(spec: &Spec) -> String {
         );
     }
     out
+}
+
+fn refuses_size_without_buffer(function: &Function) -> bool {
+    let condition = Some("propSize != 0 and pPropValue == null");
+    function.errors.iter().any(|case| case.when.as_deref() == condition)
 }
 
 /// The `Size` of a property's type, and the type of one element.
@@ -267,6 +282,8 @@ fn arguments(spec: &Spec) -> String {
             pub needs: &'static [Kind],
             pub call: fn(&Api, &Valid) -> Status,
         }}
+        /// Sizes that fit any range.
+        const ONES: [usize; 3] = [1; 3];
         {noops}
         /// All wrong calls, in the order of the specification.
         pub const CASES: &[Case] = &[{cases}];\n"
@@ -438,8 +455,11 @@ impl Maker<'_> {
                 _ => "valid.scratch.cast()".into(),
             };
         }
+        if base == "size_t" && ty.is_const && !param.optional {
+            return "ONES.as_ptr()".into();
+        }
         if ty.pointers > 0 {
-            return if param.optional && param.info.is_none() {
+            return if param.optional && param.dir == Dir::In {
                 "std::ptr::null_mut()".into()
             } else {
                 format!("valid.scratch.cast::<u8>() as {}", rust::ty(&param.ty))
@@ -456,6 +476,9 @@ impl Maker<'_> {
         }
         if let Some(found) = self.spec.flags_of(base) {
             return format!("{}(0)", found.name);
+        }
+        if base == "ur_rect_region_t" {
+            return "ur_rect_region_t { width: 1, height: 1, depth: 1 }".into();
         }
         if self.is_struct(base) {
             return format!("{base}::default()");

@@ -27,7 +27,8 @@ pub trait Print {
 pub unsafe fn text(value: &dyn Print) -> String {
     // SAFETY: the caller's promise is the same.
     let bytes = unsafe { bytes(value) };
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// Writes the text of a value and a zero byte to a C buffer, which may be null when only the size
@@ -35,7 +36,12 @@ pub unsafe fn text(value: &dyn Print) -> String {
 ///
 /// # Safety
 /// As for [`Print::print`]; `buffer` is null or `size` bytes long, `size_ret` null or writable.
-pub unsafe fn to_buffer(value: &dyn Print, buffer: *mut c_char, size: usize, size_ret: *mut usize) -> ur_result_t {
+pub unsafe fn to_buffer(
+    value: &dyn Print,
+    buffer: *mut c_char,
+    size: usize,
+    size_ret: *mut usize,
+) -> ur_result_t {
     // SAFETY: the caller's promise is the same.
     let text = unsafe { bytes(value) };
     let needed = text.len() + 1;
@@ -51,14 +57,19 @@ pub unsafe fn to_buffer(value: &dyn Print, buffer: *mut c_char, size: usize, siz
     }
     // SAFETY: the buffer is not null and has room for the text and its zero byte.
     unsafe {
-        buffer.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len());
+        buffer
+            .cast::<u8>()
+            .copy_from_nonoverlapping(text.as_ptr(), text.len());
         buffer.add(text.len()).write(0);
     }
     UR_RESULT_SUCCESS
 }
 
 unsafe fn bytes(value: &dyn Print) -> Vec<u8> {
-    let mut out = Out { text: Vec::new(), chain: 0 };
+    let mut out = Out {
+        text: Vec::new(),
+        chain: 0,
+    };
     // SAFETY: the caller's promise is the same.
     unsafe { value.print(&mut out) };
     out.text
@@ -144,7 +155,12 @@ pub struct Bit<T>(pub T);
 impl<T: Bits> Print for Bit<T> {
     unsafe fn print(&self, out: &mut Out) {
         let bit = self.0.bits();
-        out.push(T::NAMES.iter().find(|(named, _)| *named == bit).map_or(UNKNOWN, |(_, name)| name));
+        out.push(
+            T::NAMES
+                .iter()
+                .find(|(named, _)| *named == bit)
+                .map_or(UNKNOWN, |(_, name)| name),
+        );
     }
 }
 
@@ -207,7 +223,11 @@ pub(super) fn print_flags<T: Bits>(set: T, out: &mut Out) {
 impl Print for ur_api_version_t {
     unsafe fn print(&self, out: &mut Out) {
         // Signed, as the macros of C take it.
-        out.show(format_args!("{}.{}", self.0.cast_signed() >> 16, self.0 & 0xffff));
+        out.show(format_args!(
+            "{}.{}",
+            self.0.cast_signed() >> 16,
+            self.0 & 0xffff
+        ));
     }
 }
 
@@ -382,7 +402,9 @@ impl Print for Chain {
             return out.push("nullptr");
         }
         // SAFETY: not null, so a structure that begins with its tag and that the caller lets us read.
-        let Some(next) = (unsafe { chained(self.0) }) else { return out.push(UNKNOWN) };
+        let Some(next) = (unsafe { chained(self.0) }) else {
+            return out.push(UNKNOWN);
+        };
         out.address(self.0.addr());
         if out.chain == CHAIN_LIMIT {
             return out.push(" (...)");
@@ -428,7 +450,10 @@ impl Bytes {
     pub(super) unsafe fn one<T: Print + Copy>(self, out: &mut Out) {
         let expected = size_of::<T>();
         if self.1 < expected {
-            return out.show(format_args!("invalid size (is: {}, expected: >={expected})", self.1));
+            return out.show(format_args!(
+                "invalid size (is: {}, expected: >={expected})",
+                self.1
+            ));
         }
         // SAFETY: the bytes hold such a value.
         unsafe { Pointer::<T>::to(self.0).print(out) };
@@ -439,7 +464,9 @@ impl Bytes {
     pub(super) unsafe fn list<T: Print + Copy>(self, out: &mut Out) {
         let first = self.0.cast::<T>();
         // SAFETY: the bytes hold as many values as fit.
-        unsafe { out.list((0..self.1 / size_of::<T>()).map(|index| first.add(index).read_unaligned())) };
+        unsafe {
+            out.list((0..self.1 / size_of::<T>()).map(|index| first.add(index).read_unaligned()))
+        };
     }
 
     /// A string up to its zero byte, and never beyond the buffer.
@@ -450,7 +477,10 @@ impl Bytes {
         out.address(self.0.addr());
         // SAFETY: the caller says that so many bytes are readable.
         let bytes = unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), self.1) };
-        quoted(bytes.split(|byte| *byte == 0).next().unwrap_or_default(), out);
+        quoted(
+            bytes.split(|byte| *byte == 0).next().unwrap_or_default(),
+            out,
+        );
     }
 }
 

@@ -108,6 +108,7 @@ fn independent_commands_spread_and_dependent_ones_follow() {
     assert_eq!(bench.world.loads(), [1, 1, 1, 1]);
     let tails: Vec<_> = heads
         .iter()
+        .rev()
         .map(|head| launch(&queue, 10, &[head]))
         .collect();
     assert_eq!(bench.world.loads(), [2, 2, 2, 2]);
@@ -231,6 +232,34 @@ fn host_tasks_are_commands_of_an_in_order_queue<D: AnyFake>() {
     queue.finish_here().unwrap();
     assert_eq!(status(&after), UR_EVENT_STATUS_COMPLETE);
     assert_eq!(bench.world.ran(), [1, 2]);
+}
+
+fn finishing_covers_a_host_task_that_nothing_follows<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    for queue in [bench.in_order(), bench.out_of_order()] {
+        launch_only(&queue, 1, &[]);
+        let (task, event) = gate(&queue, &[]);
+        let order = marker(&queue, &[]);
+        let opener = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            let _ = task.open.send(());
+            task.passed
+        });
+        queue.finish_here().unwrap();
+        assert_eq!(status(&event), UR_EVENT_STATUS_COMPLETE);
+        assert_eq!(status(&order), UR_EVENT_STATUS_COMPLETE);
+        assert_eq!(opener.join().unwrap().load(Ordering::SeqCst), 1);
+    }
+}
+
+#[test]
+fn finishing_covers_a_host_task_that_nothing_follows_when_tracked() {
+    finishing_covers_a_host_task_that_nothing_follows::<Tracked>();
+}
+
+#[test]
+fn finishing_covers_a_host_task_that_nothing_follows_when_polled() {
+    finishing_covers_a_host_task_that_nothing_follows::<Polled>();
 }
 
 #[test]

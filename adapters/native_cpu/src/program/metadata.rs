@@ -111,11 +111,14 @@ unsafe fn value(entry: &ur_program_metadata_t) -> Result<Vec<u8>> {
     }
 }
 
-/// DPC++ puts the number of bits before a byte array's bytes.
+/// DPC++ puts the size before a byte array's bytes, in bits; others may count in bytes.
 fn without_size(bytes: &[u8]) -> &[u8] {
     match bytes.split_first_chunk() {
-        Some((&size, rest)) if u64::from_ne_bytes(size) == rest.len() as u64 * 8 => rest,
-        _ => bytes,
+        Some((&size, rest)) => {
+            let (size, there) = (u64::from_ne_bytes(size), rest.len() as u64);
+            if size == there * 8 || size == there { rest } else { bytes }
+        }
+        None => bytes,
     }
 }
 
@@ -157,6 +160,8 @@ mod tests {
     fn group_sizes_are_padded() -> Result<()> {
         let name = c"my@kernel@reqd_work_group_size";
         assert_eq!(read(name, &array(&[8, 4]))?.group_size(c"my@kernel"), Some([8, 4, 1]));
+        let in_bytes = [8u32, 0, 4, 1].map(u32::to_ne_bytes).concat();
+        assert_eq!(read(name, &in_bytes)?.group_size(c"my@kernel"), Some([4, 1, 1]));
         assert_eq!(read(name, &array(&[2, 3, 5])[8..])?.group_size(c"my@kernel"), Some([2, 3, 5]));
         assert_eq!(read(name, &array(&[2]))?.group_size(c"kernel"), None);
         for wrong in [array(&[]), array(&[1, 2, 3, 4]), array(&[0]), vec![1, 2, 3]] {

@@ -132,6 +132,10 @@ fn all_bytes(queue: &Queue, block: Block, want: u8) -> Done {
 
 #[track_caller]
 fn same_bytes(data: &[u8], want: u8) -> Done {
+    // Most often all are right, and comparing slices is quick.
+    if data.first() == Some(&want) && data[1..] == data[..data.len() - 1] {
+        return Ok(());
+    }
     match data.iter().position(|byte| *byte != want) {
         None => Ok(()),
         Some(at) => Err(Stop::failed(format!("byte {at} of {} is {:#x}, expected {want:#x}", data.len(), data[at]))),
@@ -183,8 +187,8 @@ impl Doomed {
     fn check_untouched(&self, queue: &Queue) -> Done {
         self.gate.open();
         queue.finish()?;
-        let data = self.result.host::<u8>();
-        check!(data.iter().all(|byte| *byte == A), "memory whose use was pending was given to another allocation");
+        let intact = same_bytes(self.result.host(), A).is_ok();
+        check!(intact, "memory whose use was pending was given to another allocation");
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 const SUITE: &str = "async_threads";
 pub const THREADS: usize = 8;
-const ROUNDS: usize = 150;
+const ROUNDS: usize = 60;
 
 pub fn all() -> Vec<Test> {
     let mut tests = by_kind(SUITE, &[("own_queues", own_queues), ("one_in_order_queue", one_in_order_queue)]);
@@ -65,7 +65,7 @@ impl Tools {
 
 /// Sizes that differ from round to round and thread to thread.
 fn size(thread: usize, round: usize) -> usize {
-    [256, 4 * KIB, 20 * KIB, 100 * KIB][(thread + round * 7) % 4] + round * 64
+    [256, 4 * KIB, 20 * KIB, 60 * KIB][(thread + round * 7) % 4] + round * 64
 }
 
 fn own_queues(bench: &Bench, kind: Kind) -> Done {
@@ -75,7 +75,7 @@ fn own_queues(bench: &Bench, kind: Kind) -> Done {
         let queue = &queues[thread];
         for round in 0..ROUNDS {
             let block = queue.alloc(kind, &pool, size(thread, round), &[])?;
-            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
             tools.write(queue, block, base, &[])?;
             tools.verify(queue, block, base, &[])?;
             queue.free(block, &[])?;
@@ -92,7 +92,7 @@ fn one_in_order_queue(bench: &Bench, kind: Kind) -> Done {
     on_threads(|thread| {
         for round in 0..ROUNDS / 2 {
             let block = queue.alloc(kind, &pool, size(thread, round), &[])?;
-            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
             tools.write(&queue, block, base, &[])?;
             tools.verify(&queue, block, base, &[])?;
             queue.free(block, &[])?;
@@ -113,7 +113,7 @@ fn one_out_of_order_queue(bench: &Bench) -> Done {
         for round in 0..ROUNDS / 2 {
             let wait: Vec<&Event> = death.iter().filter(|_| round % 2 == 0).collect();
             let (block, allocated) = queue.alloc_event(kind, &pool, size(thread, round), &wait)?;
-            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
             let written = tools.write(&queue, block, base, &[&allocated])?;
             let verified = tools.verify(&queue, block, base, &[&written])?;
             death = Some(queue.free_event(block, &[&verified])?);
@@ -136,7 +136,7 @@ fn blocks_change_hands(bench: &Bench) -> Done {
         let queue = &queues[thread];
         for round in 0..ROUNDS {
             let block = queue.alloc(Kind::Device, &pool, size(thread, round), &[])?;
-            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
             let written = tools.write(queue, block, base, &[])?;
             if let Some((other, ready, tag)) = take() {
                 tools.verify(queue, other, tag, &[&ready])?;
@@ -168,7 +168,7 @@ fn pools_come_and_go(bench: &Bench) -> Done {
             let blocks = (0..4).map(|_| queue.alloc(Kind::Device, &pool, size(thread, round), &[])).collect::<Result<Vec<Block>, Stop>>()?;
             drop(pool);
             for (index, block) in blocks.into_iter().enumerate() {
-                let base = (thread * 1000 + round * 10 + index) as u32 * 1_000_003;
+                let base = ((thread * 1000 + round * 10 + index) as u32).wrapping_mul(1_000_003);
                 tools.write(queue, block, base, &[])?;
                 tools.verify(queue, block, base, &[])?;
                 queue.free(block, &[])?;
@@ -193,7 +193,7 @@ fn trim_and_figures_meanwhile(bench: &Bench) -> Done {
                 continue;
             }
             let block = queue.alloc(Kind::Device, &pool, size(thread, round), &[])?;
-            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
             tools.write(queue, block, base, &[])?;
             tools.verify(queue, block, base, &[])?;
             queue.free(block, &[])?;
@@ -211,7 +211,7 @@ fn trim_and_figures_meanwhile(bench: &Bench) -> Done {
 /// A pool too small for all threads at once still serves each of them, as each frees what it takes.
 fn under_a_maximum(bench: &Bench) -> Done {
     use crate::objects::Limits;
-    let limits = Limits { maximum: 8 * MIB, threshold: usize::MAX };
+    let limits = Limits { maximum: 2 * MIB, threshold: usize::MAX };
     let pool = Pool::with_limits(bench.fixture, &bench.context, limits)?;
     let tools = Tools::new(bench)?;
     let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
@@ -219,8 +219,8 @@ fn under_a_maximum(bench: &Bench) -> Done {
     on_threads(|thread| {
         let queue = &queues[thread];
         for round in 0..ROUNDS / 2 {
-            let block = queue.alloc(Kind::Device, &pool, 512 * KIB, &[])?;
-            let base = (thread * ROUNDS + round) as u32 * 1_000_003;
+            let block = queue.alloc(Kind::Device, &pool, 128 * KIB, &[])?;
+            let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
             tools.write(queue, block, base, &[])?;
             tools.verify(queue, block, base, &[])?;
             queue.free(block, &[])?;
@@ -239,7 +239,7 @@ fn queues_come_and_go(bench: &Bench) -> Done {
         for round in 0..20 {
             let queue = if round % 2 == 0 { bench.in_order()? } else { bench.out_of_order()? };
             let (block, allocated) = queue.alloc_event(Kind::Device, &pool, size(thread, round), &[])?;
-            let base = (thread * 100 + round) as u32 * 1_000_003;
+            let base = ((thread * 100 + round) as u32).wrapping_mul(1_000_003);
             let written = tools.write(&queue, block, base, &[&allocated])?;
             let verified = tools.verify(&queue, block, base, &[&written])?;
             let freed = queue.free_event(block, &[&verified])?;
