@@ -47,14 +47,19 @@ const EMBEDDED: &[(&str, &str)] = &[
 
 impl Expectations {
     pub fn parse(text: &str) -> Result<Self, String> {
-        let entries: Option<Vec<Expectation>> = yaml_serde::from_str(text).map_err(|error| error.to_string())?;
-        Ok(Self { entries: entries.unwrap_or_default() })
+        let entries: Option<Vec<Expectation>> =
+            yaml_serde::from_str(text).map_err(|error| error.to_string())?;
+        Ok(Self {
+            entries: entries.unwrap_or_default(),
+        })
     }
 
     /// Those that come with the program for an adapter; none if there is no file.
     pub fn embedded(adapter: &str) -> Result<Self, String> {
         match EMBEDDED.iter().find(|(name, _)| *name == adapter) {
-            Some((name, text)) => Self::parse(text).map_err(|error| format!("expectations/{name}.yml: {error}")),
+            Some((name, text)) => {
+                Self::parse(text).map_err(|error| format!("expectations/{name}.yml: {error}"))
+            }
             None => Ok(Self::default()),
         }
     }
@@ -64,31 +69,64 @@ impl Expectations {
         let entry = self.entries.iter().find(|entry| matches(&entry.test, test));
         match (raw, entry) {
             (Raw::Skipped(reason), _) => Verdict::Skipped(reason),
-            (Raw::Unsupported { what, documented: true }, None) => Verdict::Unsupported(what),
-            (Raw::Unsupported { what, .. }, Some(Expectation { kind: Kind::Unsupported, reason, .. })) => {
-                Verdict::Unsupported(format!("{reason}: {what}"))
-            }
-            (Raw::Unsupported { what, documented: false }, None) => {
-                Verdict::Failed(format!("{what}, though no info query and no expectation says so"))
-            }
-            (Raw::Failed(message), Some(Expectation { kind: Kind::Fails, reason, .. })) => {
-                Verdict::ExpectedFailure(format!("{reason}: {message}"))
-            }
+            (
+                Raw::Unsupported {
+                    what,
+                    documented: true,
+                },
+                None,
+            ) => Verdict::Unsupported(what),
+            (
+                Raw::Unsupported { what, .. },
+                Some(Expectation {
+                    kind: Kind::Unsupported,
+                    reason,
+                    ..
+                }),
+            ) => Verdict::Unsupported(format!("{reason}: {what}")),
+            (
+                Raw::Unsupported {
+                    what,
+                    documented: false,
+                },
+                None,
+            ) => Verdict::Failed(format!(
+                "{what}, though no info query and no expectation says so"
+            )),
+            (
+                Raw::Failed(message),
+                Some(Expectation {
+                    kind: Kind::Fails,
+                    reason,
+                    ..
+                }),
+            ) => Verdict::ExpectedFailure(format!("{reason}: {message}")),
             (Raw::Failed(message), _) => Verdict::Failed(message),
             (Raw::Passed, None) => Verdict::Passed,
             (Raw::Passed, Some(entry)) => {
-                let kind = if entry.kind == Kind::Fails { "to fail" } else { "to be unsupported" };
-                Verdict::Failed(format!("passed, though expected {kind} (`{}`: {})", entry.test, entry.reason))
+                let kind = if entry.kind == Kind::Fails {
+                    "to fail"
+                } else {
+                    "to be unsupported"
+                };
+                Verdict::Failed(format!(
+                    "passed, though expected {kind} (`{}`: {})",
+                    entry.test, entry.reason
+                ))
             }
-            (Raw::Unsupported { what, .. }, Some(entry)) => {
-                Verdict::Failed(format!("{what}, though expected to fail (`{}`: {})", entry.test, entry.reason))
-            }
+            (Raw::Unsupported { what, .. }, Some(entry)) => Verdict::Failed(format!(
+                "{what}, though expected to fail (`{}`: {})",
+                entry.test, entry.reason
+            )),
         }
     }
 
     /// Entries that match none of the tests.
     pub fn unused<'a>(&'a self, tests: &[String]) -> Vec<&'a str> {
-        let unused = self.entries.iter().filter(|entry| !tests.iter().any(|test| matches(&entry.test, test)));
+        let unused = self
+            .entries
+            .iter()
+            .filter(|entry| !tests.iter().any(|test| matches(&entry.test, test)));
         unused.map(|entry| entry.test.as_str()).collect()
     }
 }
@@ -97,9 +135,13 @@ impl Expectations {
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
     let mut parts: Vec<&str> = parts.collect();
-    let Some(last) = parts.pop() else { return rest.is_empty() };
+    let Some(last) = parts.pop() else {
+        return rest.is_empty();
+    };
     for part in parts {
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],
@@ -142,7 +184,10 @@ mod tests {
     #[test]
     fn judgement() {
         let failed = || Raw::Failed("f".into());
-        let lacks = |documented| Raw::Unsupported { what: "w".into(), documented };
+        let lacks = |documented| Raw::Unsupported {
+            what: "w".into(),
+            documented,
+        };
         let is = |test: &str, raw| match file().judge(test, raw) {
             Verdict::Passed => "passed",
             Verdict::Failed(_) => "failed",

@@ -53,25 +53,42 @@ impl Fixture {
     fn find(ur: &'static Api, target: &Target) -> Result<Self, Stop> {
         let mut seen = 0;
         for adapter in adapters(ur)? {
-            let query = |size, value, ret| ur.urAdapterGetInfo(adapter, UR_ADAPTER_INFO_BACKEND, size, value, ret);
+            let query = |size, value, ret| {
+                ur.urAdapterGetInfo(adapter, UR_ADAPTER_INFO_BACKEND, size, value, ret)
+            };
             let backend = info::value::<ur_backend_t>(query)?;
             for platform in platforms(ur, adapter)? {
                 for device in devices(ur, platform, UR_DEVICE_TYPE_ALL)? {
                     if seen == target.device {
-                        return Ok(Self { ur, adapter, platform, device, backend });
+                        return Ok(Self {
+                            ur,
+                            adapter,
+                            platform,
+                            device,
+                            backend,
+                        });
                     }
                     seen += 1;
                 }
             }
         }
-        Err(Stop::failed(format!("no device {}: the loader offers {seen}", target.device)))
+        Err(Stop::failed(format!(
+            "no device {}: the loader offers {seen}",
+            target.device
+        )))
     }
 
     /// The names of adapter and device.
     pub fn identity(&self) -> Identity {
-        let query = |size, value, ret| self.ur.urDeviceGetInfo(self.device, UR_DEVICE_INFO_NAME, size, value, ret);
+        let query = |size, value, ret| {
+            self.ur
+                .urDeviceGetInfo(self.device, UR_DEVICE_INFO_NAME, size, value, ret)
+        };
         let device = info::text(query).unwrap_or_default();
-        Identity { adapter: adapter_name(self.backend), device }
+        Identity {
+            adapter: adapter_name(self.backend),
+            device,
+        }
     }
 
     /// Whether a yes-or-no property of the device is there and true.
@@ -94,13 +111,19 @@ impl Fixture {
             return Err(Stop::failed(format!("{property:?} is false, but {status}")));
         }
         let what = format!("{property:?} is false, and {status}");
-        Err(Stop::Unsupported { what, documented: true })
+        Err(Stop::Unsupported {
+            what,
+            documented: true,
+        })
     }
 
     /// A property of the device.
     #[track_caller]
     pub fn device_info<T: Copy>(&self, property: ur_device_info_t) -> Result<T, Stop> {
-        info::value(|size, value, ret| self.ur.urDeviceGetInfo(self.device, property, size, value, ret))
+        info::value(|size, value, ret| {
+            self.ur
+                .urDeviceGetInfo(self.device, property, size, value, ret)
+        })
     }
 }
 
@@ -122,18 +145,26 @@ pub fn adapters(ur: &Api) -> Result<Vec<ur_adapter_handle_t>, Stop> {
     Ok(list)
 }
 
-pub fn platforms(ur: &Api, adapter: ur_adapter_handle_t) -> Result<Vec<ur_platform_handle_t>, Stop> {
+pub fn platforms(
+    ur: &Api,
+    adapter: ur_adapter_handle_t,
+) -> Result<Vec<ur_platform_handle_t>, Stop> {
     let mut count = 0;
     ur.urPlatformGet(adapter, 0, null_mut(), &mut count).ok()?;
     let mut list = vec![null_mut(); count as usize];
     if count > 0 {
-        ur.urPlatformGet(adapter, count, list.as_mut_ptr(), null_mut()).ok()?;
+        ur.urPlatformGet(adapter, count, list.as_mut_ptr(), null_mut())
+            .ok()?;
     }
     Ok(list)
 }
 
 /// The devices of a platform of one type; none of that type is no failure.
-pub fn devices(ur: &Api, platform: ur_platform_handle_t, ty: ur_device_type_t) -> Result<Vec<ur_device_handle_t>, Stop> {
+pub fn devices(
+    ur: &Api,
+    platform: ur_platform_handle_t,
+    ty: ur_device_type_t,
+) -> Result<Vec<ur_device_handle_t>, Stop> {
     let mut count = 0;
     let status = ur.urDeviceGet(platform, ty, 0, null_mut(), &mut count);
     if status.code == UR_RESULT_ERROR_DEVICE_NOT_FOUND {
@@ -142,7 +173,8 @@ pub fn devices(ur: &Api, platform: ur_platform_handle_t, ty: ur_device_type_t) -
     status.ok()?;
     let mut list = vec![null_mut(); count as usize];
     if count > 0 {
-        ur.urDeviceGet(platform, ty, count, list.as_mut_ptr(), null_mut()).ok()?;
+        ur.urDeviceGet(platform, ty, count, list.as_mut_ptr(), null_mut())
+            .ok()?;
     }
     Ok(list)
 }

@@ -11,7 +11,10 @@ pub struct Fresh {
 
 impl Fresh {
     pub fn open(target: &Target) -> Result<Self, String> {
-        Ok(Self { ur: load(&target.loader)?, target: target.clone() })
+        Ok(Self {
+            ur: load(&target.loader)?,
+            target: target.clone(),
+        })
     }
 
     /// Initialises the loader and finds the device, as for other tests.

@@ -15,7 +15,10 @@ pub fn loader(asked: Option<&Path>) -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let folder = program.parent().unwrap_or(Path::new("."));
     let near = [folder.to_owned(), folder.join("../lib")];
-    let found = near.iter().flat_map(|folder| LOADER_NAMES.map(|name| folder.join(name))).find(|path| path.exists());
+    let found = near
+        .iter()
+        .flat_map(|folder| LOADER_NAMES.map(|name| folder.join(name)))
+        .find(|path| path.exists());
     // The system's search takes a bare name.
     Ok(found.unwrap_or_else(|| PathBuf::from(LOADER_NAMES[0])))
 }
@@ -23,8 +26,15 @@ pub fn loader(asked: Option<&Path>) -> Result<PathBuf, String> {
 /// The library of an adapter in the loader's folder.
 pub fn adapter(loader: &Path, name: &str) -> Result<String, String> {
     let folder = loader.parent().unwrap_or(Path::new("."));
-    let names = [format!("libur_adapter_{name}.so.0"), format!("libur_adapter_{name}.so")];
-    match names.iter().map(|file| folder.join(file)).find(|path| path.exists()) {
+    let names = [
+        format!("libur_adapter_{name}.so.0"),
+        format!("libur_adapter_{name}.so"),
+    ];
+    match names
+        .iter()
+        .map(|file| folder.join(file))
+        .find(|path| path.exists())
+    {
         Some(path) => Ok(path.display().to_string()),
         None => Err(format!("no {} in {}", names.join(" or "), folder.display())),
     }

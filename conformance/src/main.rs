@@ -6,6 +6,7 @@
 mod expectations;
 mod fixture;
 mod fresh;
+#[rustfmt::skip]
 mod generated;
 mod kernels;
 mod locate;
@@ -93,7 +94,9 @@ const CANNOT_RUN: u8 = 2;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let tests = suites::all();
-    let chosen: Vec<usize> = (0..tests.len()).filter(|index| cli.wants(&tests[*index])).collect();
+    let chosen: Vec<usize> = (0..tests.len())
+        .filter(|index| cli.wants(&tests[*index]))
+        .collect();
     if cli.list {
         for index in chosen {
             println!("{}", tests[index].full_name());
@@ -112,27 +115,51 @@ fn main() -> ExitCode {
 impl Cli {
     fn wants(&self, test: &Test) -> bool {
         let name = test.full_name();
-        self.filter.is_empty() || self.filter.iter().any(|filter| name.contains(filter.as_str()))
+        self.filter.is_empty()
+            || self
+                .filter
+                .iter()
+                .any(|filter| name.contains(filter.as_str()))
     }
 
     fn run(&self, tests: &[Test], chosen: Vec<usize>) -> Result<ExitCode, String> {
         let loader = locate::loader(self.loader.as_deref())?;
-        let target = Target { loader, device: self.device };
+        let target = Target {
+            loader,
+            device: self.device,
+        };
         if let Some(kind) = self.worker {
-            worker::serve(tests, &target, kind == WorkerKind::Fresh).map_err(|error| error.to_string())?;
+            worker::serve(tests, &target, kind == WorkerKind::Fresh)
+                .map_err(|error| error.to_string())?;
             return Ok(ExitCode::SUCCESS);
         }
         if chosen.is_empty() {
             return Err("no test has such a name".to_owned());
         }
         let environment = match &self.adapter {
-            Some(name) => vec![("UR_ADAPTERS_FORCE_LOAD".to_owned(), locate::adapter(&target.loader, name)?)],
+            Some(name) => vec![(
+                "UR_ADAPTERS_FORCE_LOAD".to_owned(),
+                locate::adapter(&target.loader, name)?,
+            )],
             None => Vec::new(),
         };
-        let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let jobs = self
+            .jobs
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let timeout = Duration::from_secs(self.timeout);
-        let plan = Plan { tests, chosen, target: &target, environment, jobs, timeout };
-        let run = if self.in_process { self.run_here(&plan)? } else { self.run_apart(&plan)? };
+        let plan = Plan {
+            tests,
+            chosen,
+            target: &target,
+            environment,
+            jobs,
+            timeout,
+        };
+        let run = if self.in_process {
+            self.run_here(&plan)?
+        } else {
+            self.run_apart(&plan)?
+        };
         self.conclude(&run)
     }
 
@@ -148,13 +175,22 @@ impl Cli {
             let row = judge(plan.tests, &expected, ended);
             bar.inc(1);
             self.tell(&bar, &row);
-            rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+            rows.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(row);
         });
         bar.finish_and_clear();
         let tests = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
         let loader = plan.target.loader.display().to_string();
         let totals = Totals::of(&tests);
-        Ok(Run { loader, identity, totals, seconds: start.elapsed().as_secs_f64(), tests, calls })
+        Ok(Run {
+            loader,
+            identity,
+            totals,
+            seconds: start.elapsed().as_secs_f64(),
+            tests,
+            calls,
+        })
     }
 
     /// Runs tests in this process, one after another.
@@ -165,7 +201,10 @@ impl Cli {
             unsafe { std::env::set_var(name, value) };
         }
         let bench = worker::Bench::Ready(fixture::Fixture::open(plan.target)?);
-        let identity = bench.identity().unwrap_or_else(|| fixture::Identity { adapter: String::new(), device: String::new() });
+        let identity = bench.identity().unwrap_or_else(|| fixture::Identity {
+            adapter: String::new(),
+            device: String::new(),
+        });
         let expected = self.expectations(&identity.adapter, plan.tests)?;
         self.begin(plan, &identity);
         let bar = ProgressBar::hidden();
@@ -176,37 +215,66 @@ impl Cli {
                 true => outcome::Raw::Skipped("needs a process of its own".to_owned()),
                 false => bench.run(&plan.tests[test]),
             };
-            let row = judge(plan.tests, &expected, Ended { test, outcome, time: begun.elapsed(), output: String::new() });
+            let row = judge(
+                plan.tests,
+                &expected,
+                Ended {
+                    test,
+                    outcome,
+                    time: begun.elapsed(),
+                    output: String::new(),
+                },
+            );
             self.tell(&bar, &row);
             tests.push(row);
         }
         let loader = plan.target.loader.display().to_string();
         let (totals, seconds) = (Totals::of(&tests), start.elapsed().as_secs_f64());
-        Ok(Run { loader, identity, totals, seconds, tests, calls: bench.calls() })
+        Ok(Run {
+            loader,
+            identity,
+            totals,
+            seconds,
+            tests,
+            calls: bench.calls(),
+        })
     }
 
     fn expectations(&self, adapter: &str, tests: &[Test]) -> Result<Expectations, String> {
         let expected = match &self.expectations {
             Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-                Expectations::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                Expectations::parse(&text)
+                    .map_err(|error| format!("{}: {error}", path.display()))?
             }
             None => Expectations::embedded(adapter)?,
         };
         let names: Vec<String> = tests.iter().map(Test::full_name).collect();
         match expected.unused(&names).as_slice() {
             [] => Ok(expected),
-            unused => Err(format!("expectations that match no test: {}", unused.join(", "))),
+            unused => Err(format!(
+                "expectations that match no test: {}",
+                unused.join(", ")
+            )),
         }
     }
 
     fn begin(&self, plan: &Plan, identity: &fixture::Identity) {
         let count = plan.chosen.len();
-        println!("{count} tests on {} ({}), through {}", identity.device, identity.adapter, plan.target.loader.display());
+        println!(
+            "{count} tests on {} ({}), through {}",
+            identity.device,
+            identity.adapter,
+            plan.target.loader.display()
+        );
     }
 
     fn tell(&self, bar: &ProgressBar, row: &Row) {
-        let quiet = matches!(row.verdict, Verdict::Passed | Verdict::Unsupported(_) | Verdict::ExpectedFailure(_));
+        let quiet = matches!(
+            row.verdict,
+            Verdict::Passed | Verdict::Unsupported(_) | Verdict::ExpectedFailure(_)
+        );
         if self.verbose || !quiet {
             bar.suspend(|| println!("{}", row.line()));
         }
@@ -219,9 +287,18 @@ impl Cli {
         if let Some(path) = &self.json {
             run.write_json(path)?;
         }
-        println!("{} of {} functions called, {:.1} s", run.calls.len(), FUNCTIONS.len(), run.seconds);
+        println!(
+            "{} of {} functions called, {:.1} s",
+            run.calls.len(),
+            FUNCTIONS.len(),
+            run.seconds
+        );
         println!("{}", run.totals);
-        Ok(if run.totals.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        Ok(if run.totals.failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(FAILED)
+        })
     }
 }
 
@@ -229,7 +306,13 @@ fn judge(tests: &[Test], expected: &Expectations, ended: Ended) -> Row {
     let test = &tests[ended.test];
     let verdict = expected.judge(&test.full_name(), ended.outcome);
     let (suite, name) = (test.suite.to_owned(), test.name.to_string());
-    Row { suite, test: name, verdict, seconds: ended.time.as_secs_f64(), output: ended.output }
+    Row {
+        suite,
+        test: name,
+        verdict,
+        seconds: ended.time.as_secs_f64(),
+        output: ended.output,
+    }
 }
 
 /// A bar on a terminal, nothing elsewhere.

@@ -28,7 +28,11 @@ impl Test {
         name: impl Into<Cow<'static, str>>,
         test: impl Fn(&Fixture) -> Done + Send + Sync + 'static,
     ) -> Self {
-        Self { suite, name: name.into(), body: Body::Device(Box::new(test)) }
+        Self {
+            suite,
+            name: name.into(),
+            body: Body::Device(Box::new(test)),
+        }
     }
 
     pub fn process(
@@ -36,7 +40,11 @@ impl Test {
         name: impl Into<Cow<'static, str>>,
         test: impl Fn(&Fresh) -> Done + Send + Sync + 'static,
     ) -> Self {
-        Self { suite, name: name.into(), body: Body::Process(Box::new(test)) }
+        Self {
+            suite,
+            name: name.into(),
+            body: Body::Process(Box::new(test)),
+        }
     }
 
     /// `suite::name`.

@@ -76,8 +76,16 @@ impl Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} unsupported, {} failed as expected", self.unsupported, self.expected_failures)?;
-        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+        writeln!(
+            f,
+            "{} unsupported, {} failed as expected",
+            self.unsupported, self.expected_failures
+        )?;
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
     }
 }
 
@@ -102,7 +110,9 @@ impl Run {
     pub fn write_junit(&self, path: &Path) -> Result<(), String> {
         let mut suites: BTreeMap<&str, TestSuite> = BTreeMap::new();
         for row in &self.tests {
-            let suite = suites.entry(&row.suite).or_insert_with(|| TestSuite::new(format!("{}::{}", self.identity.adapter, row.suite)));
+            let suite = suites.entry(&row.suite).or_insert_with(|| {
+                TestSuite::new(format!("{}::{}", self.identity.adapter, row.suite))
+            });
             suite.add_test_case(case(row));
         }
         let mut report = Report::new("ur-conformance");
@@ -131,7 +141,8 @@ fn case(row: &Row) -> TestCase {
         Verdict::Skipped(message) => skipped("skipped", message),
     };
     let mut case = TestCase::new(row.test.as_str(), status);
-    case.set_classname(row.suite.as_str()).set_time(Duration::from_secs_f64(row.seconds));
+    case.set_classname(row.suite.as_str())
+        .set_time(Duration::from_secs_f64(row.seconds));
     if !row.output.is_empty() {
         case.set_system_err(row.output.as_str());
     }

@@ -53,17 +53,28 @@ impl Plan<'_> {
                 scope.spawn(|| self.job(&next, ended, &calls));
             }
         });
-        calls.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+        calls
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .into_values()
+            .collect()
     }
 
-    fn job(&self, next: &AtomicUsize, ended: &(dyn Fn(Ended) + Sync), calls: &Mutex<BTreeMap<String, Called>>) {
+    fn job(
+        &self,
+        next: &AtomicUsize,
+        ended: &(dyn Fn(Ended) + Sync),
+        calls: &Mutex<BTreeMap<String, Called>>,
+    ) {
         let mut shared: Option<Worker> = None;
         while let Some(&index) = self.chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             let start = Instant::now();
             let own = self.tests[index].needs_own_process();
             let worker = match shared.take().filter(|_| !own) {
                 Some(worker) => Ok(worker),
-                None => Worker::start(self, own).and_then(|worker| Ok(worker.ready(self.timeout)?.0)),
+                None => {
+                    Worker::start(self, own).and_then(|worker| Ok(worker.ready(self.timeout)?.0))
+                }
             };
             let (outcome, output) = match worker {
                 Ok(mut worker) => {
@@ -83,7 +94,12 @@ impl Plan<'_> {
                 }
                 Err(reason) => (Raw::Failed(reason), String::new()),
             };
-            ended(Ended { test: index, outcome, time: start.elapsed(), output });
+            ended(Ended {
+                test: index,
+                outcome,
+                time: start.elapsed(),
+                output,
+            });
         }
         if let Some(worker) = shared {
             worker.finish(self.timeout, calls);
@@ -103,15 +119,30 @@ impl Worker {
     fn start(plan: &Plan, fresh: bool) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
-        command.arg("--loader").arg(&plan.target.loader).arg("--device").arg(plan.target.device.to_string());
-        command.arg("--worker").arg(if fresh { "fresh" } else { "ready" });
+        command
+            .arg("--loader")
+            .arg(&plan.target.loader)
+            .arg("--device")
+            .arg(plan.target.device.to_string());
+        command
+            .arg("--worker")
+            .arg(if fresh { "fresh" } else { "ready" });
         command.envs(plan.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("no worker process: {error}"))?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("no worker process: {error}"))?;
         let (sender, messages) = channel();
         let output = child.stdout.take();
         std::thread::spawn(move || {
-            for line in output.into_iter().flat_map(|stream| BufReader::new(stream).lines()).map_while(Result::ok) {
+            for line in output
+                .into_iter()
+                .flat_map(|stream| BufReader::new(stream).lines())
+                .map_while(Result::ok)
+            {
                 // What is no message was printed by a library, before the streams were separated.
                 if serde_json::from_str(&line).is_ok_and(|message| sender.send(message).is_err()) {
                     return;
@@ -122,7 +153,12 @@ impl Worker {
         let (stream, kept) = (child.stderr.take(), Arc::clone(&errors));
         std::thread::spawn(move || stream.map(|stream| keep_tail(stream, &kept)));
         let input = child.stdin.take();
-        Ok(Self { child, input, messages, errors })
+        Ok(Self {
+            child,
+            input,
+            messages,
+            errors,
+        })
     }
 
     /// Waits until the worker can take tests.
@@ -135,8 +171,14 @@ impl Worker {
     }
 
     fn test(&mut self, index: usize, timeout: Duration) -> Result<Raw, String> {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let sent = self.input.as_mut().map(|input| writeln!(input, "{index}").and_then(|()| input.flush()));
+        self.errors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        let sent = self
+            .input
+            .as_mut()
+            .map(|input| writeln!(input, "{index}").and_then(|()| input.flush()));
         if !matches!(sent, Some(Ok(()))) {
             return Err(format!("the worker took no test: {}", self.death()));
         }
@@ -184,7 +226,8 @@ impl Worker {
     }
 
     fn output(&self) -> String {
-        String::from_utf8_lossy(&self.errors.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+        String::from_utf8_lossy(&self.errors.lock().unwrap_or_else(PoisonError::into_inner))
+            .into_owned()
     }
 }
 

@@ -25,7 +25,10 @@ impl Status {
         match self.code {
             UR_RESULT_SUCCESS => Ok(()),
             UR_RESULT_ERROR_UNSUPPORTED_FEATURE | UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION => {
-                Err(Stop::Unsupported { what: self.to_string(), documented: false })
+                Err(Stop::Unsupported {
+                    what: self.to_string(),
+                    documented: false,
+                })
             }
             _ => Err(Stop::failed(format!("{self}, expected UR_RESULT_SUCCESS"))),
         }
@@ -44,7 +47,10 @@ impl Status {
             return Ok(());
         }
         let wanted: Vec<String> = codes.iter().map(|code| format!("{code:?}")).collect();
-        Err(Stop::failed(format!("{self}, expected {}", wanted.join(" or "))))
+        Err(Stop::failed(format!(
+            "{self}, expected {}",
+            wanted.join(" or ")
+        )))
     }
 
     /// Any error at all.
@@ -85,7 +91,11 @@ pub struct Calls {
 impl Calls {
     pub fn new(names: &'static [&'static str]) -> Self {
         let counts = names.iter().map(|_| AtomicU64::new(0)).collect();
-        Self { names, counts, errors: Mutex::default() }
+        Self {
+            names,
+            counts,
+            errors: Mutex::default(),
+        }
     }
 
     /// Notes one call of the function at `index`; no result means that there is no such function.
@@ -97,17 +107,30 @@ impl Calls {
             let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
             errors.entry(function).or_default().insert(code.0);
         }
-        Status { function, code, missing: result.is_none() }
+        Status {
+            function,
+            code,
+            missing: result.is_none(),
+        }
     }
 
     /// Functions called so far, each with its number of calls and the names of its errors.
     pub fn snapshot(&self) -> Vec<Called> {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = self.names.iter().zip(&self.counts).map(|(name, count)| Called {
-            function: (*name).to_owned(),
-            calls: count.load(Ordering::Relaxed),
-            errors: errors.get(name).into_iter().flatten().map(|code| name_of(*code)).collect(),
-        });
+        let rows = self
+            .names
+            .iter()
+            .zip(&self.counts)
+            .map(|(name, count)| Called {
+                function: (*name).to_owned(),
+                calls: count.load(Ordering::Relaxed),
+                errors: errors
+                    .get(name)
+                    .into_iter()
+                    .flatten()
+                    .map(|code| name_of(*code))
+                    .collect(),
+            });
         rows.filter(|row| row.calls > 0).collect()
     }
 }

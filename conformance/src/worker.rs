@@ -31,16 +31,33 @@ pub enum Message {
 /// Runs tests until standard input ends. `fresh`: tests that need a process of their own.
 pub fn serve(tests: &[Test], target: &Target, fresh: bool) -> std::io::Result<()> {
     let mut out = protocol_stream()?;
-    let bench = if fresh { Fresh::open(target).map(Bench::Fresh) } else { Fixture::open(target).map(Bench::Ready) };
+    let bench = if fresh {
+        Fresh::open(target).map(Bench::Fresh)
+    } else {
+        Fixture::open(target).map(Bench::Ready)
+    };
     let bench = match bench {
         Ok(bench) => bench,
         Err(reason) => return tell(&mut out, &Message::Unable(reason)),
     };
     tell(&mut out, &Message::Ready(bench.identity()))?;
     for line in std::io::stdin().lock().lines() {
-        let Some(index) = line?.trim().parse::<usize>().ok().filter(|index| *index < tests.len()) else { continue };
+        let Some(index) = line?
+            .trim()
+            .parse::<usize>()
+            .ok()
+            .filter(|index| *index < tests.len())
+        else {
+            continue;
+        };
         let outcome = bench.run(&tests[index]);
-        tell(&mut out, &Message::Ended { test: index, outcome })?;
+        tell(
+            &mut out,
+            &Message::Ended {
+                test: index,
+                outcome,
+            },
+        )?;
     }
     tell(&mut out, &Message::Calls(bench.calls()))
 }
@@ -72,12 +89,16 @@ impl Bench {
         let ended = catch_unwind(AssertUnwindSafe(|| match (&test.body, self) {
             (Body::Device(run), Bench::Ready(fixture)) => run(fixture),
             (Body::Process(run), Bench::Fresh(fresh)) => run(fresh),
-            _ => Err(Stop::failed("the test was sent to the wrong kind of process")),
+            _ => Err(Stop::failed(
+                "the test was sent to the wrong kind of process",
+            )),
         }));
         let raw = ended.map_or_else(|payload| Raw::Failed(panic_text(&*payload)), Raw::from);
         let refused = failed_releases();
         match raw {
-            Raw::Passed if !refused.is_empty() => Raw::Failed(format!("on release: {}", refused.join(", "))),
+            Raw::Passed if !refused.is_empty() => {
+                Raw::Failed(format!("on release: {}", refused.join(", ")))
+            }
             raw => raw,
         }
     }

@@ -147,6 +147,8 @@ pub enum Own {
     Alloc,
     Retain,
     Release,
+    /// The caller gets a handle without a reference of its own.
+    Lend,
 }
 
 /// A parameter of a function or callback, or a member of a struct or union.

@@ -119,23 +119,23 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         let memory = &this.context().domain().memory;
         let unknown = UR_RESULT_ERROR_INVALID_MEM_OBJECT;
-        let found = memory.find_start(addr).ok_or(Error::new(unknown))?;
         let waits = Event::join(waits)?;
+        // A refused free must not have made the queue wait.
+        ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
         let reach = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;
-                ensure(memory.free(&found, state.tip()), unknown)?;
+                ensure(memory.free(addr, &state.tip()), unknown)?;
                 event.wanted().then(|| lane.reach(&mut state))
             }
             Shape::OutOfOrder(lanes) => {
                 let mut lanes = enter(lanes);
                 let reach = lanes.with_barrier(&waits);
-                ensure(memory.free(&found, reach.done.clone()), unknown)?;
+                ensure(memory.free(addr, &reach.done), unknown)?;
                 lanes.add_loose(&reach);
                 Some(reach)
             }
         };
-        drop(found);
         Self::deliver_bookkeeping(this, UR_COMMAND_ENQUEUE_USM_FREE_EXP, reach, event)
     }
 }

@@ -79,7 +79,10 @@ impl<D: Driver> Engine<D> {
 
     /// Ends the engine's threads when the adapter ends: waits for the jobs that are running.
     pub fn shut_down(&self) {
-        self.threads.shut_down();
+        // A forked child has none to wait for.
+        if self.check().is_ok() {
+            self.threads.shut_down();
+        }
     }
 
     /// A forked child has none of our threads: it gets an error instead of a hang.

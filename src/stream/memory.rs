@@ -102,27 +102,24 @@ impl<D: Driver> Memory<D> {
 
     /// The live allocation that holds `addr`.
     pub fn find(&self, addr: usize) -> Option<Found<D>> {
-        self.candidates(addr as u64)
-            .into_iter()
-            .find_map(|(core, part)| {
-                let block = core.parts()[part].pool.lookup(addr as u64)?;
-                Some(Found { core, part, block })
-            })
+        self.owners(addr).find_map(|(core, part)| {
+            let block = core.parts()[part].pool.lookup(addr as u64)?;
+            Some(Found { core, part, block })
+        })
     }
 
-    /// The live allocation that starts at `addr`.
-    pub fn find_start(&self, addr: usize) -> Option<Found<D>> {
-        self.candidates(addr as u64)
-            .into_iter()
-            .find_map(|(core, part)| {
-                let block = core.parts()[part].pool.lookup(addr as u64)?;
-                (block.addr == addr as u64).then_some(Found { core, part, block })
-            })
+    /// Whether a live allocation starts at `addr`.
+    pub fn is_start(&self, addr: usize) -> bool {
+        self.owners(addr).any(|(core, part)| {
+            let block = core.parts()[part].pool.lookup(addr as u64);
+            block.is_some_and(|block| block.addr == addr as u64)
+        })
     }
 
-    /// Frees what [`Memory::find_start`] found, unless another thread did.
-    pub fn free(&self, found: &Found<D>, death: Frontier) -> bool {
-        found.core.release(found.part, found.block.addr, death)
+    /// Frees the live allocation that starts at `addr`. False if there is none.
+    pub fn free(&self, addr: usize, death: &Frontier) -> bool {
+        self.owners(addr)
+            .any(|(core, part)| core.release(part, addr as u64, death.clone()))
     }
 
     pub fn wants_settling(&self) -> bool {
@@ -144,24 +141,25 @@ impl<D: Driver> Memory<D> {
         });
     }
 
-    fn candidates(&self, addr: u64) -> Vec<(Arc<PoolCore<D>>, usize)> {
+    /// Whose slabs an address lies in, innermost first.
+    fn owners(&self, addr: usize) -> impl Iterator<Item = (Arc<PoolCore<D>>, usize)> + use<D> {
+        let addr = addr as u64;
         let slabs = self.slabs.read().unwrap_or_else(PoisonError::into_inner);
-        let mut out = Vec::with_capacity(1);
-        let mut offer = |base: u64, entry: &Entry<D>| {
-            if addr
+        let owner = |base: u64, entry: &Entry<D>| {
+            let inside = addr
                 .checked_sub(base)
-                .is_some_and(|offset| offset < entry.bytes)
-                && let Some(core) = entry.core.upgrade()
-            {
-                out.push((core, entry.part));
-            }
+                .is_some_and(|offset| offset < entry.bytes);
+            let core = if inside { entry.core.upgrade() } else { None };
+            core.map(|core| (core, entry.part))
         };
-        for (base, entry) in slabs.nested.iter().rev() {
-            offer(*base, entry);
-        }
-        if let Some((base, entry)) = slabs.own.range(..=addr).next_back() {
-            offer(*base, entry);
-        }
-        out
+        let nested = slabs
+            .nested
+            .iter()
+            .rev()
+            .filter_map(|(base, entry)| owner(*base, entry));
+        let nested: Vec<_> = nested.collect();
+        let own = slabs.own.range(..=addr).next_back();
+        let own = own.and_then(|(base, entry)| owner(*base, entry));
+        nested.into_iter().chain(own)
     }
 }

@@ -46,6 +46,8 @@ pub struct World {
     /// Bytes that the system has, none for no end.
     pub room: Mutex<Option<usize>>,
     next: AtomicUsize,
+    /// One step at a time, whichever thread makes it: a device completes in order.
+    stepping: Mutex<()>,
 }
 
 /// The commands of a lane.
@@ -118,6 +120,7 @@ impl World {
     }
 
     fn step_line(&self, line: &Line) -> bool {
+        let _one = self.stepping.lock().unwrap();
         let item = {
             let mut items = line.items.lock().unwrap();
             match items.front() {

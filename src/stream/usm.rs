@@ -85,10 +85,8 @@ impl<D: Driver> Context<D> {
     /// `urUSMFree`: the block dies when everything enqueued in the context so far has ended.
     pub fn free_now(&self, addr: usize) -> Result<()> {
         let domain = self.domain();
-        let found = domain.memory.find_start(addr);
-        let found = found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT))?;
         domain.poll();
-        let freed = domain.memory.free(&found, domain.everything());
+        let freed = domain.memory.free(addr, &domain.everything());
         ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT)
     }
 

@@ -28,7 +28,9 @@ pub fn roots() -> &'static Roots {
     ROOTS.get_or_init(|| {
         let machine = Arc::new(Machine::new());
         Roots {
-            adapter: hal::new::<Cpu, _>(Adapter { machine: Arc::clone(&machine) }),
+            adapter: hal::new::<Cpu, _>(Adapter {
+                machine: Arc::clone(&machine),
+            }),
             platform: Object::immortal(Cpu::table(), Platform),
             device: Object::immortal(Cpu::table(), Device::root(machine)),
         }
@@ -54,7 +56,11 @@ struct Running {
 
 impl Machine {
     fn new() -> Self {
-        Self { width: cpu::threads(), origin: Origin::here(), running: Mutex::default() }
+        Self {
+            width: cpu::threads(),
+            origin: Origin::here(),
+            running: Mutex::default(),
+        }
     }
 
     /// The workers. A child of a fork has none and gets none.
@@ -81,7 +87,9 @@ impl Machine {
 
     /// Ends all threads; what needs them next starts them again.
     fn stop(&self) {
-        let Ok(mut running) = self.running() else { return };
+        let Ok(mut running) = self.running() else {
+            return;
+        };
         let Running { executor, engine } = std::mem::take(&mut *running);
         drop(running);
         // The engine's threads wait for the workers, so these go last.
@@ -110,7 +118,11 @@ pub fn error(failure: Failure) -> Error {
 pub fn system_error(code: ur_result_t, doing: &str) -> Error {
     let cause = std::io::Error::last_os_error();
     ::log::warn!("{doing}: {cause}");
-    Error::native(code, cause.raw_os_error().unwrap_or(0), &format!("{doing}: {cause}"))
+    Error::native(
+        code,
+        cause.raw_os_error().unwrap_or(0),
+        &format!("{doing}: {cause}"),
+    )
 }
 
 impl Body for Adapter {
@@ -152,7 +164,13 @@ impl hal::Adapter<Cpu> for Adapter {
             let Ok(text) = CString::new(text) else { return };
             // SAFETY: whoever set the callback promised that it may be called from any thread with
             // this pointer.
-            unsafe { callback(ur_level(level), text.as_ptr(), std::ptr::with_exposed_provenance_mut(user_data)) }
+            unsafe {
+                callback(
+                    ur_level(level),
+                    text.as_ptr(),
+                    std::ptr::with_exposed_provenance_mut(user_data),
+                )
+            }
         })));
         Self::set_logger_callback_level(this, level)
     }

@@ -28,7 +28,12 @@ pub struct Facts {
 
 pub fn facts() -> &'static Facts {
     static FACTS: OnceLock<Facts> = OnceLock::new();
-    FACTS.get_or_init(|| Facts::from(&read("/proc/cpuinfo"), &read("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")))
+    FACTS.get_or_init(|| {
+        Facts::from(
+            &read("/proc/cpuinfo"),
+            &read("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"),
+        )
+    })
 }
 
 impl Facts {
@@ -40,7 +45,12 @@ impl Facts {
             // As fast as it runs now, if no more is known.
             Err(_) => now.map_or(0, |mhz| mhz.round() as u32),
         };
-        Self { model: text("model name"), vendor: text("vendor_id"), max_mhz, vector_bytes: vector_bytes() }
+        Self {
+            model: text("model name"),
+            vendor: text("vendor_id"),
+            max_mhz,
+            vector_bytes: vector_bytes(),
+        }
     }
 
     /// The vendor's PCI id, 0 if it has none that we know.
@@ -94,7 +104,9 @@ pub fn free_bytes() -> Option<u64> {
 }
 
 pub fn page_bytes() -> usize {
-    usize::try_from(system(libc::_SC_PAGESIZE)).unwrap_or(4096).max(1)
+    usize::try_from(system(libc::_SC_PAGESIZE))
+        .unwrap_or(4096)
+        .max(1)
 }
 
 pub fn cache_line_bytes() -> u32 {
@@ -122,11 +134,19 @@ fn system(what: i32) -> u64 {
 pub fn uuid(part: (usize, usize)) -> [u8; 16] {
     let machine = read("/etc/machine-id");
     let facts = facts();
-    let text = format!("native_cpu\0{}\0{}\0{}\0{part:?}", machine.trim(), facts.vendor, facts.model);
+    let text = format!(
+        "native_cpu\0{}\0{}\0{}\0{part:?}",
+        machine.trim(),
+        facts.vendor,
+        facts.model
+    );
     // FNV-1a, 128 bits (Fowler, Noll, Vo).
-    let hash = text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
-        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
-    });
+    let hash = text.bytes().fold(
+        0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128,
+        |hash, byte| {
+            (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+        },
+    );
     let mut id = hash.to_be_bytes();
     // Version 8, "made by the vendor's own method" (RFC 9562).
     id[6] = id[6] & 0x0f | 0x80;
@@ -143,10 +163,16 @@ mod tests {
         let text = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: One\ncpu MHz\t\t: 2445.528\n\n\
                     processor\t: 1\nmodel name\t: Two\n";
         let facts = Facts::from(text, "");
-        assert_eq!((facts.model.as_str(), facts.max_mhz, facts.vendor_id()), ("One", 2446, 0x8086));
+        assert_eq!(
+            (facts.model.as_str(), facts.max_mhz, facts.vendor_id()),
+            ("One", 2446, 0x8086)
+        );
         assert_eq!(Facts::from(text, "3700000\n").max_mhz, 3700);
         let unknown = Facts::from("", "");
-        assert_eq!((unknown.model.as_str(), unknown.max_mhz, unknown.vendor_id()), ("unknown", 0, 0));
+        assert_eq!(
+            (unknown.model.as_str(), unknown.max_mhz, unknown.vendor_id()),
+            ("unknown", 0, 0)
+        );
     }
 
     #[test]

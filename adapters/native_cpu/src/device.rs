@@ -38,8 +38,16 @@ unsafe impl Send for Device {}
 
 impl Device {
     pub fn root(machine: Arc<Machine>) -> Self {
-        let span = Span { first: 0, count: machine.width };
-        Self { machine, span, parent: None, split: None }
+        let span = Span {
+            first: 0,
+            count: machine.width,
+        };
+        Self {
+            machine,
+            span,
+            parent: None,
+            split: None,
+        }
     }
 
     pub fn parent(&self) -> Option<&Arc<Object<Device>>> {
@@ -49,7 +57,10 @@ impl Device {
     /// Whether this is `other` or a part of it.
     pub fn is_part_of(this: &Object<Self>, other: &Object<Self>) -> bool {
         std::ptr::eq(this, other)
-            || this.parent.as_ref().is_some_and(|parent| Self::is_part_of(parent, other))
+            || this
+                .parent
+                .as_ref()
+                .is_some_and(|parent| Self::is_part_of(parent, other))
     }
 
     fn partitions(&self) -> &'static [ur_device_partition_t] {
@@ -60,9 +71,17 @@ impl Device {
     }
 
     /// Compute units of each part that these properties ask for, with the property it came from.
-    fn split(&self, by: &[ur_device_partition_property_t]) -> Result<Vec<(usize, ur_device_partition_property_t)>> {
-        let first = by.first().ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        ensure(by.iter().all(|one| one.r#type == first.r#type), UR_RESULT_ERROR_INVALID_VALUE)?;
+    fn split(
+        &self,
+        by: &[ur_device_partition_property_t],
+    ) -> Result<Vec<(usize, ur_device_partition_property_t)>> {
+        let first = by
+            .first()
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+        ensure(
+            by.iter().all(|one| one.r#type == first.r#type),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
         let count = |one: &ur_device_partition_property_t| {
             // SAFETY: both members that a count can be in are the same number.
             unsafe { one.value.count as usize }
@@ -77,7 +96,10 @@ impl Device {
             }
             UR_DEVICE_PARTITION_BY_COUNTS => {
                 ensure(by.iter().all(|one| count(one) > 0), wrong)?;
-                ensure(by.iter().map(count).sum::<usize>() <= self.span.count, wrong)?;
+                ensure(
+                    by.iter().map(count).sum::<usize>() <= self.span.count,
+                    wrong,
+                )?;
                 Ok(by.iter().map(|one| (count(one), *one)).collect())
             }
             UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN | UR_DEVICE_PARTITION_BY_CSLICE => {
@@ -105,7 +127,10 @@ impl hal::Device<Cpu> for Device {
         // SAFETY: the caller's array has as many elements as it says.
         let by = unsafe { hal::checks::slice(properties.pProperties, properties.PropCount) }?;
         let parts = this.split(by)?;
-        ensure(!this.partitions().is_empty(), UR_RESULT_ERROR_DEVICE_PARTITION_FAILED)?;
+        ensure(
+            !this.partitions().is_empty(),
+            UR_RESULT_ERROR_DEVICE_PARTITION_FAILED,
+        )?;
         let mut first = this.span.first;
         let parts: Vec<_> = parts
             .into_iter()
@@ -128,13 +153,20 @@ impl hal::Device<Cpu> for Device {
         let is_ours = |binary: &ur_device_binary_t| {
             let target = binary.pDeviceTargetSpec;
             // SAFETY: a target that is not null is a C string.
-            !target.is_null() && unsafe { CStr::from_ptr(target) } == UR_DEVICE_BINARY_TARGET_NATIVE_CPU
+            !target.is_null()
+                && unsafe { CStr::from_ptr(target) } == UR_DEVICE_BINARY_TARGET_NATIVE_CPU
         };
         let found = binaries.iter().position(is_ours);
-        found.map(|at| at as u32).ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
+        found
+            .map(|at| at as u32)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
     }
 
-    fn get_global_timestamps(_: &Object<Self>, device: Out<'_, u64>, host: Out<'_, u64>) -> Result<()> {
+    fn get_global_timestamps(
+        _: &Object<Self>,
+        device: Out<'_, u64>,
+        host: Out<'_, u64>,
+    ) -> Result<()> {
         // The device's clock is the host's.
         let now = exec::now();
         device.set(now);
@@ -146,8 +178,14 @@ impl hal::Device<Cpu> for Device {
         devices: Handles<'_, Device>,
         _: Option<&ur_context_properties_t>,
     ) -> Result<Arc<Object<Context<Cpu>>>> {
-        let first = devices.first().ok_or(Error::new(UR_RESULT_ERROR_INVALID_SIZE))?;
-        Ok(Context::new(&first.machine.engine()?, devices, AddressSpace::default()))
+        let first = devices
+            .first()
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_SIZE))?;
+        Ok(Context::new(
+            &first.machine.engine()?,
+            devices,
+            AddressSpace::default(),
+        ))
     }
 
     fn program_get_function_pointer(
@@ -155,8 +193,7 @@ impl hal::Device<Cpu> for Device {
         program: &Object<Program>,
         name: &CStr,
     ) -> Result<*mut c_void> {
-        let (function, _) = program.function(this, name)?;
-        Ok(function as *mut c_void)
+        Ok(program.function(this, name)?.function as *mut c_void)
     }
 
     fn program_get_global_variable_pointer(

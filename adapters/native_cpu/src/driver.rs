@@ -9,7 +9,9 @@ use std::sync::atomic::Ordering;
 use ur::abi::*;
 use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Error, Handles, InfoOut, Object, Result, ensure};
-use ur::stream::{Context, Domain, Driver, Hooks, Kind, LaunchRequest, Notice, Pitched, Stamps, Work};
+use ur::stream::{
+    Context, Domain, Driver, Hooks, Kind, LaunchRequest, Notice, Pitched, Stamps, Work,
+};
 use ur::timeline::Clock;
 
 use crate::Cpu;
@@ -51,7 +53,12 @@ impl Driver for Cpu {
         Lane::open(&device.machine.crew()?, device.span, clock).map_err(error)
     }
 
-    fn submit(lane: &Lane, epoch: u64, work: Work<Self>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(
+        lane: &Lane,
+        epoch: u64,
+        work: Work<Self>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
         let stamp = stamps.map(|stamps| Arc::new(Stamped(stamps)) as Arc<dyn Stamp>);
         lane.submit(epoch, command(work), stamp).map_err(error)
     }
@@ -145,12 +152,18 @@ impl Driver for Cpu {
     }
 
     fn unmap(mem: &Object<Mem>, _: &Object<Device>, address: usize) -> Result<Work<Self>> {
-        let inside = address.checked_sub(mem.address()).is_some_and(|offset| offset < mem.bytes());
+        let inside = address
+            .checked_sub(mem.address())
+            .is_some_and(|offset| offset < mem.bytes());
         ensure(inside, UR_RESULT_ERROR_INVALID_VALUE)?;
         Ok(Work::Marker)
     }
 
-    fn global(program: &Object<Program>, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
+    fn global(
+        program: &Object<Program>,
+        device: &Object<Device>,
+        name: &CStr,
+    ) -> Result<(usize, usize)> {
         program.global(device, name)
     }
 
@@ -164,19 +177,39 @@ fn command(work: Work<Cpu>) -> Command {
         // All memory is near, and nothing about its use need be known before.
         Work::Marker | Work::Prefetch { .. } | Work::Advise { .. } => Command::Nothing,
         Work::Copy { dst, src, bytes } => Command::Copy { dst, src, bytes },
-        Work::CopyRect { dst, src, region } => {
-            Command::CopyRect { dst: pitched(dst), src: pitched(src), region }
-        }
-        Work::Fill { dst, pattern, bytes } => Command::Fill { dst, pattern, bytes },
-        Work::FillRect { dst, pattern, region } => {
-            Command::FillRect { dst: pitched(dst), pattern, region }
-        }
+        Work::CopyRect { dst, src, region } => Command::CopyRect {
+            dst: pitched(dst),
+            src: pitched(src),
+            region,
+        },
+        Work::Fill {
+            dst,
+            pattern,
+            bytes,
+        } => Command::Fill {
+            dst,
+            pattern,
+            bytes,
+        },
+        Work::FillRect {
+            dst,
+            pattern,
+            region,
+        } => Command::FillRect {
+            dst: pitched(dst),
+            pattern,
+            region,
+        },
         Work::Launch(launch) => Command::Launch(Box::new(launch)),
     }
 }
 
 fn pitched(from: Pitched) -> exec::Pitched {
-    exec::Pitched { addr: from.addr, row_pitch: from.row_pitch, slice_pitch: from.slice_pitch }
+    exec::Pitched {
+        addr: from.addr,
+        row_pitch: from.row_pitch,
+        slice_pitch: from.slice_pitch,
+    }
 }
 
 struct Stamped(Arc<Stamps>);
@@ -232,14 +265,27 @@ impl Hooks<Cpu> for Cpu {
         Err(Error::new(UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE))
     }
 
-    fn program_build(this: &OfContext, program: &Object<Program>, options: Option<&CStr>) -> Result<()> {
+    fn program_build(
+        this: &OfContext,
+        program: &Object<Program>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
         let devices = this.devices().iter().map(|device| &**device);
         program.build(this, devices, UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
     }
 
-    fn program_compile(this: &OfContext, program: &Object<Program>, options: Option<&CStr>) -> Result<()> {
+    fn program_compile(
+        this: &OfContext,
+        program: &Object<Program>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
         let devices = this.devices().iter().map(|device| &**device);
-        program.build(this, devices, UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options)
+        program.build(
+            this,
+            devices,
+            UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT,
+            options,
+        )
     }
 
     fn program_link(
@@ -247,7 +293,12 @@ impl Hooks<Cpu> for Cpu {
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Program>>> {
-        Program::link(this, this.devices().iter().map(|device| &**device), programs, options)
+        Program::link(
+            this,
+            this.devices().iter().map(|device| &**device),
+            programs,
+            options,
+        )
     }
 
     fn program_link_exp(
@@ -262,7 +313,9 @@ impl Hooks<Cpu> for Cpu {
 
     /// The system's linker resolves a shared object's symbols when it is loaded.
     fn program_dynamic_link_exp(this: &OfContext, programs: Handles<'_, Program>) -> Result<()> {
-        programs.iter().try_for_each(|program| program.check_context(this))
+        programs
+            .iter()
+            .try_for_each(|program| program.check_context(this))
     }
 
     fn virtual_mem_granularity_get_info(
@@ -279,8 +332,15 @@ impl Hooks<Cpu> for Cpu {
         }
     }
 
-    fn virtual_mem_reserve(this: &OfContext, start: *const c_void, size: usize) -> Result<*mut c_void> {
-        this.domain().state().reserve(start.addr(), size).map(pointer)
+    fn virtual_mem_reserve(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+    ) -> Result<*mut c_void> {
+        this.domain()
+            .state()
+            .reserve(start.addr(), size)
+            .map(pointer)
     }
 
     fn virtual_mem_free(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
@@ -295,7 +355,9 @@ impl Hooks<Cpu> for Cpu {
         offset: usize,
         flags: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
-        this.domain().state().map(start.addr(), size, memory, offset, flags)
+        this.domain()
+            .state()
+            .map(start.addr(), size, memory, offset, flags)
     }
 
     fn virtual_mem_unmap(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
@@ -319,7 +381,9 @@ impl Hooks<Cpu> for Cpu {
         out: InfoOut<'_>,
     ) -> Result<()> {
         match what {
-            VirtualMemInfo::AccessMode => out.value(this.domain().state().access(start.addr(), size)?),
+            VirtualMemInfo::AccessMode => {
+                out.value(this.domain().state().access(start.addr(), size)?)
+            }
         }
     }
 

@@ -10,15 +10,15 @@ use ur::stream::{LaunchRequest, Queue};
 
 use crate::Cpu;
 use crate::device::{Device, MAX_GROUP_ITEMS, MAX_GROUPS};
-use crate::exec::{Args, Form, Function, LOCAL_BYTES, Launch, NdRange};
+use crate::exec::{Args, Form, LOCAL_BYTES, Launch, NdRange};
 use crate::mem::Mem;
-use crate::program::{Image, Metadata, Program};
+use crate::program::{Code, Metadata, Program};
 
 pub struct Kernel {
     program: Arc<Object<Program>>,
     name: CString,
     /// The code for each device of the program that has it; never empty.
-    codes: Vec<(Arc<Object<Device>>, (Function, Arc<Image>))>,
+    codes: Vec<(Arc<Object<Device>>, Code)>,
     form: Form,
     /// The size that its work-groups must have.
     group_size: Option<[usize; 3]>,
@@ -34,7 +34,7 @@ impl Kernel {
     pub fn new(
         program: &Object<Program>,
         name: &CStr,
-        codes: Vec<(Arc<Object<Device>>, (Function, Arc<Image>))>,
+        codes: Vec<(Arc<Object<Device>>, Code)>,
         metadata: &Metadata,
     ) -> Arc<Object<Self>> {
         hal::new::<Cpu, _>(Self {
@@ -46,10 +46,14 @@ impl Kernel {
         })
     }
 
-    fn code(&self, device: &Object<Device>) -> Result<&(Function, Arc<Image>)> {
-        let own = self.codes.iter().find(|(own, _)| Device::is_part_of(device, own));
+    fn code(&self, device: &Object<Device>) -> Result<&Code> {
+        let own = self
+            .codes
+            .iter()
+            .find(|(own, _)| Device::is_part_of(device, own));
         let any = own.or(self.codes.first());
-        any.map(|(_, code)| code).ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
+        any.map(|(_, code)| code)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
     }
 
     /// Checks a launch and copies its arguments.
@@ -60,32 +64,58 @@ impl Kernel {
         }
         let range = self.range(device, request)?;
         let args = args(request.args)?;
-        ensure(args.local_bytes() <= LOCAL_BYTES, UR_RESULT_ERROR_OUT_OF_RESOURCES)?;
-        let (function, image) = self.code(device)?;
-        let keep = Arc::clone(image);
+        ensure(
+            args.local_bytes() <= LOCAL_BYTES,
+            UR_RESULT_ERROR_OUT_OF_RESOURCES,
+        )?;
+        let code = self.code(device)?;
+        let keep = Arc::clone(&code.image);
         // SAFETY: a kernel's function takes these arguments on any thread, by the caller's promise.
-        Ok(unsafe { Launch::new(*function, self.form, range, args, Some(keep)) })
+        Ok(unsafe { Launch::new(code.function, self.form, range, args, Some(keep)) })
     }
 
     fn range(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<NdRange> {
-        ensure((1..=3).contains(&request.dims), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+        ensure(
+            (1..=3).contains(&request.dims),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
         let dims = request.dims as usize;
-        let sizes = |given: [usize; 3], rest| std::array::from_fn(|axis| if axis < dims { given[axis] } else { rest });
+        let sizes = |given: [usize; 3], rest| {
+            std::array::from_fn(|axis| if axis < dims { given[axis] } else { rest })
+        };
         let global: [usize; 3] = sizes(request.global, 1);
         let local = match request.local {
             Some(local) => sizes(local, 1),
             None => self.suggest(device, global),
         };
-        ensure(local.iter().all(|&axis| axis > 0), UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
-        ensure(local.iter().all(|&axis| axis <= MAX_GROUP_ITEMS), UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE)?;
+        ensure(
+            local.iter().all(|&axis| axis > 0),
+            UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE,
+        )?;
+        ensure(
+            local.iter().all(|&axis| axis <= MAX_GROUP_ITEMS),
+            UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE,
+        )?;
         let fits = local.iter().product::<usize>() <= MAX_GROUP_ITEMS;
         let wanted = self.group_size.is_none_or(|required| required == local);
         let even = (0..3).all(|axis| global[axis].is_multiple_of(local[axis]));
-        ensure(fits && wanted && even, UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
+        ensure(
+            fits && wanted && even,
+            UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE,
+        )?;
         let groups: [usize; 3] = std::array::from_fn(|axis| global[axis] / local[axis]);
-        let count = groups.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis));
-        ensure(count.is_some_and(|count| count <= MAX_GROUPS), UR_RESULT_ERROR_INVALID_VALUE)?;
-        Ok(NdRange { offset: sizes(request.offset, 0), groups, local })
+        let count = groups
+            .iter()
+            .try_fold(1usize, |all, &axis| all.checked_mul(axis));
+        ensure(
+            count.is_some_and(|count| count <= MAX_GROUPS),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        Ok(NdRange {
+            offset: sizes(request.offset, 0),
+            groups,
+            local,
+        })
     }
 
     /// A work-group size that divides the global one, for enough groups that all workers share
@@ -94,10 +124,14 @@ impl Kernel {
         if let Some(required) = self.group_size {
             return required;
         }
-        let items = global.iter().fold(1usize, |all, &axis| all.saturating_mul(axis));
+        let items = global
+            .iter()
+            .fold(1usize, |all, &axis| all.saturating_mul(axis));
         let share = items / (device.span.count * 8);
         let most = share.clamp(1, CHOSEN_ITEMS).min(global[0].max(1));
-        let first = (1..=most).rev().find(|&size| global[0].is_multiple_of(size));
+        let first = (1..=most)
+            .rev()
+            .find(|&size| global[0].is_multiple_of(size));
         [first.unwrap_or(1), 1, 1]
     }
 }
@@ -114,7 +148,10 @@ fn default_form() -> Form {
 fn args(list: &[ur_exp_kernel_arg_properties_t]) -> Result<Args> {
     let mut args = Args::default();
     for arg in list {
-        ensure(arg.index < MAX_ARGS, UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX)?;
+        ensure(
+            arg.index < MAX_ARGS,
+            UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX,
+        )?;
         let index = arg.index as usize;
         // SAFETY: the type says which member of the value holds, and what it points to is there
         // for the call.
@@ -193,7 +230,9 @@ impl hal::Kernel<Cpu> for Kernel {
         match what {
             KernelSubGroupInfo::MaxSubGroupSize => out.value(1u32),
             KernelSubGroupInfo::MaxNumSubGroups => out.value(MAX_GROUP_ITEMS as u32),
-            KernelSubGroupInfo::CompileNumSubGroups | KernelSubGroupInfo::SubGroupSizeIntel => out.value(0u32),
+            KernelSubGroupInfo::CompileNumSubGroups | KernelSubGroupInfo::SubGroupSizeIntel => {
+                out.value(0u32)
+            }
         }
     }
 
@@ -204,7 +243,10 @@ impl hal::Kernel<Cpu> for Kernel {
         _: *const usize,
         global: *const usize,
     ) -> Result<usize> {
-        ensure((1..=3).contains(&dims), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+        ensure(
+            (1..=3).contains(&dims),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
         // SAFETY: the caller's array has a size for each dimension.
         let given = unsafe { hal::checks::slice(global, dims as usize) }?;
         let mut global = [1; 3];

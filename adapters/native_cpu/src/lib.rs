@@ -5,6 +5,18 @@
 //! forms and kernels (`program`, `kernel`), buffers and mapped memory (`mem`, `virtual_mem`), the
 //! threads that run work (`exec`), and the bridge from the stream engine to them (`driver`). Uses
 //! the shared layers in `ur`. Must never know a loader or another adapter.
+//!
+//! A kernel is a function `void(void *const *args, state *)` that is called once for each work-item.
+//! Such a function cannot wait for its neighbours, so there is no barrier in it. A kernel that was
+//! compiled to loop over its work-group itself has barriers, and is called once a group: the
+//! program's metadata `kernel@whole_work_group` says which those are, or the environment for all
+//! others:
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `SYCL_NATIVE_CPU_HOST_THREADS` | number of workers; as many as there are cores if unset |
+//! | `UR_NATIVE_CPU_KERNEL_FORM` | `item` (as if unset) or `group`: how kernels are called |
+//! | `UR_LOG_NATIVE_CPU` | logging |
 
 mod adapter;
 mod cpu;

@@ -47,8 +47,13 @@ impl Mem {
     ) -> Result<Arc<Object<Self>>> {
         let own = UR_MEM_FLAG_ALLOC_HOST_POINTER | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER;
         let uses_host = flags.contains(UR_MEM_FLAG_USE_HOST_POINTER);
-        ensure(!(uses_host && flags.intersects(own)), UR_RESULT_ERROR_INVALID_VALUE)?;
-        let flags = ur_mem_flags_t(flags.0 & !ACCESS.0 | access(flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE).0);
+        ensure(
+            !(uses_host && flags.intersects(own)),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        let flags = ur_mem_flags_t(
+            flags.0 & !ACCESS.0 | access(flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE).0,
+        );
         let host = properties.map_or(ptr::null_mut(), |properties| properties.pHost);
         let (address, storage) = if uses_host {
             (host.expose_provenance(), Storage::User)
@@ -58,9 +63,18 @@ impl Mem {
                 // SAFETY: the caller's memory has the buffer's size, and the new one is apart.
                 unsafe { ptr::copy_nonoverlapping(host.cast(), memory.start.as_ptr(), bytes) };
             }
-            (memory.start.as_ptr().expose_provenance(), Storage::Own(memory))
+            (
+                memory.start.as_ptr().expose_provenance(),
+                Storage::Own(memory),
+            )
         };
-        Ok(hal::new::<Cpu, _>(Self { context: context.arc(), flags, address, bytes, storage }))
+        Ok(hal::new::<Cpu, _>(Self {
+            context: context.arc(),
+            flags,
+            address,
+            bytes,
+            storage,
+        }))
     }
 
     pub fn address(&self) -> usize {
@@ -73,7 +87,9 @@ impl Mem {
 
     /// Address of a range that lies within the buffer.
     pub fn range(&self, offset: usize, bytes: usize) -> Result<usize> {
-        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        let inside = offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.bytes);
         ensure(inside, UR_RESULT_ERROR_INVALID_SIZE)?;
         Ok(self.address + offset)
     }
@@ -97,13 +113,19 @@ impl hal::Mem<Cpu> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
-        ensure(kind == UR_BUFFER_CREATE_TYPE_REGION, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        ensure(
+            kind == UR_BUFFER_CREATE_TYPE_REGION,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
         let nested = matches!(this.storage, Storage::Parent(_));
         ensure(!nested, UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
         ensure(flags.0 & !ACCESS.0 == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
         let given = access(this.flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
         let wanted = access(flags)?.unwrap_or(given);
-        ensure(given == UR_MEM_FLAG_READ_WRITE || wanted == given, UR_RESULT_ERROR_INVALID_VALUE)?;
+        ensure(
+            given == UR_MEM_FLAG_READ_WRITE || wanted == given,
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
         let inside = this.range(region.origin, region.size);
         let address = inside.map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_BUFFER_SIZE))?;
         Ok(hal::new::<Cpu, _>(Self {
@@ -115,7 +137,10 @@ impl hal::Mem<Cpu> for Mem {
         }))
     }
 
-    fn get_native_handle(this: &Object<Self>, _: Option<&Object<Device>>) -> Result<ur_native_handle_t> {
+    fn get_native_handle(
+        this: &Object<Self>,
+        _: Option<&Object<Device>>,
+    ) -> Result<ur_native_handle_t> {
         Ok(this.address as ur_native_handle_t)
     }
 

@@ -41,7 +41,11 @@ impl hal::Platform<Cpu> for Platform {
         }
     }
 
-    fn device_get(_: &Object<Self>, kind: ur_device_type_t, devices: ListOut<'_, Device>) -> Result<()> {
+    fn device_get(
+        _: &Object<Self>,
+        kind: ur_device_type_t,
+        devices: ListOut<'_, Device>,
+    ) -> Result<()> {
         let root = std::slice::from_ref(&roots().device);
         match kind {
             UR_DEVICE_TYPE_ALL | UR_DEVICE_TYPE_DEFAULT | UR_DEVICE_TYPE_CPU => devices.write(root),

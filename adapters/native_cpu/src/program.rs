@@ -29,6 +29,12 @@ pub struct Program {
     metadata: Metadata,
 }
 
+/// A kernel's function, and what keeps it loaded.
+pub struct Code {
+    pub function: Function,
+    pub image: Arc<Image>,
+}
+
 /// What a program is for one device.
 struct Part {
     device: Arc<Object<Device>>,
@@ -51,7 +57,11 @@ impl Part {
             binary: UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
             options: CString::default(),
         };
-        Self { device: device.arc(), images, build: Mutex::new(build) }
+        Self {
+            device: device.arc(),
+            images,
+            build: Mutex::new(build),
+        }
     }
 
     fn build(&self) -> MutexGuard<'_, Build> {
@@ -104,7 +114,11 @@ impl Program {
             loaded.push((binary, bytes, Arc::clone(&image)));
             parts.push(Part::new(device, vec![image]));
         }
-        Ok(hal::new::<Cpu, _>(Self { context: context.arc(), parts, metadata }))
+        Ok(hal::new::<Cpu, _>(Self {
+            context: context.arc(),
+            parts,
+            metadata,
+        }))
     }
 
     /// `urProgramLink` and `urProgramLinkExp`: a program with everything that the given ones have.
@@ -123,10 +137,16 @@ impl Program {
         for device in devices {
             check_device(context, device)?;
             let images = programs.iter().filter_map(|program| program.part(device));
-            let images = images.flat_map(|part| part.images.iter().cloned()).collect();
+            let images = images
+                .flat_map(|part| part.images.iter().cloned())
+                .collect();
             parts.push(Part::new(device, images));
         }
-        let linked = hal::new::<Cpu, _>(Self { context: context.arc(), parts, metadata });
+        let linked = hal::new::<Cpu, _>(Self {
+            context: context.arc(),
+            parts,
+            metadata,
+        });
         linked.note_build(|_| true, UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options);
         Ok(linked)
     }
@@ -149,7 +169,10 @@ impl Program {
     }
 
     pub fn check_context(&self, context: &Object<Context<Cpu>>) -> Result<()> {
-        ensure(std::ptr::eq(&*self.context, context), UR_RESULT_ERROR_INVALID_PROGRAM)
+        ensure(
+            std::ptr::eq(&*self.context, context),
+            UR_RESULT_ERROR_INVALID_PROGRAM,
+        )
     }
 
     fn note_build(
@@ -161,7 +184,11 @@ impl Program {
         let status = UR_PROGRAM_BUILD_STATUS_SUCCESS;
         let options = options.unwrap_or_default();
         for part in self.parts.iter().filter(|part| chosen(&part.device)) {
-            *part.build() = Build { status, binary, options: options.into() };
+            *part.build() = Build {
+                status,
+                binary,
+                options: options.into(),
+            };
         }
     }
 
@@ -172,16 +199,25 @@ impl Program {
     /// The part for a device: its own, one of a related device, or any, for all of them run on the
     /// same kind of processor.
     fn part(&self, device: &Object<Device>) -> Option<&Part> {
-        let own = self.parts.iter().find(|part| std::ptr::eq(&*part.device, device));
+        let own = self
+            .parts
+            .iter()
+            .find(|part| std::ptr::eq(&*part.device, device));
         let near = || self.parts.iter().find(|part| related(&part.device, device));
         own.or_else(near).or(self.parts.first())
     }
 
-    /// A kernel's code, and what keeps it loaded.
-    pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<(Function, Arc<Image>)> {
+    pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<Code> {
         let images = self.part(device).into_iter().flat_map(|part| &part.images);
-        let mut found = images.filter_map(|image| Some((image.function(name)?, Arc::clone(image))));
-        found.next().ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_NAME))
+        let mut found = images.filter_map(|image| {
+            Some(Code {
+                function: image.function(name)?,
+                image: Arc::clone(image),
+            })
+        });
+        found
+            .next()
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_NAME))
     }
 
     /// Address and size in bytes of a global variable, by its name or by the id that SYCL gave it.
@@ -209,7 +245,10 @@ fn related(one: &Object<Device>, other: &Object<Device>) -> bool {
 }
 
 fn check_device(context: &Object<Context<Cpu>>, device: &Object<Device>) -> Result<()> {
-    ensure(context.domain().index_of(device).is_some(), UR_RESULT_ERROR_INVALID_DEVICE)
+    ensure(
+        context.domain().index_of(device).is_some(),
+        UR_RESULT_ERROR_INVALID_DEVICE,
+    )
 }
 
 impl hal::Program<Cpu> for Program {
@@ -230,7 +269,11 @@ impl hal::Program<Cpu> for Program {
             ProgramInfo::Binaries => Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),
             ProgramInfo::NumKernels => out.value(this.kernel_names().len()),
             ProgramInfo::KernelNames => {
-                let names: Vec<_> = this.kernel_names().iter().map(|name| name.to_string_lossy()).collect();
+                let names: Vec<_> = this
+                    .kernel_names()
+                    .iter()
+                    .map(|name| name.to_string_lossy())
+                    .collect();
                 out.string(&names.join(";"))
             }
         }
@@ -243,7 +286,9 @@ impl hal::Program<Cpu> for Program {
         out: InfoOut<'_>,
     ) -> Result<()> {
         check_device(&this.context, device)?;
-        let part = this.part(device).ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))?;
+        let part = this
+            .part(device)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))?;
         let build = part.build().clone();
         match what {
             ProgramBuildInfo::Status => out.value(build.status),
@@ -257,7 +302,12 @@ impl hal::Program<Cpu> for Program {
         let codes: Vec<_> = this
             .parts
             .iter()
-            .filter_map(|part| Some((Arc::clone(&part.device), this.function(&part.device, name).ok()?)))
+            .filter_map(|part| {
+                Some((
+                    Arc::clone(&part.device),
+                    this.function(&part.device, name).ok()?,
+                ))
+            })
             .collect();
         ensure(!codes.is_empty(), UR_RESULT_ERROR_INVALID_KERNEL_NAME)?;
         Ok(Kernel::new(this, name, codes, &this.metadata))
@@ -269,7 +319,12 @@ impl hal::Program<Cpu> for Program {
         _: ur_exp_program_flags_t,
         options: Option<&CStr>,
     ) -> Result<()> {
-        this.build(&this.context, each(devices), UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
+        this.build(
+            &this.context,
+            each(devices),
+            UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
+            options,
+        )
     }
 
     fn compile_exp(
@@ -278,7 +333,12 @@ impl hal::Program<Cpu> for Program {
         _: ur_exp_program_flags_t,
         options: Option<&CStr>,
     ) -> Result<()> {
-        this.build(&this.context, each(devices), UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options)
+        this.build(
+            &this.context,
+            each(devices),
+            UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT,
+            options,
+        )
     }
 }
 

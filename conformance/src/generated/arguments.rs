@@ -115,6 +115,8 @@ pub struct Case {
     pub needs: &'static [Kind],
     pub call: fn(&Api, &Valid) -> Status,
 }
+/// Sizes that fit any range.
+const ONES: [usize; 3] = [1; 3];
 unsafe extern "C" fn noop_ur_code_location_callback_t(
     pUserData: *mut c_void,
 ) -> ur_code_location_t {
@@ -168,7 +170,7 @@ pub const CASES: &[Case] = &[
                     UR_LOADER_CONFIG_INFO_AVAILABLE_LAYERS,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -184,7 +186,7 @@ pub const CASES: &[Case] = &[
                     ur_loader_config_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -224,7 +226,7 @@ pub const CASES: &[Case] = &[
                 .urLoaderConfigSetCodeLocationCallback(
                     std::ptr::null_mut(),
                     Some(noop_ur_code_location_callback_t),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut c_void,
                 )
         },
     },
@@ -238,7 +240,7 @@ pub const CASES: &[Case] = &[
                 .urLoaderConfigSetCodeLocationCallback(
                     valid.loader_config,
                     None,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut c_void,
                 )
         },
     },
@@ -317,7 +319,7 @@ pub const CASES: &[Case] = &[
                     UR_ADAPTER_INFO_BACKEND,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -333,7 +335,7 @@ pub const CASES: &[Case] = &[
                     ur_adapter_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -347,7 +349,7 @@ pub const CASES: &[Case] = &[
                 .urAdapterSetLoggerCallback(
                     std::ptr::null_mut(),
                     Some(noop_ur_logger_callback_t),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut c_void,
                     UR_LOGGER_LEVEL_DEBUG,
                 )
         },
@@ -362,7 +364,7 @@ pub const CASES: &[Case] = &[
                 .urAdapterSetLoggerCallback(
                     valid.adapter,
                     None,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut c_void,
                     UR_LOGGER_LEVEL_DEBUG,
                 )
         },
@@ -377,7 +379,7 @@ pub const CASES: &[Case] = &[
                 .urAdapterSetLoggerCallback(
                     valid.adapter,
                     Some(noop_ur_logger_callback_t),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut c_void,
                     ur_logger_level_t(0x7ffffff0),
                 )
         },
@@ -419,7 +421,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut u32,
                 )
         },
     },
@@ -435,7 +437,7 @@ pub const CASES: &[Case] = &[
                     UR_PLATFORM_INFO_NAME,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -451,7 +453,7 @@ pub const CASES: &[Case] = &[
                     ur_platform_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -591,7 +593,7 @@ pub const CASES: &[Case] = &[
                     UR_DEVICE_TYPE_DEFAULT,
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut u32,
                 )
         },
     },
@@ -607,7 +609,7 @@ pub const CASES: &[Case] = &[
                     ur_device_type_t(0x7ffffff0),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut u32,
                 )
         },
     },
@@ -623,7 +625,7 @@ pub const CASES: &[Case] = &[
                     UR_DEVICE_TYPE_DEFAULT,
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut u32,
                 )
         },
     },
@@ -639,7 +641,7 @@ pub const CASES: &[Case] = &[
                     ur_device_type_t(0x7ffffff0),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut u32,
                 )
         },
     },
@@ -655,7 +657,7 @@ pub const CASES: &[Case] = &[
                     UR_DEVICE_INFO_TYPE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -671,7 +673,7 @@ pub const CASES: &[Case] = &[
                     ur_device_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -702,7 +704,7 @@ pub const CASES: &[Case] = &[
                         as *const ur_device_partition_properties_t,
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut u32,
                 )
         },
     },
@@ -718,7 +720,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut() as *const ur_device_partition_properties_t,
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut u32,
                 )
         },
     },
@@ -832,8 +834,8 @@ pub const CASES: &[Case] = &[
             ur
                 .urDeviceGetGlobalTimestamps(
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut u64,
+                    valid.scratch.cast::<u8>() as *mut u64,
                 )
         },
     },
@@ -896,7 +898,7 @@ pub const CASES: &[Case] = &[
                     UR_CONTEXT_INFO_NUM_DEVICES,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -912,7 +914,7 @@ pub const CASES: &[Case] = &[
                     ur_context_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -986,7 +988,7 @@ pub const CASES: &[Case] = &[
                 .urContextSetExtendedDeleter(
                     std::ptr::null_mut(),
                     Some(noop_ur_context_extended_deleter_t),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut c_void,
                 )
         },
     },
@@ -996,7 +998,12 @@ pub const CASES: &[Case] = &[
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Context],
         call: |ur, valid| {
-            ur.urContextSetExtendedDeleter(valid.context, None, std::ptr::null_mut())
+            ur
+                .urContextSetExtendedDeleter(
+                    valid.context,
+                    None,
+                    valid.scratch.cast::<u8>() as *mut c_void,
+                )
         },
     },
     Case {
@@ -1364,7 +1371,7 @@ pub const CASES: &[Case] = &[
                     UR_MEM_INFO_SIZE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1380,7 +1387,7 @@ pub const CASES: &[Case] = &[
                     ur_mem_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1396,7 +1403,7 @@ pub const CASES: &[Case] = &[
                     UR_IMAGE_INFO_FORMAT,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1412,7 +1419,7 @@ pub const CASES: &[Case] = &[
                     ur_image_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1484,7 +1491,7 @@ pub const CASES: &[Case] = &[
                     UR_SAMPLER_INFO_REFERENCE_COUNT,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1500,7 +1507,7 @@ pub const CASES: &[Case] = &[
                     ur_sampler_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1725,7 +1732,7 @@ pub const CASES: &[Case] = &[
                     UR_USM_ALLOC_INFO_TYPE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1742,7 +1749,7 @@ pub const CASES: &[Case] = &[
                     UR_USM_ALLOC_INFO_TYPE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1759,7 +1766,7 @@ pub const CASES: &[Case] = &[
                     ur_usm_alloc_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1831,7 +1838,7 @@ pub const CASES: &[Case] = &[
                     UR_USM_POOL_INFO_REFERENCE_COUNT,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1847,7 +1854,7 @@ pub const CASES: &[Case] = &[
                     ur_usm_pool_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1865,7 +1872,7 @@ pub const CASES: &[Case] = &[
                     UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -1883,7 +1890,7 @@ pub const CASES: &[Case] = &[
                     ur_virtual_mem_granularity_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2090,7 +2097,7 @@ pub const CASES: &[Case] = &[
                     UR_VIRTUAL_MEM_INFO_ACCESS_MODE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2108,7 +2115,7 @@ pub const CASES: &[Case] = &[
                     UR_VIRTUAL_MEM_INFO_ACCESS_MODE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2126,7 +2133,7 @@ pub const CASES: &[Case] = &[
                     ur_virtual_mem_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2204,7 +2211,7 @@ pub const CASES: &[Case] = &[
                     UR_PHYSICAL_MEM_INFO_CONTEXT,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2220,7 +2227,7 @@ pub const CASES: &[Case] = &[
                     ur_physical_mem_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2541,7 +2548,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     valid.program,
                     valid.scratch.cast::<u8>() as *const c_char,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                     valid.scratch.cast::<u8>() as *mut *mut c_void,
                 )
         },
@@ -2557,7 +2564,7 @@ pub const CASES: &[Case] = &[
                     valid.device,
                     std::ptr::null_mut(),
                     valid.scratch.cast::<u8>() as *const c_char,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                     valid.scratch.cast::<u8>() as *mut *mut c_void,
                 )
         },
@@ -2573,7 +2580,7 @@ pub const CASES: &[Case] = &[
                     valid.device,
                     valid.program,
                     std::ptr::null_mut() as *const c_char,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                     valid.scratch.cast::<u8>() as *mut *mut c_void,
                 )
         },
@@ -2589,7 +2596,7 @@ pub const CASES: &[Case] = &[
                     valid.device,
                     valid.program,
                     valid.scratch.cast::<u8>() as *const c_char,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                     std::ptr::null_mut() as *mut *mut c_void,
                 )
         },
@@ -2606,7 +2613,7 @@ pub const CASES: &[Case] = &[
                     UR_PROGRAM_INFO_REFERENCE_COUNT,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2622,7 +2629,7 @@ pub const CASES: &[Case] = &[
                     ur_program_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2639,7 +2646,7 @@ pub const CASES: &[Case] = &[
                     UR_PROGRAM_BUILD_INFO_STATUS,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2656,7 +2663,7 @@ pub const CASES: &[Case] = &[
                     UR_PROGRAM_BUILD_INFO_STATUS,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2673,7 +2680,7 @@ pub const CASES: &[Case] = &[
                     ur_program_build_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2774,7 +2781,7 @@ pub const CASES: &[Case] = &[
                     UR_QUEUE_INFO_CONTEXT,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2790,7 +2797,7 @@ pub const CASES: &[Case] = &[
                     ur_queue_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2939,7 +2946,7 @@ pub const CASES: &[Case] = &[
                     UR_EVENT_INFO_COMMAND_QUEUE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2955,7 +2962,7 @@ pub const CASES: &[Case] = &[
                     ur_event_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2971,7 +2978,7 @@ pub const CASES: &[Case] = &[
                     UR_PROFILING_INFO_COMMAND_QUEUED,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -2987,7 +2994,7 @@ pub const CASES: &[Case] = &[
                     ur_profiling_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -3084,7 +3091,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     UR_EXECUTION_INFO_COMPLETE,
                     Some(noop_ur_event_callback_t),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut c_void,
                 )
         },
     },
@@ -3099,7 +3106,7 @@ pub const CASES: &[Case] = &[
                     valid.event,
                     ur_execution_info_t(0x7ffffff0),
                     Some(noop_ur_event_callback_t),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut c_void,
                 )
         },
     },
@@ -3114,7 +3121,7 @@ pub const CASES: &[Case] = &[
                     valid.event,
                     UR_EXECUTION_INFO_COMPLETE,
                     None,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut c_void,
                 )
         },
     },
@@ -3491,7 +3498,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3516,7 +3527,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3541,7 +3556,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3566,7 +3585,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3591,7 +3614,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3616,7 +3643,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3641,7 +3672,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3666,7 +3701,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3691,7 +3730,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3716,7 +3759,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3741,7 +3788,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3766,7 +3817,11 @@ pub const CASES: &[Case] = &[
                     0,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3911,7 +3966,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3935,7 +3994,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3959,7 +4022,11 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -3983,7 +4050,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -4007,7 +4078,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -4031,7 +4106,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -4174,7 +4253,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     valid.scratch.cast::<u8>() as *mut c_void,
@@ -4196,7 +4279,11 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     valid.scratch.cast::<u8>() as *mut c_void,
@@ -4218,7 +4305,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     std::ptr::null_mut() as *mut c_void,
@@ -4240,7 +4331,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     valid.scratch.cast::<u8>() as *mut c_void,
@@ -4262,7 +4357,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     valid.scratch.cast::<u8>() as *mut c_void,
@@ -4284,7 +4383,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     valid.scratch.cast::<u8>() as *mut c_void,
@@ -4306,7 +4409,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     valid.scratch.cast::<u8>() as *mut c_void,
@@ -4328,7 +4435,11 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     valid.scratch.cast::<u8>() as *mut c_void,
@@ -4350,7 +4461,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     std::ptr::null_mut() as *mut c_void,
@@ -4372,7 +4487,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     valid.scratch.cast::<u8>() as *mut c_void,
@@ -4394,7 +4513,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     valid.scratch.cast::<u8>() as *mut c_void,
@@ -4416,7 +4539,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     0,
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     valid.scratch.cast::<u8>() as *mut c_void,
@@ -4439,7 +4566,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     0,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
@@ -4459,7 +4590,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     0,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
@@ -4479,7 +4614,11 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     0,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
@@ -4499,7 +4638,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
                     std::ptr::null_mut(),
@@ -4519,7 +4662,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
                     std::ptr::null_mut(),
@@ -4539,7 +4686,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
                     std::ptr::null_mut(),
@@ -6023,7 +6174,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -6046,7 +6197,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -6092,7 +6243,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -6115,7 +6266,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -6138,7 +6289,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -6203,7 +6354,7 @@ pub const CASES: &[Case] = &[
                     UR_KERNEL_INFO_FUNCTION_NAME,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -6219,7 +6370,7 @@ pub const CASES: &[Case] = &[
                     ur_kernel_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -6236,7 +6387,7 @@ pub const CASES: &[Case] = &[
                     UR_KERNEL_GROUP_INFO_GLOBAL_WORK_SIZE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -6253,7 +6404,7 @@ pub const CASES: &[Case] = &[
                     UR_KERNEL_GROUP_INFO_GLOBAL_WORK_SIZE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -6270,7 +6421,7 @@ pub const CASES: &[Case] = &[
                     ur_kernel_group_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -6287,7 +6438,7 @@ pub const CASES: &[Case] = &[
                     UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -6304,7 +6455,7 @@ pub const CASES: &[Case] = &[
                     UR_KERNEL_SUB_GROUP_INFO_MAX_SUB_GROUP_SIZE,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -6321,7 +6472,7 @@ pub const CASES: &[Case] = &[
                     ur_kernel_sub_group_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -6485,8 +6636,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     valid.queue,
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
+                    ONES.as_ptr(),
                     valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
@@ -6502,8 +6653,8 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     std::ptr::null_mut(),
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
+                    ONES.as_ptr(),
                     valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
@@ -6520,7 +6671,7 @@ pub const CASES: &[Case] = &[
                     valid.queue,
                     1,
                     std::ptr::null_mut() as *const usize,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
@@ -6536,7 +6687,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     valid.queue,
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut() as *const usize,
                     valid.scratch.cast::<u8>() as *mut usize,
                 )
@@ -6553,8 +6704,8 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     valid.queue,
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
+                    ONES.as_ptr(),
                     std::ptr::null_mut() as *mut usize,
                 )
         },
@@ -6570,8 +6721,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     valid.queue,
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
+                    ONES.as_ptr(),
                     0,
                     std::ptr::null_mut(),
                     valid.scratch.cast::<u8>() as *mut usize,
@@ -6589,8 +6740,8 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     std::ptr::null_mut(),
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
+                    ONES.as_ptr(),
                     0,
                     std::ptr::null_mut(),
                     valid.scratch.cast::<u8>() as *mut usize,
@@ -6609,7 +6760,7 @@ pub const CASES: &[Case] = &[
                     valid.queue,
                     1,
                     std::ptr::null_mut() as *const usize,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     0,
                     std::ptr::null_mut(),
                     valid.scratch.cast::<u8>() as *mut usize,
@@ -6627,7 +6778,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     valid.queue,
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut() as *const usize,
                     0,
                     std::ptr::null_mut(),
@@ -6646,8 +6797,8 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     valid.queue,
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
+                    ONES.as_ptr(),
                     0,
                     std::ptr::null_mut(),
                     std::ptr::null_mut() as *mut usize,
@@ -6665,7 +6816,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     valid.device,
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     1,
                     valid.scratch.cast::<u8>() as *mut u32,
                 )
@@ -6682,7 +6833,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     std::ptr::null_mut(),
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     1,
                     valid.scratch.cast::<u8>() as *mut u32,
                 )
@@ -6716,7 +6867,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     valid.device,
                     1,
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     1,
                     std::ptr::null_mut() as *mut u32,
                 )
@@ -7232,7 +7383,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     UR_USM_POOL_INFO_REFERENCE_COUNT,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -7247,7 +7398,7 @@ pub const CASES: &[Case] = &[
                     valid.usm_pool,
                     ur_usm_pool_info_t(0x7ffffff0),
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -8158,7 +8309,7 @@ pub const CASES: &[Case] = &[
                     1,
                     UR_IMAGE_INFO_FORMAT,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -8174,7 +8325,7 @@ pub const CASES: &[Case] = &[
                     1,
                     ur_image_info_t(0x7ffffff0),
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -9358,8 +9509,8 @@ pub const CASES: &[Case] = &[
                 .urIPCGetMemHandleExp(
                     std::ptr::null_mut(),
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut *mut c_void,
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -9373,8 +9524,8 @@ pub const CASES: &[Case] = &[
                 .urIPCGetMemHandleExp(
                     valid.context,
                     std::ptr::null_mut() as *mut c_void,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut *mut c_void,
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -10339,7 +10490,7 @@ pub const CASES: &[Case] = &[
                     UR_EXP_PEER_INFO_UR_PEER_ACCESS_SUPPORT,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -10356,7 +10507,7 @@ pub const CASES: &[Case] = &[
                     UR_EXP_PEER_INFO_UR_PEER_ACCESS_SUPPORT,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -10373,7 +10524,7 @@ pub const CASES: &[Case] = &[
                     ur_exp_peer_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -10470,7 +10621,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -10478,7 +10629,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10496,7 +10648,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -10504,7 +10656,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10530,7 +10683,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10548,7 +10702,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -10556,7 +10710,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10574,7 +10729,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -10582,7 +10737,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10600,7 +10756,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -10608,7 +10764,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10626,7 +10783,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -10636,7 +10793,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10654,7 +10812,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -10664,7 +10822,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10692,7 +10851,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10710,7 +10870,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -10720,7 +10880,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10738,7 +10899,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -10748,7 +10909,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10766,7 +10928,7 @@ pub const CASES: &[Case] = &[
                     valid.kernel,
                     0,
                     std::ptr::null_mut(),
-                    valid.scratch.cast::<u8>() as *const usize,
+                    ONES.as_ptr(),
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
@@ -10776,7 +10938,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10798,7 +10961,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10820,7 +10984,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10842,7 +11007,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10864,7 +11030,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10886,7 +11053,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10908,7 +11076,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10931,7 +11100,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10954,7 +11124,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -10977,7 +11148,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11000,7 +11172,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11023,7 +11196,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11046,7 +11220,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11070,7 +11245,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11094,7 +11270,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11118,7 +11295,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11142,7 +11320,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11166,7 +11345,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11190,7 +11370,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11213,7 +11394,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11236,7 +11418,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11259,7 +11442,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11282,7 +11466,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11305,7 +11490,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11328,7 +11514,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11351,7 +11538,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11374,7 +11562,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11397,7 +11586,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11420,7 +11610,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11443,7 +11634,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11466,7 +11658,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11485,7 +11678,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11494,7 +11691,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11513,7 +11711,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11522,7 +11724,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11541,7 +11744,11 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11550,7 +11757,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11569,7 +11777,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11578,7 +11790,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11597,7 +11810,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11606,7 +11823,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11625,7 +11843,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11634,7 +11856,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11652,7 +11875,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11662,7 +11889,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11680,7 +11908,11 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11690,7 +11922,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11708,7 +11941,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11718,7 +11955,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11736,7 +11974,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11746,7 +11988,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11764,7 +12007,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11774,7 +12021,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11792,7 +12040,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11802,7 +12054,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11820,7 +12073,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11830,7 +12087,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11848,7 +12106,11 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11858,7 +12120,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11876,7 +12139,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11886,7 +12153,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11904,7 +12172,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11914,7 +12186,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11932,7 +12205,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11942,7 +12219,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11960,7 +12238,11 @@ pub const CASES: &[Case] = &[
                     valid.mem,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
-                    ur_rect_region_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
                     1,
                     1,
                     1,
@@ -11970,7 +12252,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -11994,7 +12277,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12018,7 +12302,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12042,7 +12327,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12066,7 +12352,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12090,7 +12377,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12114,7 +12402,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12136,7 +12425,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12158,7 +12448,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12180,7 +12471,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12202,7 +12494,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12224,7 +12517,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12246,7 +12540,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12268,7 +12563,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12290,7 +12586,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12312,7 +12609,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12334,7 +12632,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12356,7 +12655,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     0,
                     std::ptr::addr_of!(valid.event) as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12378,7 +12678,8 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     [std::ptr::null_mut()].as_ptr() as *const ur_event_handle_t,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>()
+                        as *mut ur_exp_command_buffer_sync_point_t,
                     std::ptr::null_mut(),
                     std::ptr::null_mut(),
                 )
@@ -12398,7 +12699,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut ur_exp_command_buffer_sync_point_t,
                 )
         },
     },
@@ -12416,7 +12717,7 @@ pub const CASES: &[Case] = &[
                     std::ptr::null_mut(),
                     1,
                     std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut ur_exp_command_buffer_sync_point_t,
                 )
         },
     },
@@ -12624,7 +12925,7 @@ pub const CASES: &[Case] = &[
                     UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT,
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },
@@ -12640,7 +12941,7 @@ pub const CASES: &[Case] = &[
                     ur_exp_command_buffer_info_t(0x7ffffff0),
                     64,
                     valid.scratch.cast::<u8>() as *mut c_void,
-                    std::ptr::null_mut(),
+                    valid.scratch.cast::<u8>() as *mut usize,
                 )
         },
     },

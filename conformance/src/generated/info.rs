@@ -28,6 +28,46 @@ pub struct Property {
     /// The values allowed, where the value is an enumeration.
     pub allowed: &'static [u32],
 }
+/// Queries that refuse a size when there is no buffer of that size.
+pub const REFUSE_SIZE_WITHOUT_BUFFER: &[&str] = &[
+    "urLoaderConfigGetInfo",
+    "urAdapterGetInfo",
+    "urPlatformGetInfo",
+    "urDeviceGetInfo",
+    "urContextGetInfo",
+    "urMemGetInfo",
+    "urMemImageGetInfo",
+    "urSamplerGetInfo",
+    "urUSMPoolGetInfo",
+    "urVirtualMemGranularityGetInfo",
+    "urProgramGetInfo",
+    "urQueueGetInfo",
+    "urEventGetInfo",
+    "urKernelGetInfo",
+    "urUsmP2PPeerAccessGetInfoExp",
+    "urCommandBufferGetInfoExp",
+];
+/// Queries that refuse to be asked for nothing.
+pub const REFUSE_NO_OUTPUT: &[&str] = &[
+    "urLoaderConfigGetInfo",
+    "urAdapterGetInfo",
+    "urPlatformGetInfo",
+    "urDeviceGetInfo",
+    "urContextGetInfo",
+    "urMemGetInfo",
+    "urMemImageGetInfo",
+    "urSamplerGetInfo",
+    "urUSMPoolGetInfo",
+    "urVirtualMemGranularityGetInfo",
+    "urProgramGetInfo",
+    "urQueueGetInfo",
+    "urEventGetInfo",
+    "urKernelGetInfo",
+    "urUSMPoolGetInfoExp",
+    "urBindlessImagesImageGetInfoExp",
+    "urUsmP2PPeerAccessGetInfoExp",
+    "urCommandBufferGetInfoExp",
+];
 /// Properties of `ur_loader_config_info_t`.
 pub const LOADER_CONFIG_INFO: &[Property] = &[
     Property {
@@ -2351,7 +2391,7 @@ pub const PROGRAM_INFO: &[Property] = &[
     Property {
         value: 4,
         name: "UR_PROGRAM_INFO_IL",
-        size: Size::Text,
+        size: Size::Many(size_of::<u8>()),
         boolean: false,
         optional: false,
         undefined: 0,

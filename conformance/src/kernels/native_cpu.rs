@@ -9,7 +9,10 @@ pub struct NativeCpu;
 
 impl KernelProvider for NativeCpu {
     fn source(&self) -> Source {
-        Source::Binary { data: (&raw const TABLE).cast(), size: size_of_val(&TABLE) }
+        Source::Binary {
+            data: (&raw const TABLE).cast(),
+            size: size_of_val(&TABLE),
+        }
     }
 }
 
@@ -42,7 +45,10 @@ struct Entry {
 unsafe impl Sync for Entry {}
 
 const fn entry(index: usize, function: Function) -> Entry {
-    Entry { name: ALL[index].as_ptr(), function: Some(function) }
+    Entry {
+        name: ALL[index].as_ptr(),
+        function: Some(function),
+    }
 }
 
 static TABLE: [Entry; ALL.len() + 1] = [
@@ -53,7 +59,10 @@ static TABLE: [Entry; ALL.len() + 1] = [
     entry(4, ids),
     entry(5, through_local),
     entry(6, mixed),
-    Entry { name: std::ptr::null(), function: None },
+    Entry {
+        name: std::ptr::null(),
+        function: None,
+    },
 ];
 
 /// A pointer argument.
@@ -90,7 +99,9 @@ unsafe extern "C" fn iota(args: *const *mut c_void, state: *mut State) {
     unsafe {
         let at = position(state);
         let base = value::<u32>(args, 1);
-        pointer::<u32>(args, 0).add(at).write(base.wrapping_add(at as u32));
+        pointer::<u32>(args, 0)
+            .add(at)
+            .write(base.wrapping_add(at as u32));
     }
 }
 
@@ -106,7 +117,10 @@ unsafe extern "C" fn sum(args: *const *mut c_void, state: *mut State) {
     // SAFETY: launched as `sum(u32 *out, u32 *a, u32 *b)` with an element for every work-item.
     unsafe {
         let at = position(state);
-        let total = pointer::<u32>(args, 1).add(at).read().wrapping_add(pointer::<u32>(args, 2).add(at).read());
+        let total = pointer::<u32>(args, 1)
+            .add(at)
+            .read()
+            .wrapping_add(pointer::<u32>(args, 2).add(at).read());
         pointer::<u32>(args, 0).add(at).write(total);
     }
 }
@@ -150,7 +164,9 @@ unsafe extern "C" fn through_local(args: *const *mut c_void, state: *mut State) 
         let local = (*state).local_id[0];
         let scratch = pointer::<u32>(args, 1).add(local);
         scratch.write_volatile(local as u32);
-        pointer::<u32>(args, 0).add(position(state)).write(scratch.read_volatile());
+        pointer::<u32>(args, 0)
+            .add(position(state))
+            .write(scratch.read_volatile());
     }
 }
 

@@ -27,8 +27,8 @@ impl Block {
         a < b + other.size && b < a + self.size
     }
 
-    /// The memory as the host sees it, for kinds that it can access.
-    pub fn host<T: Copy>(&self) -> &mut [T] {
+    /// The memory as the host sees it, for kinds that it can access; good until the block is freed.
+    pub fn host<'a, T: Copy>(self) -> &'a mut [T] {
         // SAFETY: the block has `size` bytes at an address aligned for any `T` used; the test has
         // chosen a kind that the host may access and waited for the commands that use it.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.size / size_of::<T>()) }
@@ -50,9 +50,13 @@ impl Kind {
     ) -> Status {
         let (ur, queue) = (queue.ur, queue.raw);
         match self {
-            Kind::Device => ur.urEnqueueUSMDeviceAllocExp(queue, pool, size, properties, count, list, out, event),
-            Kind::Shared => ur.urEnqueueUSMSharedAllocExp(queue, pool, size, properties, count, list, out, event),
-            Kind::Host => ur.urEnqueueUSMHostAllocExp(queue, pool, size, properties, count, list, out, event),
+            Kind::Device => ur
+                .urEnqueueUSMDeviceAllocExp(queue, pool, size, properties, count, list, out, event),
+            Kind::Shared => ur
+                .urEnqueueUSMSharedAllocExp(queue, pool, size, properties, count, list, out, event),
+            Kind::Host => {
+                ur.urEnqueueUSMHostAllocExp(queue, pool, size, properties, count, list, out, event)
+            }
         }
     }
 }
@@ -60,13 +64,25 @@ impl Kind {
 impl Queue {
     /// Allocates without an event.
     #[track_caller]
-    pub fn alloc(&self, kind: Kind, pool: &Pool, size: usize, wait: &[&Event]) -> Result<Block, Stop> {
+    pub fn alloc(
+        &self,
+        kind: Kind,
+        pool: &Pool,
+        size: usize,
+        wait: &[&Event],
+    ) -> Result<Block, Stop> {
         self.try_alloc(kind, pool.raw, size, wait, null_mut()).1
     }
 
     /// Allocates, with an event.
     #[track_caller]
-    pub fn alloc_event(&self, kind: Kind, pool: &Pool, size: usize, wait: &[&Event]) -> Result<(Block, Event), Stop> {
+    pub fn alloc_event(
+        &self,
+        kind: Kind,
+        pool: &Pool,
+        size: usize,
+        wait: &[&Event],
+    ) -> Result<(Block, Event), Stop> {
         let mut event = null_mut();
         let block = self.try_alloc(kind, pool.raw, size, wait, &mut event).1?;
         if event.is_null() {
@@ -93,9 +109,20 @@ impl Queue {
     ) -> (Status, Result<Block, Stop>) {
         let wait = WaitList::new(wait);
         let mut ptr = null_mut();
-        let status = kind.enqueue(self, pool, size, null(), (wait.count(), wait.pointer()), &mut ptr, event);
+        let status = kind.enqueue(
+            self,
+            pool,
+            size,
+            null(),
+            (wait.count(), wait.pointer()),
+            &mut ptr,
+            event,
+        );
         let block = match status.ok() {
-            Ok(()) if ptr.is_null() => Err(Stop::failed(format!("{}: success, but no pointer", status.function))),
+            Ok(()) if ptr.is_null() => Err(Stop::failed(format!(
+                "{}: success, but no pointer",
+                status.function
+            ))),
             Ok(()) => Ok(Block { ptr, size }),
             Err(stop) => Err(stop),
         };
@@ -107,7 +134,9 @@ impl Queue {
     pub fn free(&self, block: Block, wait: &[&Event]) -> Done {
         let wait = WaitList::new(wait);
         let list = (wait.count(), wait.pointer());
-        self.ur.urEnqueueUSMFreeExp(self.raw, null_mut(), block.ptr, list.0, list.1, null_mut()).ok()
+        self.ur
+            .urEnqueueUSMFreeExp(self.raw, null_mut(), block.ptr, list.0, list.1, null_mut())
+            .ok()
     }
 
     /// Frees, with an event.
@@ -115,7 +144,10 @@ impl Queue {
     pub fn free_event(&self, block: Block, wait: &[&Event]) -> Result<Event, Stop> {
         let wait = WaitList::new(wait);
         let list = (wait.count(), wait.pointer());
-        self.event(|event| self.ur.urEnqueueUSMFreeExp(self.raw, null_mut(), block.ptr, list.0, list.1, event))
+        self.event(|event| {
+            self.ur
+                .urEnqueueUSMFreeExp(self.raw, null_mut(), block.ptr, list.0, list.1, event)
+        })
     }
 }
 
@@ -148,8 +180,15 @@ impl Pool {
     }
 
     #[track_caller]
-    pub fn with_flags(fixture: &Fixture, context: &Context, flags: ur_usm_pool_flags_t) -> Result<Self, Stop> {
-        let mut desc = ur_usm_pool_desc_t { flags, ..Default::default() };
+    pub fn with_flags(
+        fixture: &Fixture,
+        context: &Context,
+        flags: ur_usm_pool_flags_t,
+    ) -> Result<Self, Stop> {
+        let mut desc = ur_usm_pool_desc_t {
+            flags,
+            ..Default::default()
+        };
         Self::create(fixture, context, &mut desc)
     }
 
@@ -160,41 +199,77 @@ impl Pool {
             minDriverAllocSize: limits.threshold,
             ..Default::default()
         };
-        let mut desc = ur_usm_pool_desc_t { pNext: (&raw const limits).cast(), ..Default::default() };
+        let mut desc = ur_usm_pool_desc_t {
+            pNext: (&raw const limits).cast(),
+            ..Default::default()
+        };
         Self::create(fixture, context, &mut desc)
     }
 
     #[track_caller]
-    pub fn create(fixture: &Fixture, context: &Context, desc: &mut ur_usm_pool_desc_t) -> Result<Self, Stop> {
+    pub fn create(
+        fixture: &Fixture,
+        context: &Context,
+        desc: &mut ur_usm_pool_desc_t,
+    ) -> Result<Self, Stop> {
         let mut raw = null_mut();
-        context.ur.urUSMPoolCreateExp(context.raw, fixture.device, desc, &mut raw).ok()?;
+        context
+            .ur
+            .urUSMPoolCreateExp(context.raw, fixture.device, desc, &mut raw)
+            .ok()?;
         if raw.is_null() {
             return Err(Stop::failed("urUSMPoolCreateExp: success, but no pool"));
         }
-        Ok(Self { ur: context.ur, raw, context: context.raw, device: fixture.device, owned: true })
+        Ok(Self {
+            ur: context.ur,
+            raw,
+            context: context.raw,
+            device: fixture.device,
+            owned: true,
+        })
     }
 
     /// The default pool of the device.
     #[track_caller]
     pub fn default_of(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
         let mut raw = null_mut();
-        context.ur.urUSMPoolGetDefaultDevicePoolExp(context.raw, fixture.device, &mut raw).ok()?;
-        Ok(Self { ur: context.ur, raw, context: context.raw, device: fixture.device, owned: false })
+        context
+            .ur
+            .urUSMPoolGetDefaultDevicePoolExp(context.raw, fixture.device, &mut raw)
+            .ok()?;
+        Ok(Self {
+            ur: context.ur,
+            raw,
+            context: context.raw,
+            device: fixture.device,
+            owned: false,
+        })
     }
 
     /// The current pool of the device.
     #[track_caller]
     pub fn current_of(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
         let mut raw = null_mut();
-        context.ur.urUSMPoolGetDevicePoolExp(context.raw, fixture.device, &mut raw).ok()?;
-        Ok(Self { ur: context.ur, raw, context: context.raw, device: fixture.device, owned: false })
+        context
+            .ur
+            .urUSMPoolGetDevicePoolExp(context.raw, fixture.device, &mut raw)
+            .ok()?;
+        Ok(Self {
+            ur: context.ur,
+            raw,
+            context: context.raw,
+            device: fixture.device,
+            owned: false,
+        })
     }
 
     /// A figure of the pool, in bytes.
     #[track_caller]
     pub fn figure(&self, property: ur_usm_pool_info_t) -> Result<usize, Stop> {
         let mut value = usize::MAX;
-        self.ur.urUSMPoolGetInfoExp(self.raw, property, (&raw mut value).cast(), null_mut()).ok()?;
+        self.ur
+            .urUSMPoolGetInfoExp(self.raw, property, (&raw mut value).cast(), null_mut())
+            .ok()?;
         Ok(value)
     }
 
@@ -210,19 +285,29 @@ impl Pool {
 
     pub fn set(&self, property: ur_usm_pool_info_t, value: usize) -> Status {
         let mut value = value;
-        self.ur.urUSMPoolSetInfoExp(self.raw, property, (&raw mut value).cast(), size_of::<usize>())
+        self.ur.urUSMPoolSetInfoExp(
+            self.raw,
+            property,
+            (&raw mut value).cast(),
+            size_of::<usize>(),
+        )
     }
 
     #[track_caller]
     pub fn trim(&self, keep: usize) -> Done {
-        self.ur.urUSMPoolTrimToExp(self.context, self.device, self.raw, keep).ok()
+        self.ur
+            .urUSMPoolTrimToExp(self.context, self.device, self.raw, keep)
+            .ok()
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.owned {
-            released(self.ur.urUSMPoolDestroyExp(self.context, self.device, self.raw));
+            released(
+                self.ur
+                    .urUSMPoolDestroyExp(self.context, self.device, self.raw),
+            );
         }
     }
 }

@@ -15,7 +15,10 @@ impl Context {
     #[track_caller]
     pub fn new(fixture: &Fixture) -> Result<Self, Stop> {
         let mut raw = null_mut();
-        fixture.ur.urContextCreate(1, &fixture.device, null(), &mut raw).ok()?;
+        fixture
+            .ur
+            .urContextCreate(1, &fixture.device, null(), &mut raw)
+            .ok()?;
         Ok(Self::adopt(fixture.ur, raw))
     }
 
@@ -27,7 +30,11 @@ impl Context {
 
     #[track_caller]
     pub fn out_of_order(&self, fixture: &Fixture) -> Result<Queue, Stop> {
-        Queue::new(self, fixture.device, UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        Queue::new(
+            self,
+            fixture.device,
+            UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+        )
     }
 
     /// A synchronous allocation with all defaults.

@@ -49,7 +49,10 @@ impl Event {
     /// A time of the event's command, in nanoseconds.
     #[track_caller]
     pub fn time(&self, property: ur_profiling_info_t) -> Result<u64, Stop> {
-        info::value(|size, value, ret| self.ur.urEventGetProfilingInfo(self.raw, property, size, value, ret))
+        info::value(|size, value, ret| {
+            self.ur
+                .urEventGetProfilingInfo(self.raw, property, size, value, ret)
+        })
     }
 }
 
@@ -66,6 +69,10 @@ impl WaitList {
     }
 
     pub fn pointer(&self) -> *const ur_event_handle_t {
-        if self.0.is_empty() { std::ptr::null() } else { self.0.as_ptr() }
+        if self.0.is_empty() {
+            std::ptr::null()
+        } else {
+            self.0.as_ptr()
+        }
     }
 }

@@ -26,14 +26,20 @@ static FAILED_RELEASES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Notes a release that was refused.
 fn released(status: Status) {
     if !status.is_ok() {
-        let mut failed = FAILED_RELEASES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = FAILED_RELEASES
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         failed.push(status.to_string());
     }
 }
 
 /// Takes the releases refused since the last call.
 pub fn failed_releases() -> Vec<String> {
-    std::mem::take(&mut FAILED_RELEASES.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(
+        &mut FAILED_RELEASES
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner),
+    )
 }
 
 /// A struct of one handle and the loader that it came from, released on drop.

@@ -23,20 +23,33 @@ impl Program {
     #[track_caller]
     pub fn new(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
         let program = Self::unbuilt(fixture, context)?;
-        program.ur.urProgramBuild(context.raw, program.raw, null()).ok()?;
+        program
+            .ur
+            .urProgramBuild(context.raw, program.raw, null())
+            .ok()?;
         Ok(program)
     }
 
     #[track_caller]
     pub fn unbuilt(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
-        let provider = kernels::provider(fixture.backend)
-            .ok_or_else(|| Stop::skipped(format!("no test kernels for {:?} yet", fixture.backend)))?;
+        let provider = kernels::provider(fixture.backend).ok_or_else(|| {
+            Stop::skipped(format!("no test kernels for {:?} yet", fixture.backend))
+        })?;
         let mut raw = null_mut();
         let ur = context.ur;
         match provider.source() {
             Source::Binary { data, mut size } => {
                 let (mut device, mut data) = (fixture.device, data.cast::<u8>());
-                ur.urProgramCreateWithBinary(context.raw, 1, &mut device, &mut size, &mut data, null(), &mut raw).ok()?;
+                ur.urProgramCreateWithBinary(
+                    context.raw,
+                    1,
+                    &mut device,
+                    &mut size,
+                    &mut data,
+                    null(),
+                    &mut raw,
+                )
+                .ok()?;
             }
         }
         Ok(Self::adopt(ur, raw))
@@ -45,20 +58,28 @@ impl Program {
     #[track_caller]
     pub fn kernel(&self, name: &CStr) -> Result<Kernel, Stop> {
         let mut raw = null_mut();
-        self.ur.urKernelCreate(self.raw, name.as_ptr(), &mut raw).ok()?;
+        self.ur
+            .urKernelCreate(self.raw, name.as_ptr(), &mut raw)
+            .ok()?;
         Ok(Kernel::adopt(self.ur, raw))
     }
 
     #[track_caller]
     pub fn get<T: Copy>(&self, property: ur_program_info_t) -> Result<T, Stop> {
-        info::value(|size, value, ret| self.ur.urProgramGetInfo(self.raw, property, size, value, ret))
+        info::value(|size, value, ret| {
+            self.ur
+                .urProgramGetInfo(self.raw, property, size, value, ret)
+        })
     }
 }
 
 impl Kernel {
     #[track_caller]
     pub fn get<T: Copy>(&self, property: ur_kernel_info_t) -> Result<T, Stop> {
-        info::value(|size, value, ret| self.ur.urKernelGetInfo(self.raw, property, size, value, ret))
+        info::value(|size, value, ret| {
+            self.ur
+                .urKernelGetInfo(self.raw, property, size, value, ret)
+        })
     }
 }
 
@@ -77,30 +98,58 @@ impl<'a> Arg<'a> {
     /// A value of any plain type.
     pub fn of<T: Copy>(value: &'a T) -> Self {
         // SAFETY: a value of a plain type is `size_of` readable bytes for as long as it is borrowed.
-        Arg::Value(unsafe { std::slice::from_raw_parts((&raw const *value).cast(), size_of::<T>()) })
+        Arg::Value(unsafe {
+            std::slice::from_raw_parts((&raw const *value).cast(), size_of::<T>())
+        })
     }
 
     pub fn properties(args: &[Arg]) -> Vec<ur_exp_kernel_arg_properties_t> {
-        args.iter().enumerate().map(|(index, arg)| arg.property(index as u32)).collect()
+        args.iter()
+            .enumerate()
+            .map(|(index, arg)| arg.property(index as u32))
+            .collect()
     }
 
     fn property(&self, index: u32) -> ur_exp_kernel_arg_properties_t {
         let (ty, size, value) = match self {
-            Arg::Pointer(pointer) => {
-                (UR_EXP_KERNEL_ARG_TYPE_POINTER, size_of::<*const c_void>(), ur_exp_kernel_arg_value_t { pointer: *pointer })
-            }
+            Arg::Pointer(pointer) => (
+                UR_EXP_KERNEL_ARG_TYPE_POINTER,
+                size_of::<*const c_void>(),
+                ur_exp_kernel_arg_value_t { pointer: *pointer },
+            ),
             Arg::Value(bytes) => {
                 let value = bytes.as_ptr().cast();
-                (UR_EXP_KERNEL_ARG_TYPE_VALUE, bytes.len(), ur_exp_kernel_arg_value_t { value })
+                (
+                    UR_EXP_KERNEL_ARG_TYPE_VALUE,
+                    bytes.len(),
+                    ur_exp_kernel_arg_value_t { value },
+                )
             }
             Arg::Buffer(buffer) => {
                 let flags = UR_MEM_FLAG_READ_WRITE;
-                let tuple = ur_exp_kernel_arg_mem_obj_tuple_t { hMem: buffer.raw, flags };
+                let tuple = ur_exp_kernel_arg_mem_obj_tuple_t {
+                    hMem: buffer.raw,
+                    flags,
+                };
                 let size = size_of::<ur_mem_handle_t>();
-                (UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ, size, ur_exp_kernel_arg_value_t { memObjTuple: tuple })
+                (
+                    UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ,
+                    size,
+                    ur_exp_kernel_arg_value_t { memObjTuple: tuple },
+                )
             }
-            Arg::Local(size) => (UR_EXP_KERNEL_ARG_TYPE_LOCAL, *size, ur_exp_kernel_arg_value_t { value: null() }),
+            Arg::Local(size) => (
+                UR_EXP_KERNEL_ARG_TYPE_LOCAL,
+                *size,
+                ur_exp_kernel_arg_value_t { value: null() },
+            ),
         };
-        ur_exp_kernel_arg_properties_t { r#type: ty, index, size, value, ..Default::default() }
+        ur_exp_kernel_arg_properties_t {
+            r#type: ty,
+            index,
+            size,
+            value,
+            ..Default::default()
+        }
     }
 }

@@ -18,10 +18,20 @@ owned!(
 
 impl Queue {
     #[track_caller]
-    pub fn new(context: &Context, device: ur_device_handle_t, flags: ur_queue_flags_t) -> Result<Self, Stop> {
-        let properties = ur_queue_properties_t { flags, ..Default::default() };
+    pub fn new(
+        context: &Context,
+        device: ur_device_handle_t,
+        flags: ur_queue_flags_t,
+    ) -> Result<Self, Stop> {
+        let properties = ur_queue_properties_t {
+            flags,
+            ..Default::default()
+        };
         let mut raw = null_mut();
-        context.ur.urQueueCreate(context.raw, device, &properties, &mut raw).ok()?;
+        context
+            .ur
+            .urQueueCreate(context.raw, device, &properties, &mut raw)
+            .ok()?;
         Ok(Self::adopt(context.ur, raw))
     }
 
@@ -37,7 +47,10 @@ impl Queue {
 
     /// The event that an enqueue function wrote, if it succeeded.
     #[track_caller]
-    pub fn event(&self, enqueue: impl FnOnce(*mut ur_event_handle_t) -> Status) -> Result<Event, Stop> {
+    pub fn event(
+        &self,
+        enqueue: impl FnOnce(*mut ur_event_handle_t) -> Status,
+    ) -> Result<Event, Stop> {
         let mut raw = null_mut();
         let status = enqueue(&mut raw);
         status.ok()?;
@@ -48,18 +61,50 @@ impl Queue {
     }
 
     #[track_caller]
-    pub fn copy(&self, dst: *mut c_void, src: *const c_void, size: usize, wait: &[&Event]) -> Result<Event, Stop> {
+    pub fn copy(
+        &self,
+        dst: *mut c_void,
+        src: *const c_void,
+        size: usize,
+        wait: &[&Event],
+    ) -> Result<Event, Stop> {
         let wait = WaitList::new(wait);
-        self.event(|event| self.ur.urEnqueueUSMMemcpy(self.raw, 0, dst, src, size, wait.count(), wait.pointer(), event))
+        self.event(|event| {
+            self.ur.urEnqueueUSMMemcpy(
+                self.raw,
+                0,
+                dst,
+                src,
+                size,
+                wait.count(),
+                wait.pointer(),
+                event,
+            )
+        })
     }
 
     #[track_caller]
-    pub fn fill<T: Copy>(&self, dst: *mut c_void, pattern: T, size: usize, wait: &[&Event]) -> Result<Event, Stop> {
+    pub fn fill<T: Copy>(
+        &self,
+        dst: *mut c_void,
+        pattern: T,
+        size: usize,
+        wait: &[&Event],
+    ) -> Result<Event, Stop> {
         let wait = WaitList::new(wait);
         let pattern_size = size_of::<T>();
         self.event(|event| {
             let pattern = (&raw const pattern).cast();
-            self.ur.urEnqueueUSMFill(self.raw, dst, pattern_size, pattern, size, wait.count(), wait.pointer(), event)
+            self.ur.urEnqueueUSMFill(
+                self.raw,
+                dst,
+                pattern_size,
+                pattern,
+                size,
+                wait.count(),
+                wait.pointer(),
+                event,
+            )
         })
     }
 
@@ -67,18 +112,30 @@ impl Queue {
     #[track_caller]
     pub fn marker(&self, wait: &[&Event]) -> Result<Event, Stop> {
         let wait = WaitList::new(wait);
-        self.event(|event| self.ur.urEnqueueEventsWait(self.raw, wait.count(), wait.pointer(), event))
+        self.event(|event| {
+            self.ur
+                .urEnqueueEventsWait(self.raw, wait.count(), wait.pointer(), event)
+        })
     }
 
     #[track_caller]
     pub fn barrier(&self, wait: &[&Event]) -> Result<Event, Stop> {
         let wait = WaitList::new(wait);
-        self.event(|event| self.ur.urEnqueueEventsWaitWithBarrier(self.raw, wait.count(), wait.pointer(), event))
+        self.event(|event| {
+            self.ur
+                .urEnqueueEventsWaitWithBarrier(self.raw, wait.count(), wait.pointer(), event)
+        })
     }
 
     /// A launch over one dimension, the work-group size left to the adapter.
     #[track_caller]
-    pub fn launch(&self, kernel: &Kernel, items: usize, args: &[Arg], wait: &[&Event]) -> Result<Event, Stop> {
+    pub fn launch(
+        &self,
+        kernel: &Kernel,
+        items: usize,
+        args: &[Arg],
+        wait: &[&Event],
+    ) -> Result<Event, Stop> {
         let wait = WaitList::new(wait);
         let args = Arg::properties(args);
         self.event(|event| {
@@ -101,12 +158,28 @@ impl Queue {
 
     /// Reads memory of any kind, once everything before it in an in-order queue has run.
     #[track_caller]
-    pub fn read<T: Copy + Default>(&self, src: *const c_void, count: usize, wait: &[&Event]) -> Result<Vec<T>, Stop> {
+    pub fn read<T: Copy + Default>(
+        &self,
+        src: *const c_void,
+        count: usize,
+        wait: &[&Event],
+    ) -> Result<Vec<T>, Stop> {
         let mut data = vec![T::default(); count];
         let wait = WaitList::new(wait);
         let size = count * size_of::<T>();
         let dst = data.as_mut_ptr().cast();
-        self.ur.urEnqueueUSMMemcpy(self.raw, 1, dst, src, size, wait.count(), wait.pointer(), null_mut()).ok()?;
+        self.ur
+            .urEnqueueUSMMemcpy(
+                self.raw,
+                1,
+                dst,
+                src,
+                size,
+                wait.count(),
+                wait.pointer(),
+                null_mut(),
+            )
+            .ok()?;
         Ok(data)
     }
 
@@ -114,18 +187,41 @@ impl Queue {
     #[track_caller]
     pub fn write<T: Copy>(&self, dst: *mut c_void, data: &[T]) -> Done {
         let src = data.as_ptr().cast();
-        self.ur.urEnqueueUSMMemcpy(self.raw, 1, dst, src, size_of_val(data), 0, null(), null_mut()).ok()
+        self.ur
+            .urEnqueueUSMMemcpy(
+                self.raw,
+                1,
+                dst,
+                src,
+                size_of_val(data),
+                0,
+                null(),
+                null_mut(),
+            )
+            .ok()
     }
 
     /// Runs a closure as a host task of the queue.
     #[track_caller]
-    pub fn host_task(&self, task: impl FnOnce() + Send + 'static, wait: &[&Event]) -> Result<Event, Stop> {
+    pub fn host_task(
+        &self,
+        task: impl FnOnce() + Send + 'static,
+        wait: &[&Event],
+    ) -> Result<Event, Stop> {
         let wait = WaitList::new(wait);
         let task: Box<Box<dyn FnOnce() + Send>> = Box::new(Box::new(task));
         let data = Box::into_raw(task);
         let queued = self.event(|event| {
             let call = Some(run_task as unsafe extern "C" fn(*mut c_void));
-            self.ur.urEnqueueHostTaskExp(self.raw, call, data.cast(), null(), wait.count(), wait.pointer(), event)
+            self.ur.urEnqueueHostTaskExp(
+                self.raw,
+                call,
+                data.cast(),
+                null(),
+                wait.count(),
+                wait.pointer(),
+                event,
+            )
         });
         if queued.is_err() {
             // SAFETY: nothing was enqueued, so the task is still ours.
@@ -158,7 +254,9 @@ impl Gate {
     #[track_caller]
     pub fn close(fixture: &Fixture, queue: &Queue) -> Result<Self, Stop> {
         if !fixture.supports(UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP)? {
-            return Err(Stop::skipped("without host tasks no queue can be held back"));
+            return Err(Stop::skipped(
+                "without host tasks no queue can be held back",
+            ));
         }
         let state = Arc::new((Mutex::new(false), Condvar::new()));
         let seen = Arc::clone(&state);

@@ -55,10 +55,14 @@ impl Kind {
 
     /// Goes on only if the device has this kind of USM.
     pub fn need(self, fixture: &Fixture) -> Result<(), Stop> {
-        let access: ur_device_usm_access_capability_flags_t = fixture.device_info(self.capability())?;
+        let access: ur_device_usm_access_capability_flags_t =
+            fixture.device_info(self.capability())?;
         match access.contains(UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS) {
             true => Ok(()),
-            false => Err(Stop::Unsupported { what: format!("{:?} is 0", self.capability()), documented: true }),
+            false => Err(Stop::Unsupported {
+                what: format!("{:?} is 0", self.capability()),
+                documented: true,
+            }),
         }
     }
 
@@ -104,14 +108,25 @@ impl Usm {
         align: u32,
         pool: ur_usm_pool_handle_t,
     ) -> Result<Self, Stop> {
-        let desc = ur_usm_desc_t { align, ..Default::default() };
+        let desc = ur_usm_desc_t {
+            align,
+            ..Default::default()
+        };
         let mut ptr = null_mut();
         let status = kind.allocate(context, device, &desc, pool, size, &mut ptr);
         status.ok()?;
         if ptr.is_null() {
-            return Err(Stop::failed(format!("{}: success, but no pointer", status.function)));
+            return Err(Stop::failed(format!(
+                "{}: success, but no pointer",
+                status.function
+            )));
         }
-        Ok(Self { ur: context.ur, context: context.raw, ptr, size })
+        Ok(Self {
+            ur: context.ur,
+            context: context.raw,
+            ptr,
+            size,
+        })
     }
 
     /// Leaves the allocation to the caller.
@@ -144,6 +159,14 @@ impl Drop for Usm {
 
 /// A property of the allocation at a pointer.
 #[track_caller]
-pub fn alloc_info<T: Copy>(context: &Context, ptr: *const c_void, property: ur_usm_alloc_info_t) -> Result<T, Stop> {
-    info::value(|size, value, ret| context.ur.urUSMGetMemAllocInfo(context.raw, ptr, property, size, value, ret))
+pub fn alloc_info<T: Copy>(
+    context: &Context,
+    ptr: *const c_void,
+    property: ur_usm_alloc_info_t,
+) -> Result<T, Stop> {
+    info::value(|size, value, ret| {
+        context
+            .ur
+            .urUSMGetMemAllocInfo(context.raw, ptr, property, size, value, ret)
+    })
 }

@@ -12,32 +12,37 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["adapter";
-        get_counts, get_fills_what_fits, get_is_stable, counts_references, last_error, logger_callback,
+        get_counts, get_fills_what_fits, get_is_stable, counts_references, last_error,
+        logger_callback,
     ];
-    for property in ADAPTER_INFO {
-        let name = property.name.trim_start_matches("UR_ADAPTER_INFO_").to_lowercase();
-        tests.push(Test::new("adapter", format!("info_{name}"), |fixture| {
-            info::protocol(property, |size, value, ret| {
-                fixture.ur.urAdapterGetInfo(fixture.adapter, ur_adapter_info_t(property.value), size, value, ret)
-            })
-        }));
-    }
+    tests.extend(info::tests(
+        "adapter",
+        "info_",
+        ADAPTER_INFO,
+        |_| Ok(()),
+        |f, (), name, size, value, ret| {
+            f.ur.urAdapterGetInfo(f.adapter, ur_adapter_info_t(name), size, value, ret)
+        },
+    ));
     tests.extend(crate::tests!["platform";
-        platform_get, platform_get_is_stable, api_version, belongs_to_its_adapter, backend_options, native_handle,
+        platform_get, platform_get_is_stable, api_version, belongs_to_its_adapter, backend_options,
+        native_handle,
     ]);
-    for property in PLATFORM_INFO {
-        let name = property.name.trim_start_matches("UR_PLATFORM_INFO_").to_lowercase();
-        tests.push(Test::new("platform", format!("info_{name}"), |fixture| {
-            info::protocol(property, |size, value, ret| {
-                fixture.ur.urPlatformGetInfo(fixture.platform, ur_platform_info_t(property.value), size, value, ret)
-            })
-        }));
-    }
+    tests.extend(info::tests(
+        "platform",
+        "info_",
+        PLATFORM_INFO,
+        |_| Ok(()),
+        |f, (), name, size, value, ret| {
+            f.ur.urPlatformGetInfo(f.platform, ur_platform_info_t(name), size, value, ret)
+        },
+    ));
     tests
 }
 
 fn release_all(fixture: &Fixture, list: &[ur_adapter_handle_t]) -> Done {
-    list.iter().try_for_each(|adapter| fixture.ur.urAdapterRelease(*adapter).ok())
+    list.iter()
+        .try_for_each(|adapter| fixture.ur.urAdapterRelease(*adapter).ok())
 }
 
 fn get_counts(fixture: &Fixture) -> Done {
@@ -45,7 +50,10 @@ fn get_counts(fixture: &Fixture) -> Done {
     fixture.ur.urAdapterGet(0, null_mut(), &mut count).ok()?;
     check!(count > 0, "urAdapterGet counts no adapters");
     let mut one = null_mut();
-    fixture.ur.urAdapterGet(0, &mut one, null_mut()).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    fixture
+        .ur
+        .urAdapterGet(0, &mut one, null_mut())
+        .fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     check!(one.is_null(), "a refused urAdapterGet wrote a handle");
     Ok(())
 }
@@ -56,11 +64,22 @@ fn get_fills_what_fits(fixture: &Fixture) -> Done {
     let marker = std::ptr::dangling_mut();
     let mut list = vec![marker; count as usize + 2];
     let mut again = 0;
-    fixture.ur.urAdapterGet(count + 1, list.as_mut_ptr(), &mut again).ok()?;
+    fixture
+        .ur
+        .urAdapterGet(count + 1, list.as_mut_ptr(), &mut again)
+        .ok()?;
     check_eq!(again, count, "number of adapters");
     let (filled, rest) = list.split_at(count as usize);
-    check!(filled.iter().all(|adapter| !adapter.is_null() && *adapter != marker), "an adapter is missing");
-    check!(rest.iter().all(|adapter| *adapter == marker), "handles written beyond the number of adapters");
+    check!(
+        filled
+            .iter()
+            .all(|adapter| !adapter.is_null() && *adapter != marker),
+        "an adapter is missing"
+    );
+    check!(
+        rest.iter().all(|adapter| *adapter == marker),
+        "handles written beyond the number of adapters"
+    );
     release_all(fixture, filled)?;
     let mut one = null_mut();
     fixture.ur.urAdapterGet(1, &mut one, &mut again).ok()?;
@@ -80,14 +99,22 @@ fn get_is_stable(fixture: &Fixture) -> Done {
 
 fn references(fixture: &Fixture) -> Result<u32, Stop> {
     let property = UR_ADAPTER_INFO_REFERENCE_COUNT;
-    info::value(|size, value, ret| fixture.ur.urAdapterGetInfo(fixture.adapter, property, size, value, ret))
+    info::value(|size, value, ret| {
+        fixture
+            .ur
+            .urAdapterGetInfo(fixture.adapter, property, size, value, ret)
+    })
 }
 
 fn counts_references(fixture: &Fixture) -> Done {
     let before = references(fixture)?;
     check!(before > 0, "an adapter in use has no references");
     fixture.ur.urAdapterRetain(fixture.adapter).ok()?;
-    check_eq!(references(fixture)?, before + 1, "references after a retain");
+    check_eq!(
+        references(fixture)?,
+        before + 1,
+        "references after a retain"
+    );
     fixture.ur.urAdapterRelease(fixture.adapter).ok()?;
     check_eq!(references(fixture)?, before, "references after a release");
     Ok(())
@@ -95,17 +122,26 @@ fn counts_references(fixture: &Fixture) -> Done {
 
 fn last_error(fixture: &Fixture) -> Done {
     let (mut message, mut code) = (null::<c_char>(), 0);
-    let status = fixture.ur.urAdapterGetLastError(fixture.adapter, &mut message, &mut code);
+    let status = fixture
+        .ur
+        .urAdapterGetLastError(fixture.adapter, &mut message, &mut code);
     status.ok()?;
     if !message.is_null() {
         // SAFETY: the adapter gave a string that is valid until this thread's next failure.
         let text = unsafe { CStr::from_ptr(message) };
-        check!(text.to_bytes().len() < 1 << 20, "the last error is no sensible text");
+        check!(
+            text.to_bytes().len() < 1 << 20,
+            "the last error is no sensible text"
+        );
     }
     Ok(())
 }
 
-unsafe extern "C" fn count_messages(_level: ur_logger_level_t, message: *const c_char, data: *mut c_void) {
+unsafe extern "C" fn count_messages(
+    _level: ur_logger_level_t,
+    message: *const c_char,
+    data: *mut c_void,
+) {
     // SAFETY: `logger_callback` registers a counter that outlives the registration.
     let counter = unsafe { &*data.cast::<std::sync::atomic::AtomicU32>() };
     if !message.is_null() {
@@ -118,9 +154,20 @@ static MESSAGES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::ne
 fn logger_callback(fixture: &Fixture) -> Done {
     let data = (&raw const MESSAGES).cast_mut().cast();
     let ur = fixture.ur;
-    ur.urAdapterSetLoggerCallback(fixture.adapter, Some(count_messages), data, UR_LOGGER_LEVEL_DEBUG).ok()?;
-    for level in [UR_LOGGER_LEVEL_INFO, UR_LOGGER_LEVEL_ERROR, UR_LOGGER_LEVEL_QUIET] {
-        ur.urAdapterSetLoggerCallbackLevel(fixture.adapter, level).ok()?;
+    ur.urAdapterSetLoggerCallback(
+        fixture.adapter,
+        Some(count_messages),
+        data,
+        UR_LOGGER_LEVEL_DEBUG,
+    )
+    .ok()?;
+    for level in [
+        UR_LOGGER_LEVEL_INFO,
+        UR_LOGGER_LEVEL_ERROR,
+        UR_LOGGER_LEVEL_QUIET,
+    ] {
+        ur.urAdapterSetLoggerCallbackLevel(fixture.adapter, level)
+            .ok()?;
     }
     Ok(())
 }
@@ -128,39 +175,69 @@ fn logger_callback(fixture: &Fixture) -> Done {
 fn platform_get(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     let mut count = 0;
-    ur.urPlatformGet(fixture.adapter, 0, null_mut(), &mut count).ok()?;
+    ur.urPlatformGet(fixture.adapter, 0, null_mut(), &mut count)
+        .ok()?;
     check!(count > 0, "urPlatformGet counts no platforms");
     let marker = std::ptr::dangling_mut();
     let mut list = vec![marker; count as usize + 1];
-    ur.urPlatformGet(fixture.adapter, count + 1, list.as_mut_ptr(), null_mut()).ok()?;
-    check_eq!(list[count as usize], marker, "entry beyond the last platform");
-    check!(list[..count as usize].contains(&fixture.platform), "the platform under test is not listed");
-    ur.urPlatformGet(fixture.adapter, 0, list.as_mut_ptr(), null_mut()).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-    ur.urPlatformGet(fixture.adapter, 0, null_mut(), null_mut()).fails(UR_RESULT_ERROR_INVALID_VALUE)
+    ur.urPlatformGet(fixture.adapter, count + 1, list.as_mut_ptr(), null_mut())
+        .ok()?;
+    check_eq!(
+        list[count as usize],
+        marker,
+        "entry beyond the last platform"
+    );
+    check!(
+        list[..count as usize].contains(&fixture.platform),
+        "the platform under test is not listed"
+    );
+    ur.urPlatformGet(fixture.adapter, 0, list.as_mut_ptr(), null_mut())
+        .fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    ur.urPlatformGet(fixture.adapter, 0, null_mut(), null_mut())
+        .fails(UR_RESULT_ERROR_INVALID_VALUE)
 }
 
 fn platform_get_is_stable(fixture: &Fixture) -> Done {
     let first = platforms(fixture.ur, fixture.adapter)?;
-    check_eq!(first, platforms(fixture.ur, fixture.adapter)?, "platforms, listed twice");
+    check_eq!(
+        first,
+        platforms(fixture.ur, fixture.adapter)?,
+        "platforms, listed twice"
+    );
     Ok(())
 }
 
 fn api_version(fixture: &Fixture) -> Done {
     let mut version = ur_api_version_t(0);
-    fixture.ur.urPlatformGetApiVersion(fixture.platform, &mut version).ok()?;
-    check_eq!(version, UR_API_VERSION_CURRENT, "API version of the platform");
+    fixture
+        .ur
+        .urPlatformGetApiVersion(fixture.platform, &mut version)
+        .ok()?;
+    check_eq!(
+        version,
+        UR_API_VERSION_CURRENT,
+        "API version of the platform"
+    );
     Ok(())
 }
 
 fn belongs_to_its_adapter(fixture: &Fixture) -> Done {
     let get = |property| {
         info::value::<ur_adapter_handle_t>(|size, value, ret| {
-            fixture.ur.urPlatformGetInfo(fixture.platform, property, size, value, ret)
+            fixture
+                .ur
+                .urPlatformGetInfo(fixture.platform, property, size, value, ret)
         })
     };
-    check_eq!(get(UR_PLATFORM_INFO_ADAPTER)?, fixture.adapter, "adapter of the platform");
+    check_eq!(
+        get(UR_PLATFORM_INFO_ADAPTER)?,
+        fixture.adapter,
+        "adapter of the platform"
+    );
     let backend: ur_backend_t = info::value(|size, value, ret| {
-        fixture.ur.urPlatformGetInfo(fixture.platform, UR_PLATFORM_INFO_BACKEND, size, value, ret)
+        fixture
+            .ur
+            .urPlatformGetInfo(fixture.platform, UR_PLATFORM_INFO_BACKEND, size, value, ret)
     })?;
     check_eq!(backend, fixture.backend, "backend of the platform");
     Ok(())
@@ -169,23 +246,35 @@ fn belongs_to_its_adapter(fixture: &Fixture) -> Done {
 fn backend_options(fixture: &Fixture) -> Done {
     for option in [c"", c"-O0", c"-O1", c"-O2", c"-O3"] {
         let mut translated = null::<c_char>();
-        fixture.ur.urPlatformGetBackendOption(fixture.platform, option.as_ptr(), &mut translated).ok()?;
+        fixture
+            .ur
+            .urPlatformGetBackendOption(fixture.platform, option.as_ptr(), &mut translated)
+            .ok()?;
         check!(!translated.is_null(), "no translation of {option:?}");
     }
     let mut translated = null::<c_char>();
-    let unknown = fixture.ur.urPlatformGetBackendOption(fixture.platform, c"-no-such".as_ptr(), &mut translated);
+    let unknown = fixture.ur.urPlatformGetBackendOption(
+        fixture.platform,
+        c"-no-such".as_ptr(),
+        &mut translated,
+    );
     unknown.fails(UR_RESULT_ERROR_INVALID_VALUE)
 }
 
 fn native_handle(fixture: &Fixture) -> Done {
     let mut native = 0;
-    let status = fixture.ur.urPlatformGetNativeHandle(fixture.platform, &mut native);
+    let status = fixture
+        .ur
+        .urPlatformGetNativeHandle(fixture.platform, &mut native);
     if status.is_unsupported() {
         return Ok(());
     }
     status.ok()?;
     let mut platform = null_mut();
-    let made = fixture.ur.urPlatformCreateWithNativeHandle(native, fixture.adapter, null(), &mut platform);
+    let made =
+        fixture
+            .ur
+            .urPlatformCreateWithNativeHandle(native, fixture.adapter, null(), &mut platform);
     if made.is_unsupported() {
         return Ok(());
     }

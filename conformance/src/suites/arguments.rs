@@ -13,7 +13,11 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut functions: Vec<&'static str> = CASES.iter().map(|case| case.function).collect();
     functions.dedup();
-    let test = |function: &'static str| Test::new("arguments", function, move |fixture| check_function(fixture, function));
+    let test = |function: &'static str| {
+        Test::new("arguments", function, move |fixture| {
+            check_function(fixture, function)
+        })
+    };
     functions.into_iter().map(test).collect()
 }
 
@@ -22,7 +26,9 @@ fn check_function(fixture: &Fixture, function: &str) -> Done {
     let mut scratch = vec![0_u64; 8192];
     let valid = objects.valid(fixture, scratch.as_mut_ptr().cast());
     let cases = CASES.iter().filter(|case| case.function == function);
-    let possible: Vec<&Case> = cases.filter(|case| case.needs.iter().all(|kind| valid.has(*kind))).collect();
+    let possible: Vec<&Case> = cases
+        .filter(|case| case.needs.iter().all(|kind| valid.has(*kind)))
+        .collect();
     if possible.is_empty() {
         return Err(Stop::skipped("no valid handle for the other arguments"));
     }
@@ -32,14 +38,18 @@ fn check_function(fixture: &Fixture, function: &str) -> Done {
         let status = (case.call)(fixture.ur, &valid);
         if !case.codes.contains(&status.code) {
             unsupported += usize::from(status.is_unsupported());
-            wrong.push(format!("{}: {:?} instead of {:?}", case.what, status.code, case.codes));
+            wrong.push(format!(
+                "{}: {:?} instead of {:?}",
+                case.what, status.code, case.codes
+            ));
         }
     }
     match wrong.is_empty() {
         true => Ok(()),
-        false if unsupported == possible.len() => {
-            Err(Stop::Unsupported { what: format!("{function} is refused before its arguments are looked at"), documented: false })
-        }
+        false if unsupported == possible.len() => Err(Stop::Unsupported {
+            what: format!("{function} is refused before its arguments are looked at"),
+            documented: false,
+        }),
         false => Err(Stop::failed(wrong.join("; "))),
     }
 }
@@ -70,13 +80,36 @@ impl Objects {
             Some(_) => Some(Program::new(fixture, &context)?),
             None => None,
         };
-        let kernel = program.as_ref().map(|program| program.kernel(IOTA)).transpose()?;
+        let kernel = program
+            .as_ref()
+            .map(|program| program.kernel(IOTA))
+            .transpose()?;
         let (mut physical, mut sampler, mut config) = (null_mut(), null_mut(), null_mut());
         // What the device does not have stays null.
-        let _ = fixture.ur.urPhysicalMemCreate(context.raw, fixture.device, 2 << 20, null(), &mut physical);
-        let _ = fixture.ur.urSamplerCreate(context.raw, &ur_sampler_desc_t::default(), &mut sampler);
+        let _ = fixture.ur.urPhysicalMemCreate(
+            context.raw,
+            fixture.device,
+            2 << 20,
+            null(),
+            &mut physical,
+        );
+        let _ =
+            fixture
+                .ur
+                .urSamplerCreate(context.raw, &ur_sampler_desc_t::default(), &mut sampler);
         let _ = fixture.ur.urLoaderConfigCreate(&mut config);
-        Ok(Self { config, event, queue, buffer, pool, kernel, program, physical, sampler, context })
+        Ok(Self {
+            config,
+            event,
+            queue,
+            buffer,
+            pool,
+            kernel,
+            program,
+            physical,
+            sampler,
+            context,
+        })
     }
 
     fn valid(&self, fixture: &Fixture, scratch: *mut std::ffi::c_void) -> Valid {
@@ -90,7 +123,10 @@ impl Objects {
             event: self.event.raw,
             mem: self.buffer.raw,
             usm_pool: self.pool.as_ref().map_or(null_mut(), |pool| pool.raw),
-            program: self.program.as_ref().map_or(null_mut(), |program| program.raw),
+            program: self
+                .program
+                .as_ref()
+                .map_or(null_mut(), |program| program.raw),
             kernel: self.kernel.as_ref().map_or(null_mut(), |kernel| kernel.raw),
             physical_mem: self.physical,
             sampler: self.sampler,

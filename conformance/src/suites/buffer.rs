@@ -2,36 +2,41 @@
 
 use crate::fixture::Fixture;
 use crate::generated::info::MEM_INFO;
-use crate::objects::{Buffer, Context, Queue, info};
+use crate::objects::{Buffer, Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::{check, check_eq};
-use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["buffer";
-        create_with_flags, create_refused, counts_references, belongs, copies_host_memory, uses_host_memory,
-        write_and_read, read_refused, copy, copy_refused, fill_patterns, fill_refused, map_to_read, map_to_write,
-        map_invalidates, map_refused, read_rect, write_rect, copy_rect, rect_refused, parts_share_storage, part_refused,
-        part_outlives_its_parent, out_of_order_chain, native_handle,
+        create_with_flags, create_refused, counts_references, belongs, copies_host_memory,
+        write_and_read, read_refused, copy, copy_refused, fill_patterns, fill_refused,
+        parts_share_storage, part_refused, part_outlives_its_parent, out_of_order_chain,
+        native_handle,
     ];
-    for property in MEM_INFO {
-        let name = property.name.trim_start_matches("UR_MEM_INFO_").to_lowercase();
-        tests.push(Test::new("buffer", format!("info_{name}"), |fixture| {
-            let buffer = Context::new(fixture)?.buffer(4096)?;
-            info::protocol(property, |size, value, ret| {
-                fixture.ur.urMemGetInfo(buffer.raw, ur_mem_info_t(property.value), size, value, ret)
-            })
-        }));
-    }
+    let buffer = |fixture: &Fixture| Context::new(fixture)?.buffer(4096);
+    tests.extend(info::tests(
+        "buffer",
+        "info_",
+        MEM_INFO,
+        buffer,
+        |f, buffer, name, size, value, ret| {
+            f.ur.urMemGetInfo(buffer.raw, ur_mem_info_t(name), size, value, ret)
+        },
+    ));
     tests
 }
 
 fn create_with_flags(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
-    for flags in [UR_MEM_FLAG_READ_WRITE, UR_MEM_FLAG_READ_ONLY, UR_MEM_FLAG_WRITE_ONLY, UR_MEM_FLAG_ALLOC_HOST_POINTER] {
+    for flags in [
+        UR_MEM_FLAG_READ_WRITE,
+        UR_MEM_FLAG_READ_ONLY,
+        UR_MEM_FLAG_WRITE_ONLY,
+        UR_MEM_FLAG_ALLOC_HOST_POINTER,
+    ] {
         let buffer = Buffer::new(&context, flags, 1000)?;
         check_eq!(buffer.get::<usize>(UR_MEM_INFO_SIZE)?, 1000, "size");
     }
@@ -42,15 +47,24 @@ fn create_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let mut raw = null_mut();
     let mut create = |flags, size, properties: *const ur_buffer_properties_t| {
-        fixture.ur.urMemBufferCreate(context.raw, flags, size, properties, &mut raw)
+        fixture
+            .ur
+            .urMemBufferCreate(context.raw, flags, size, properties, &mut raw)
     };
     let plain = ur_mem_flags_t(0);
     let without = ur_buffer_properties_t::default();
     let mut byte = 0_u64;
-    let with = ur_buffer_properties_t { pHost: (&raw mut byte).cast(), ..Default::default() };
+    let with = ur_buffer_properties_t {
+        pHost: (&raw mut byte).cast(),
+        ..Default::default()
+    };
     create(plain, 0, null()).fails(UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
-    create(ur_mem_flags_t(UR_MEM_FLAGS_MASK), 8, null()).fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-    for flags in [UR_MEM_FLAG_USE_HOST_POINTER, UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER] {
+    create(ur_mem_flags_t(UR_MEM_FLAGS_MASK), 8, null())
+        .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+    for flags in [
+        UR_MEM_FLAG_USE_HOST_POINTER,
+        UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER,
+    ] {
         create(flags, 8, null()).fails(UR_RESULT_ERROR_INVALID_HOST_PTR)?;
         create(flags, 8, &without).fails(UR_RESULT_ERROR_INVALID_HOST_PTR)?;
     }
@@ -73,7 +87,11 @@ fn counts_references(fixture: &Fixture) -> Done {
 fn belongs(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let buffer = context.buffer(64)?;
-    check_eq!(buffer.get::<ur_context_handle_t>(UR_MEM_INFO_CONTEXT)?, context.raw, "context of the buffer");
+    check_eq!(
+        buffer.get::<ur_context_handle_t>(UR_MEM_INFO_CONTEXT)?,
+        context.raw,
+        "context of the buffer"
+    );
     Ok(())
 }
 
@@ -84,27 +102,10 @@ fn copies_host_memory(fixture: &Fixture) -> Done {
     let buffer = Buffer::copied(&context, &mut data)?;
     // The copy was taken when the call returned.
     data.fill(0);
-    check!(buffer.read::<u32>(&queue, 0, 1000)?.into_iter().eq(0..1000), "what was copied");
-    Ok(())
-}
-
-fn uses_host_memory(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let mut data = vec![3_u32; 1000];
-    let properties = ur_buffer_properties_t { pHost: data.as_mut_ptr().cast(), ..Default::default() };
-    let mut raw = null_mut();
-    let flags = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_USE_HOST_POINTER;
-    fixture.ur.urMemBufferCreate(context.raw, flags, 4000, &properties, &mut raw).ok()?;
-    let buffer = Buffer::adopt(fixture.ur, raw);
-    check!(buffer.read::<u32>(&queue, 0, 1000)?.iter().all(|word| *word == 3), "what the host memory held");
-    buffer.write(&queue, 0, &[4_u32; 1000])?;
-    let mapped = map(&queue, &buffer, UR_MAP_FLAG_READ, 0, 4000)?;
-    check_eq!(mapped.addr(), data.as_ptr().addr(), "mapped address of used host memory");
-    unmap(&queue, &buffer, mapped)?;
-    queue.finish()?;
-    drop(buffer);
-    check!(data.iter().all(|word| *word == 4), "used host memory after the buffer's end");
+    check!(
+        buffer.read::<u32>(&queue, 0, 1000)?.into_iter().eq(0..1000),
+        "what was copied"
+    );
     Ok(())
 }
 
@@ -117,7 +118,10 @@ fn write_and_read(fixture: &Fixture) -> Done {
         buffer.write(&queue, 0, &data)?;
         check!(buffer.read::<u8>(&queue, 0, size)? == data, "{size} bytes");
         let middle = size / 3;
-        check!(buffer.read::<u8>(&queue, middle, size - middle)? == data[middle..], "{size} bytes from {middle}");
+        check!(
+            buffer.read::<u8>(&queue, middle, size - middle)? == data[middle..],
+            "{size} bytes from {middle}"
+        );
     }
     Ok(())
 }
@@ -130,9 +134,29 @@ fn read_refused(fixture: &Fixture) -> Done {
     let host = data.as_mut_ptr().cast();
     for (offset, size) in [(0, 65), (64, 1), (1, 64), (usize::MAX, 2), (2, usize::MAX)] {
         let ur = fixture.ur;
-        let read = ur.urEnqueueMemBufferRead(queue.raw, buffer.raw, 1, offset, size, host, 0, null(), null_mut());
+        let read = ur.urEnqueueMemBufferRead(
+            queue.raw,
+            buffer.raw,
+            1,
+            offset,
+            size,
+            host,
+            0,
+            null(),
+            null_mut(),
+        );
         read.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-        let write = ur.urEnqueueMemBufferWrite(queue.raw, buffer.raw, 1, offset, size, host, 0, null(), null_mut());
+        let write = ur.urEnqueueMemBufferWrite(
+            queue.raw,
+            buffer.raw,
+            1,
+            offset,
+            size,
+            host,
+            0,
+            null(),
+            null_mut(),
+        );
         write.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     Ok(())
@@ -145,11 +169,24 @@ fn copy(fixture: &Fixture) -> Done {
     let src = Buffer::copied(&context, &mut data)?;
     let dst = Buffer::copied(&context, &mut [0_u8; 256])?;
     let ur = fixture.ur;
-    queue.event(|e| ur.urEnqueueMemBufferCopy(queue.raw, src.raw, dst.raw, 10, 100, 50, 0, null(), e))?;
-    queue.event(|e| ur.urEnqueueMemBufferCopy(queue.raw, dst.raw, dst.raw, 100, 0, 50, 0, null(), e))?;
+    queue.event(|e| {
+        ur.urEnqueueMemBufferCopy(queue.raw, src.raw, dst.raw, 10, 100, 50, 0, null(), e)
+    })?;
+    queue.event(|e| {
+        ur.urEnqueueMemBufferCopy(queue.raw, dst.raw, dst.raw, 100, 0, 50, 0, null(), e)
+    })?;
     let found = dst.read::<u8>(&queue, 0, 256)?;
-    check!(found[..50] == data[10..60] && found[100..150] == data[10..60], "what was copied");
-    check!(found[50..100].iter().chain(&found[150..]).all(|byte| *byte == 0), "what lies beside it");
+    check!(
+        found[..50] == data[10..60] && found[100..150] == data[10..60],
+        "what was copied"
+    );
+    check!(
+        found[50..100]
+            .iter()
+            .chain(&found[150..])
+            .all(|byte| *byte == 0),
+        "what lies beside it"
+    );
     Ok(())
 }
 
@@ -157,9 +194,25 @@ fn copy_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let (src, dst) = (context.buffer(64)?, context.buffer(32)?);
-    for (from, to, size) in [(0, 0, 33), (0, 32, 1), (60, 0, 5), (usize::MAX, 0, 2), (0, usize::MAX, 2)] {
+    for (from, to, size) in [
+        (0, 0, 33),
+        (0, 32, 1),
+        (60, 0, 5),
+        (usize::MAX, 0, 2),
+        (0, usize::MAX, 2),
+    ] {
         let ur = fixture.ur;
-        let status = ur.urEnqueueMemBufferCopy(queue.raw, src.raw, dst.raw, from, to, size, 0, null(), null_mut());
+        let status = ur.urEnqueueMemBufferCopy(
+            queue.raw,
+            src.raw,
+            dst.raw,
+            from,
+            to,
+            size,
+            0,
+            null(),
+            null_mut(),
+        );
         status.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     Ok(())
@@ -174,12 +227,30 @@ fn fill_patterns(fixture: &Fixture) -> Done {
         let buffer = Buffer::copied(&context, &mut vec![0xee_u8; size * 40])?;
         let (ur, from) = (fixture.ur, pattern.as_ptr().cast());
         queue.event(|e| {
-            ur.urEnqueueMemBufferFill(queue.raw, buffer.raw, from, size, size * 3, size * 30, 0, null(), e)
+            ur.urEnqueueMemBufferFill(
+                queue.raw,
+                buffer.raw,
+                from,
+                size,
+                size * 3,
+                size * 30,
+                0,
+                null(),
+                e,
+            )
         })?;
         let data = buffer.read::<u8>(&queue, 0, size * 40)?;
-        check!(data[size * 3..size * 33].chunks(size).all(|chunk| chunk == pattern), "a pattern of {size} bytes");
+        check!(
+            data[size * 3..size * 33]
+                .chunks(size)
+                .all(|chunk| chunk == pattern),
+            "a pattern of {size} bytes"
+        );
         let beside = data[..size * 3].iter().chain(&data[size * 33..]);
-        check!(beside.clone().all(|byte| *byte == 0xee), "what lies beside a fill of {size} bytes");
+        check!(
+            beside.clone().all(|byte| *byte == 0xee),
+            "what lies beside a fill of {size} bytes"
+        );
     }
     Ok(())
 }
@@ -190,201 +261,29 @@ fn fill_refused(fixture: &Fixture) -> Done {
     let buffer = context.buffer(64)?;
     let pattern = [0_u8; 128];
     // pattern size, offset, size
-    for (pattern_size, offset, size) in [(0, 0, 64), (4, 0, 0), (128, 0, 64), (3, 0, 63), (4, 0, 6), (4, 2, 8), (4, 0, 68), (4, 64, 4)] {
+    for (pattern_size, offset, size) in [
+        (0, 0, 64),
+        (4, 0, 0),
+        (128, 0, 64),
+        (3, 0, 63),
+        (4, 0, 6),
+        (4, 2, 8),
+        (4, 0, 68),
+        (4, 64, 4),
+    ] {
         let (ur, from) = (fixture.ur, pattern.as_ptr().cast());
-        let status = ur.urEnqueueMemBufferFill(queue.raw, buffer.raw, from, pattern_size, offset, size, 0, null(), null_mut());
+        let status = ur.urEnqueueMemBufferFill(
+            queue.raw,
+            buffer.raw,
+            from,
+            pattern_size,
+            offset,
+            size,
+            0,
+            null(),
+            null_mut(),
+        );
         status.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-    }
-    Ok(())
-}
-
-fn map(queue: &Queue, buffer: &Buffer, flags: ur_map_flags_t, offset: usize, size: usize) -> Result<*mut c_void, Stop> {
-    let mut mapped = null_mut();
-    let ur = queue.ur;
-    ur.urEnqueueMemBufferMap(queue.raw, buffer.raw, 1, flags, offset, size, 0, null(), null_mut(), &mut mapped).ok()?;
-    if mapped.is_null() {
-        return Err(Stop::failed("urEnqueueMemBufferMap: success, but no pointer"));
-    }
-    Ok(mapped)
-}
-
-fn unmap(queue: &Queue, buffer: &Buffer, mapped: *mut c_void) -> Done {
-    queue.ur.urEnqueueMemUnmap(queue.raw, buffer.raw, mapped, 0, null(), null_mut()).ok()
-}
-
-/// The mapped range as the host sees it.
-fn host<'a>(mapped: *mut c_void, size: usize) -> &'a mut [u8] {
-    // SAFETY: a blocking map has returned `mapped`, which is `size` bytes until it is unmapped; the
-    // tests below do not keep the slice longer.
-    unsafe { std::slice::from_raw_parts_mut(mapped.cast(), size) }
-}
-
-fn map_to_read(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let mut data: Vec<u8> = (0..200).collect();
-    let buffer = Buffer::copied(&context, &mut data)?;
-    let mapped = map(&queue, &buffer, UR_MAP_FLAG_READ, 50, 100)?;
-    check!(host(mapped, 100) == &data[50..150], "the mapped range");
-    unmap(&queue, &buffer, mapped)?;
-    check!(buffer.read::<u8>(&queue, 0, 200)? == data, "the buffer after a map to read");
-    Ok(())
-}
-
-fn map_to_write(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let buffer = Buffer::copied(&context, &mut [1_u8; 200])?;
-    let mapped = map(&queue, &buffer, UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE, 50, 100)?;
-    let range = host(mapped, 100);
-    check!(range.iter().all(|byte| *byte == 1), "the mapped range");
-    range[10..20].fill(2);
-    unmap(&queue, &buffer, mapped)?;
-    let found = buffer.read::<u8>(&queue, 0, 200)?;
-    let right = found.iter().enumerate().all(|(at, byte)| *byte == if (60..70).contains(&at) { 2 } else { 1 });
-    check!(right, "the buffer after a map to write");
-    Ok(())
-}
-
-fn map_invalidates(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let buffer = Buffer::copied(&context, &mut [1_u8; 200])?;
-    let mapped = map(&queue, &buffer, UR_MAP_FLAG_WRITE_INVALIDATE_REGION, 0, 200)?;
-    host(mapped, 200).fill(3);
-    unmap(&queue, &buffer, mapped)?;
-    check!(buffer.read::<u8>(&queue, 0, 200)? == [3_u8; 200], "the buffer after a map that overwrote it");
-    Ok(())
-}
-
-fn map_refused(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let buffer = context.buffer(64)?;
-    let mut mapped = null_mut();
-    for (offset, size) in [(0, 65), (64, 1), (usize::MAX, 2)] {
-        let (ur, flags) = (fixture.ur, UR_MAP_FLAG_READ);
-        let status =
-            ur.urEnqueueMemBufferMap(queue.raw, buffer.raw, 1, flags, offset, size, 0, null(), null_mut(), &mut mapped);
-        status.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-    }
-    let mut local = 0_u64;
-    let wrong = fixture.ur.urEnqueueMemUnmap(queue.raw, buffer.raw, (&raw mut local).cast(), 0, null(), null_mut());
-    wrong.refused()
-}
-
-const PITCH: usize = 32;
-const SLICE: usize = PITCH * 10;
-const TOTAL: usize = SLICE * 4;
-const REGION: ur_rect_region_t = ur_rect_region_t { width: 7, height: 5, depth: 3 };
-const FROM: ur_rect_offset_t = ur_rect_offset_t { x: 3, y: 2, z: 1 };
-const TO: ur_rect_offset_t = ur_rect_offset_t { x: 11, y: 4, z: 0 };
-
-fn at(origin: ur_rect_offset_t, x: u64, y: u64, z: u64) -> usize {
-    (origin.z + z) as usize * SLICE + (origin.y + y) as usize * PITCH + (origin.x + x) as usize
-}
-
-/// What a destination of zeros holds after a copy of the box.
-fn boxed(data: &[u8]) -> Vec<u8> {
-    let mut want = vec![0; TOTAL];
-    for z in 0..REGION.depth {
-        for y in 0..REGION.height {
-            for x in 0..REGION.width {
-                want[at(TO, x, y, z)] = data[at(FROM, x, y, z)];
-            }
-        }
-    }
-    want
-}
-
-fn source() -> Vec<u8> {
-    (0..TOTAL).map(|at| (at * 11 + at / 256) as u8 | 1).collect()
-}
-
-fn read_rect(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let mut data = source();
-    let buffer = Buffer::copied(&context, &mut data)?;
-    let mut found = vec![0_u8; TOTAL];
-    let (ur, dst) = (fixture.ur, found.as_mut_ptr().cast());
-    let (q, b) = (queue.raw, buffer.raw);
-    ur.urEnqueueMemBufferReadRect(q, b, 1, FROM, TO, REGION, PITCH, SLICE, PITCH, SLICE, dst, 0, null(), null_mut()).ok()?;
-    check!(found == boxed(&data), "a box read from a buffer");
-    // Packed on the host's side.
-    let mut packed = vec![0_u8; 7 * 5 * 3];
-    let (zero, dst) = (ur_rect_offset_t::default(), packed.as_mut_ptr().cast());
-    ur.urEnqueueMemBufferReadRect(q, b, 1, FROM, zero, REGION, PITCH, SLICE, 0, 0, dst, 0, null(), null_mut()).ok()?;
-    let mut index = 0;
-    for z in 0..3 {
-        for y in 0..5 {
-            for x in 0..7 {
-                check_eq!(packed[index], data[at(FROM, x, y, z)], "byte {x}, {y}, {z} of a packed box");
-                index += 1;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn write_rect(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let data = source();
-    let buffer = Buffer::copied(&context, &mut vec![0_u8; TOTAL])?;
-    let (ur, src) = (fixture.ur, data.as_ptr().cast_mut().cast());
-    let (q, b) = (queue.raw, buffer.raw);
-    ur.urEnqueueMemBufferWriteRect(q, b, 1, TO, FROM, REGION, PITCH, SLICE, PITCH, SLICE, src, 0, null(), null_mut()).ok()?;
-    check!(buffer.read::<u8>(&queue, 0, TOTAL)? == boxed(&data), "a box written to a buffer");
-    Ok(())
-}
-
-fn copy_rect(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let mut data = source();
-    let src = Buffer::copied(&context, &mut data)?;
-    let dst = Buffer::copied(&context, &mut vec![0_u8; TOTAL])?;
-    let ur = fixture.ur;
-    let event = queue.event(|e| {
-        let (q, s, d) = (queue.raw, src.raw, dst.raw);
-        ur.urEnqueueMemBufferCopyRect(q, s, d, FROM, TO, REGION, PITCH, SLICE, PITCH, SLICE, 0, null(), e)
-    })?;
-    check_eq!(event.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?, UR_COMMAND_MEM_BUFFER_COPY_RECT, "command type");
-    check!(dst.read::<u8>(&queue, 0, TOTAL)? == boxed(&data), "a box copied between buffers");
-    Ok(())
-}
-
-fn rect_refused(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let buffer = context.buffer(TOTAL)?;
-    let mut host = vec![0_u8; TOTAL];
-    let region = |width, height, depth| ur_rect_region_t { width, height, depth };
-    let far = ur_rect_offset_t { x: 0, y: 0, z: 3 };
-    let zero = ur_rect_offset_t::default();
-    // origin, region, buffer row and slice pitch, host row and slice pitch
-    let cases = [
-        (zero, region(0, 5, 3), PITCH, SLICE, PITCH, SLICE),
-        (zero, region(7, 0, 3), PITCH, SLICE, PITCH, SLICE),
-        (zero, region(7, 5, 0), PITCH, SLICE, PITCH, SLICE),
-        (zero, region(7, 5, 3), 6, SLICE, PITCH, SLICE),
-        (zero, region(7, 5, 3), PITCH, SLICE, 6, SLICE),
-        (zero, region(7, 5, 3), PITCH, PITCH * 4, PITCH, SLICE),
-        (zero, region(7, 5, 3), PITCH, SLICE, PITCH, PITCH * 4),
-        (zero, region(7, 5, 3), PITCH, SLICE + 1, PITCH, SLICE),
-        (zero, region(7, 5, 3), PITCH, SLICE, PITCH, SLICE + 1),
-        (far, region(7, 5, 3), PITCH, SLICE, PITCH, SLICE),
-    ];
-    for (origin, region, row, slice, host_row, host_slice) in cases {
-        let (ur, q, b, h) = (fixture.ur, queue.raw, buffer.raw, host.as_mut_ptr().cast::<c_void>());
-        let (none, event) = (null(), null_mut());
-        let read = ur.urEnqueueMemBufferReadRect(q, b, 1, origin, zero, region, row, slice, host_row, host_slice, h, 0, none, event);
-        read.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-        let write = ur.urEnqueueMemBufferWriteRect(q, b, 1, origin, zero, region, row, slice, host_row, host_slice, h, 0, none, event);
-        write.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-        let copy = ur.urEnqueueMemBufferCopyRect(q, b, b, origin, zero, region, row, slice, host_row, host_slice, 0, none, event);
-        copy.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     Ok(())
 }
@@ -403,10 +302,18 @@ fn parts_share_storage(fixture: &Fixture) -> Done {
     check_eq!(part.get::<usize>(UR_MEM_INFO_SIZE)?, step, "size of a part");
     part.write(&queue, 0, &vec![2_u8; step])?;
     let found = buffer.read::<u8>(&queue, 0, step * 3)?;
-    let right = found.iter().enumerate().all(|(at, byte)| *byte == if at / step == 1 { 2 } else { 1 });
+    let right = found
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| *byte == if at / step == 1 { 2 } else { 1 });
     check!(right, "a buffer whose part was written");
     buffer.write(&queue, step, &vec![3_u8; step])?;
-    check!(part.read::<u8>(&queue, 0, step)?.iter().all(|byte| *byte == 3), "a part whose buffer was written");
+    check!(
+        part.read::<u8>(&queue, 0, step)?
+            .iter()
+            .all(|byte| *byte == 3),
+        "a part whose buffer was written"
+    );
     Ok(())
 }
 
@@ -415,10 +322,20 @@ fn part_refused(fixture: &Fixture) -> Done {
     let step = alignment(fixture)?;
     let buffer = context.buffer(step * 2)?;
     let cut = |buffer: &Buffer, origin, size| {
-        let region = ur_buffer_region_t { origin, size, ..Default::default() };
+        let region = ur_buffer_region_t {
+            origin,
+            size,
+            ..Default::default()
+        };
         let mut raw = null_mut();
         let flags = UR_MEM_FLAG_READ_WRITE;
-        fixture.ur.urMemBufferPartition(buffer.raw, flags, UR_BUFFER_CREATE_TYPE_REGION, &region, &mut raw)
+        fixture.ur.urMemBufferPartition(
+            buffer.raw,
+            flags,
+            UR_BUFFER_CREATE_TYPE_REGION,
+            &region,
+            &mut raw,
+        )
     };
     cut(&buffer, 0, 0).fails(UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
     cut(&buffer, 0, step * 2 + 1).fails(UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
@@ -436,7 +353,12 @@ fn part_outlives_its_parent(fixture: &Fixture) -> Done {
     let part = buffer.part(step, step)?;
     drop(buffer);
     part.write(&queue, 0, &vec![9_u8; step])?;
-    check!(part.read::<u8>(&queue, 0, step)?.iter().all(|byte| *byte == 9), "a part whose parent was released");
+    check!(
+        part.read::<u8>(&queue, 0, step)?
+            .iter()
+            .all(|byte| *byte == 9),
+        "a part whose parent was released"
+    );
     Ok(())
 }
 
@@ -448,12 +370,30 @@ fn out_of_order_chain(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     for round in 0..20_u8 {
         let from = (&raw const round).cast();
-        let filled = queue.event(|e| ur.urEnqueueMemBufferFill(queue.raw, a.raw, from, 1, 0, size, 0, null(), e))?;
-        let copied = queue.event(|e| ur.urEnqueueMemBufferCopy(queue.raw, a.raw, b.raw, 0, 0, size, 1, &filled.raw, e))?;
+        let filled = queue.event(|e| {
+            ur.urEnqueueMemBufferFill(queue.raw, a.raw, from, 1, 0, size, 0, null(), e)
+        })?;
+        let copied = queue.event(|e| {
+            ur.urEnqueueMemBufferCopy(queue.raw, a.raw, b.raw, 0, 0, size, 1, &filled.raw, e)
+        })?;
         let mut data = vec![0_u8; size];
         let dst = data.as_mut_ptr().cast();
-        ur.urEnqueueMemBufferRead(queue.raw, b.raw, 1, 0, size, dst, 1, &copied.raw, null_mut()).ok()?;
-        check!(data.iter().all(|byte| *byte == round), "round {round} of a chain of events");
+        ur.urEnqueueMemBufferRead(
+            queue.raw,
+            b.raw,
+            1,
+            0,
+            size,
+            dst,
+            1,
+            &copied.raw,
+            null_mut(),
+        )
+        .ok()?;
+        check!(
+            data.iter().all(|byte| *byte == round),
+            "round {round} of a chain of events"
+        );
     }
     Ok(())
 }
@@ -461,6 +401,12 @@ fn out_of_order_chain(fixture: &Fixture) -> Done {
 fn native_handle(fixture: &Fixture) -> Done {
     let buffer = Context::new(fixture)?.buffer(64)?;
     let mut native = 0;
-    let status = fixture.ur.urMemGetNativeHandle(buffer.raw, fixture.device, &mut native);
-    if status.is_unsupported() { Ok(()) } else { status.ok() }
+    let status = fixture
+        .ur
+        .urMemGetNativeHandle(buffer.raw, fixture.device, &mut native);
+    if status.is_unsupported() {
+        Ok(())
+    } else {
+        status.ok()
+    }
 }

@@ -13,24 +13,28 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["context";
-        create, create_refused, counts_references, devices, outlives_its_handle, extended_deleter, native_handle,
+        create, create_refused, counts_references, devices, outlives_its_handle, extended_deleter,
+        native_handle,
     ];
-    for property in CONTEXT_INFO {
-        let name = property.name.trim_start_matches("UR_CONTEXT_INFO_").to_lowercase();
-        tests.push(Test::new("context", format!("info_{name}"), |fixture| {
-            let context = Context::new(fixture)?;
-            info::protocol(property, |size, value, ret| {
-                fixture.ur.urContextGetInfo(context.raw, ur_context_info_t(property.value), size, value, ret)
-            })
-        }));
-    }
+    tests.extend(info::tests(
+        "context",
+        "info_",
+        CONTEXT_INFO,
+        Context::new,
+        |f, context, name, size, value, ret| {
+            f.ur.urContextGetInfo(context.raw, ur_context_info_t(name), size, value, ret)
+        },
+    ));
     tests
 }
 
 fn create(fixture: &Fixture) -> Done {
     let properties = ur_context_properties_t::default();
     let mut raw = null_mut();
-    fixture.ur.urContextCreate(1, &fixture.device, &properties, &mut raw).ok()?;
+    fixture
+        .ur
+        .urContextCreate(1, &fixture.device, &properties, &mut raw)
+        .ok()?;
     check!(!raw.is_null(), "urContextCreate gave no context");
     drop(Context::adopt(fixture.ur, raw));
     let other = Context::new(fixture)?;
@@ -41,18 +45,34 @@ fn create(fixture: &Fixture) -> Done {
 
 fn create_refused(fixture: &Fixture) -> Done {
     let mut raw = null_mut();
-    let undefined = ur_context_properties_t { flags: ur_context_flags_t(UR_CONTEXT_FLAGS_MASK), ..Default::default() };
-    fixture.ur.urContextCreate(1, &fixture.device, &undefined, &mut raw).fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-    fixture.ur.urContextCreate(0, &fixture.device, null(), &mut raw).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    let undefined = ur_context_properties_t {
+        flags: ur_context_flags_t(UR_CONTEXT_FLAGS_MASK),
+        ..Default::default()
+    };
+    fixture
+        .ur
+        .urContextCreate(1, &fixture.device, &undefined, &mut raw)
+        .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+    fixture
+        .ur
+        .urContextCreate(0, &fixture.device, null(), &mut raw)
+        .fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     let holes = [fixture.device, null_mut()];
-    fixture.ur.urContextCreate(2, holes.as_ptr(), null(), &mut raw).fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
+    fixture
+        .ur
+        .urContextCreate(2, holes.as_ptr(), null(), &mut raw)
+        .fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
     check!(raw.is_null(), "a refused urContextCreate wrote a handle");
     Ok(())
 }
 
 fn references(context: &Context) -> Result<u32, crate::outcome::Stop> {
     let property = UR_CONTEXT_INFO_REFERENCE_COUNT;
-    info::value(|size, value, ret| context.ur.urContextGetInfo(context.raw, property, size, value, ret))
+    info::value(|size, value, ret| {
+        context
+            .ur
+            .urContextGetInfo(context.raw, property, size, value, ret)
+    })
 }
 
 fn counts_references(fixture: &Fixture) -> Done {
@@ -68,7 +88,9 @@ fn counts_references(fixture: &Fixture) -> Done {
 fn devices(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let list = info::list::<usize>(|size, value, ret| {
-        fixture.ur.urContextGetInfo(context.raw, UR_CONTEXT_INFO_DEVICES, size, value, ret)
+        fixture
+            .ur
+            .urContextGetInfo(context.raw, UR_CONTEXT_INFO_DEVICES, size, value, ret)
     })?;
     check_eq!(list, [fixture.device.addr()], "devices of the context");
     Ok(())
@@ -84,7 +106,11 @@ fn outlives_its_handle(fixture: &Fixture) -> Done {
     let raw = context.raw;
     drop(context);
     let of_queue: ur_context_handle_t = queue.get(UR_QUEUE_INFO_CONTEXT)?;
-    check_eq!(of_queue, raw, "context of a queue whose context was released");
+    check_eq!(
+        of_queue,
+        raw,
+        "context of a queue whose context was released"
+    );
     queue.marker(&[])?.wait()
 }
 
@@ -99,26 +125,49 @@ fn extended_deleter(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     DELETED.store(0, Ordering::Relaxed);
     let data: *mut c_void = (&raw const DELETED).cast_mut().cast();
-    fixture.ur.urContextSetExtendedDeleter(context.raw, Some(count), data).ok()?;
-    fixture.ur.urContextSetExtendedDeleter(context.raw, Some(count), data).ok()?;
+    fixture
+        .ur
+        .urContextSetExtendedDeleter(context.raw, Some(count), data)
+        .ok()?;
+    fixture
+        .ur
+        .urContextSetExtendedDeleter(context.raw, Some(count), data)
+        .ok()?;
     let second = context.share()?;
     drop(context);
-    check_eq!(DELETED.load(Ordering::Relaxed), 0, "deleters run while a reference is left");
+    check_eq!(
+        DELETED.load(Ordering::Relaxed),
+        0,
+        "deleters run while a reference is left"
+    );
     drop(second);
-    check_eq!(DELETED.load(Ordering::Relaxed), 2, "deleters run at the end of the context");
+    check_eq!(
+        DELETED.load(Ordering::Relaxed),
+        2,
+        "deleters run at the end of the context"
+    );
     Ok(())
 }
 
 fn native_handle(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let mut native = 0;
-    let status = fixture.ur.urContextGetNativeHandle(context.raw, &mut native);
+    let status = fixture
+        .ur
+        .urContextGetNativeHandle(context.raw, &mut native);
     if status.is_unsupported() {
         return Ok(());
     }
     status.ok()?;
     let mut raw = null_mut();
-    let made = fixture.ur.urContextCreateWithNativeHandle(native, fixture.adapter, 1, &fixture.device, null(), &mut raw);
+    let made = fixture.ur.urContextCreateWithNativeHandle(
+        native,
+        fixture.adapter,
+        1,
+        &fixture.device,
+        null(),
+        &mut raw,
+    );
     if made.is_unsupported() {
         return Ok(());
     }

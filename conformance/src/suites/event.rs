@@ -1,34 +1,36 @@
-//! Events: status, waiting, callbacks, profiling, and properties of every kind of command.
+//! Events: status, waiting, and properties of every kind of command.
 
 use crate::fixture::Fixture;
 use crate::generated::info::EVENT_INFO;
 use crate::objects::{Context, Event, Gate, Kind, Queue, info};
-use crate::outcome::{Done, Stop};
+use crate::outcome::Done;
 use crate::registry::Test;
 use crate::{check, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["event";
-        status_moves_to_complete, wait_blocks, wait_for_many, wait_for_several_queues, wait_refused, counts_references,
-        release_before_completion, belongs, command_types, callback_on_completion, callback_after_completion,
-        callbacks_add_up, callback_refused, profiling_times_rise, profiling_needs_a_flag, native_handle,
-        same_event_in_many_lists, timestamp_recording,
+        status_moves_to_complete, wait_blocks, wait_for_many, wait_for_several_queues,
+        wait_refused, counts_references, release_before_completion, belongs, command_types,
+        native_handle, same_event_in_many_lists,
     ];
-    for property in EVENT_INFO {
-        let name = property.name.trim_start_matches("UR_EVENT_INFO_").to_lowercase();
-        tests.push(Test::new("event", format!("info_{name}"), |fixture| {
-            let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
-            event.wait()?;
-            info::protocol(property, |size, value, ret| {
-                fixture.ur.urEventGetInfo(event.raw, ur_event_info_t(property.value), size, value, ret)
-            })
-        }));
-    }
+    let complete = |fixture: &Fixture| {
+        let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
+        event.wait()?;
+        Ok(event)
+    };
+    tests.extend(info::tests(
+        "event",
+        "info_",
+        EVENT_INFO,
+        complete,
+        |f, event, name, size, value, ret| {
+            f.ur.urEventGetInfo(event.raw, ur_event_info_t(name), size, value, ret)
+        },
+    ));
     tests
 }
 
@@ -44,7 +46,11 @@ fn status_moves_to_complete(fixture: &Fixture) -> Done {
     );
     gate.open();
     event.wait()?;
-    check_eq!(event.status()?, UR_EVENT_STATUS_COMPLETE, "status after a wait");
+    check_eq!(
+        event.status()?,
+        UR_EVENT_STATUS_COMPLETE,
+        "status after a wait"
+    );
     Ok(())
 }
 
@@ -55,7 +61,10 @@ fn wait_blocks(fixture: &Fixture) -> Done {
     let event = queue.marker(&[])?;
     gate.open_after(Duration::from_millis(30));
     event.wait()?;
-    check!(gate.is_open(), "urEventWait returned while the command was held back");
+    check!(
+        gate.is_open(),
+        "urEventWait returned while the command was held back"
+    );
     event.wait()
 }
 
@@ -69,10 +78,19 @@ fn wait_for_many(fixture: &Fixture) -> Done {
         events.push(queue.fill(at, index, 4, &[])?);
     }
     let raw: Vec<ur_event_handle_t> = events.iter().map(|event| event.raw).collect();
-    fixture.ur.urEventWait(raw.len() as u32, raw.as_ptr()).ok()?;
-    check!(memory.host::<u32>().iter().copied().eq(0..256), "a command was not complete after the wait");
+    fixture
+        .ur
+        .urEventWait(raw.len() as u32, raw.as_ptr())
+        .ok()?;
+    check!(
+        memory.host::<u32>().iter().copied().eq(0..256),
+        "a command was not complete after the wait"
+    );
     for event in &events {
-        check!(event.is_complete()?, "an event is not complete after a wait for all");
+        check!(
+            event.is_complete()?,
+            "an event is not complete after a wait for all"
+        );
     }
     Ok(())
 }
@@ -91,8 +109,14 @@ fn wait_for_several_queues(fixture: &Fixture) -> Done {
 
 fn wait_refused(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
-    fixture.ur.urEventWait(0, &event.raw).fails(UR_RESULT_ERROR_INVALID_VALUE)?;
-    fixture.ur.urEventWait(1, null()).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
+    fixture
+        .ur
+        .urEventWait(0, &event.raw)
+        .fails(UR_RESULT_ERROR_INVALID_VALUE)?;
+    fixture
+        .ur
+        .urEventWait(1, null())
+        .fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
 fn counts_references(fixture: &Fixture) -> Done {
@@ -117,7 +141,10 @@ fn release_before_completion(fixture: &Fixture) -> Done {
     }
     gate.open();
     queue.finish()?;
-    check!(memory.host::<u8>().iter().all(|byte| *byte == 0x44), "a command whose event was released did not run");
+    check!(
+        memory.host::<u8>().iter().all(|byte| *byte == 0x44),
+        "a command whose event was released did not run"
+    );
     Ok(())
 }
 
@@ -125,8 +152,16 @@ fn belongs(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let event = queue.marker(&[])?;
-    check_eq!(event.get::<ur_context_handle_t>(UR_EVENT_INFO_CONTEXT)?, context.raw, "context of the event");
-    check_eq!(event.get::<ur_queue_handle_t>(UR_EVENT_INFO_COMMAND_QUEUE)?, queue.raw, "queue of the event");
+    check_eq!(
+        event.get::<ur_context_handle_t>(UR_EVENT_INFO_CONTEXT)?,
+        context.raw,
+        "context of the event"
+    );
+    check_eq!(
+        event.get::<ur_queue_handle_t>(UR_EVENT_INFO_COMMAND_QUEUE)?,
+        queue.raw,
+        "queue of the event"
+    );
     Ok(())
 }
 
@@ -145,11 +180,26 @@ fn command_types(fixture: &Fixture) -> Done {
         (UR_COMMAND_EVENTS_WAIT, queue.marker(&[])?),
         (UR_COMMAND_EVENTS_WAIT_WITH_BARRIER, queue.barrier(&[])?),
         (UR_COMMAND_USM_FILL, queue.fill(memory.ptr, 0_u8, 128, &[])?),
-        (UR_COMMAND_USM_MEMCPY, queue.copy(half, memory.ptr, 64, &[])?),
-        (UR_COMMAND_MEM_BUFFER_WRITE, queue.event(|e| ur.urEnqueueMemBufferWrite(q, b, 1, 0, 64, host, 0, null(), e))?),
-        (UR_COMMAND_MEM_BUFFER_READ, queue.event(|e| ur.urEnqueueMemBufferRead(q, b, 1, 0, 64, host, 0, null(), e))?),
-        (UR_COMMAND_MEM_BUFFER_COPY, queue.event(|e| ur.urEnqueueMemBufferCopy(q, b, b, 0, 64, 64, 0, null(), e))?),
-        (UR_COMMAND_MEM_BUFFER_FILL, queue.event(|e| ur.urEnqueueMemBufferFill(q, b, pattern, 4, 0, 64, 0, null(), e))?),
+        (
+            UR_COMMAND_USM_MEMCPY,
+            queue.copy(half, memory.ptr, 64, &[])?,
+        ),
+        (
+            UR_COMMAND_MEM_BUFFER_WRITE,
+            queue.event(|e| ur.urEnqueueMemBufferWrite(q, b, 1, 0, 64, host, 0, null(), e))?,
+        ),
+        (
+            UR_COMMAND_MEM_BUFFER_READ,
+            queue.event(|e| ur.urEnqueueMemBufferRead(q, b, 1, 0, 64, host, 0, null(), e))?,
+        ),
+        (
+            UR_COMMAND_MEM_BUFFER_COPY,
+            queue.event(|e| ur.urEnqueueMemBufferCopy(q, b, b, 0, 64, 64, 0, null(), e))?,
+        ),
+        (
+            UR_COMMAND_MEM_BUFFER_FILL,
+            queue.event(|e| ur.urEnqueueMemBufferFill(q, b, pattern, 4, 0, 64, 0, null(), e))?,
+        ),
         (
             UR_COMMAND_USM_PREFETCH,
             queue.event(|e| {
@@ -159,138 +209,22 @@ fn command_types(fixture: &Fixture) -> Done {
         ),
         (
             UR_COMMAND_USM_ADVISE,
-            queue.event(|e| ur.urEnqueueUSMAdvise(q, memory.ptr, 128, UR_USM_ADVICE_FLAG_DEFAULT, e))?,
+            queue.event(|e| {
+                ur.urEnqueueUSMAdvise(q, memory.ptr, 128, UR_USM_ADVICE_FLAG_DEFAULT, e)
+            })?,
         ),
     ];
     for (want, event) in &events {
-        check_eq!(event.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?, *want, "command type");
+        check_eq!(
+            event.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
+            *want,
+            "command type"
+        );
     }
     queue.finish()
 }
 
 static PATTERN: u32 = 0x0102_0304;
-
-unsafe extern "C" fn count(_event: ur_event_handle_t, status: ur_execution_info_t, data: *mut c_void) {
-    if status == UR_EXECUTION_INFO_COMPLETE {
-        // SAFETY: the tests below pass counters that are leaked.
-        unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// A counter that outlives any callback.
-fn counter() -> &'static AtomicU32 {
-    Box::leak(Box::new(AtomicU32::new(0)))
-}
-
-fn watch(event: &Event, counter: &'static AtomicU32) -> Done {
-    let data: *mut c_void = (&raw const *counter).cast_mut().cast();
-    event.ur.urEventSetCallback(event.raw, UR_EXECUTION_INFO_COMPLETE, Some(count), data).ok()
-}
-
-/// Callbacks may come a little after the event is complete.
-fn reaches(counter: &AtomicU32, want: u32) -> bool {
-    let end = Instant::now() + Duration::from_secs(10);
-    while counter.load(Ordering::SeqCst) < want && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    counter.load(Ordering::SeqCst) == want
-}
-
-fn callback_on_completion(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let gate = Gate::close(fixture, &queue)?;
-    let event = queue.marker(&[])?;
-    let counter = counter();
-    watch(&event, counter)?;
-    std::thread::sleep(Duration::from_millis(20));
-    check_eq!(counter.load(Ordering::SeqCst), 0, "callbacks run before completion");
-    gate.open();
-    check!(reaches(counter, 1), "the callback did not run once");
-    check!(event.is_complete()?, "the callback ran before the event was complete");
-    Ok(())
-}
-
-fn callback_after_completion(fixture: &Fixture) -> Done {
-    let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
-    event.wait()?;
-    let counter = counter();
-    watch(&event, counter)?;
-    check!(reaches(counter, 1), "a callback set on a complete event did not run once");
-    Ok(())
-}
-
-fn callbacks_add_up(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let gate = Gate::close(fixture, &queue)?;
-    let event = queue.marker(&[])?;
-    let counter = counter();
-    for _ in 0..10 {
-        watch(&event, counter)?;
-    }
-    // The callbacks still run when nobody else holds the event.
-    drop(event);
-    gate.open();
-    check!(reaches(counter, 10), "{} of 10 callbacks ran", counter.load(Ordering::SeqCst));
-    Ok(())
-}
-
-fn callback_refused(fixture: &Fixture) -> Done {
-    let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
-    let set = |status| fixture.ur.urEventSetCallback(event.raw, status, Some(count), null_mut());
-    set(UR_EXECUTION_INFO_QUEUED).fails(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)?;
-    set(ur_execution_info_t(99)).fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
-}
-
-const TIMES: [ur_profiling_info_t; 4] = [
-    UR_PROFILING_INFO_COMMAND_QUEUED,
-    UR_PROFILING_INFO_COMMAND_SUBMIT,
-    UR_PROFILING_INFO_COMMAND_START,
-    UR_PROFILING_INFO_COMMAND_END,
-];
-
-fn profiling_times_rise(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = Queue::new(&context, fixture.device, UR_QUEUE_FLAG_PROFILING_ENABLE)?;
-    let memory = context.usm(fixture, Kind::Device, 16 << 20)?;
-    let first = queue.fill(memory.ptr, 1_u8, 16 << 20, &[])?;
-    let second = queue.fill(memory.ptr, 2_u8, 16 << 20, &[])?;
-    queue.finish()?;
-    let mut last = 0;
-    for event in [&first, &second] {
-        let times = TIMES.iter().map(|time| event.time(*time)).collect::<Result<Vec<u64>, Stop>>()?;
-        check!(times.is_sorted(), "times of a command: {times:?}");
-        check!(times[3] > times[2], "a fill of 16 MiB took no time: {times:?}");
-        check!(times[2] >= last, "a command of an in-order queue started before its predecessor ended");
-        last = times[3];
-    }
-    Ok(())
-}
-
-fn profiling_needs_a_flag(fixture: &Fixture) -> Done {
-    let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
-    event.wait()?;
-    let mut time = 0_u64;
-    let value = (&raw mut time).cast();
-    let status = fixture.ur.urEventGetProfilingInfo(event.raw, UR_PROFILING_INFO_COMMAND_END, 8, value, null_mut());
-    status.fails(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE)
-}
-
-fn timestamp_recording(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let queue = context.in_order(fixture)?;
-    let record = |blocking, event| fixture.ur.urEnqueueTimestampRecordingExp(queue.raw, blocking, 0, null(), event);
-    let mut refused = null_mut();
-    fixture.require(UR_DEVICE_INFO_TIMESTAMP_RECORDING_SUPPORT_EXP, || record(0, &mut refused))?;
-    let first = queue.event(|event| record(0, event))?;
-    let second = queue.event(|event| record(1, event))?;
-    check!(second.is_complete()?, "a blocking recording returned before its event was complete");
-    let end = |event: &Event| event.time(UR_PROFILING_INFO_COMMAND_END);
-    check!(end(&first)? <= end(&second)?, "timestamps of an in-order queue fall");
-    check_eq!(first.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?, UR_COMMAND_TIMESTAMP_RECORDING_EXP, "command type");
-    Ok(())
-}
 
 fn native_handle(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
@@ -302,7 +236,9 @@ fn native_handle(fixture: &Fixture) -> Done {
     }
     status.ok()?;
     let mut raw = null_mut();
-    let made = fixture.ur.urEventCreateWithNativeHandle(native, context.raw, null(), &mut raw);
+    let made = fixture
+        .ur
+        .urEventCreateWithNativeHandle(native, context.raw, null(), &mut raw);
     if made.is_unsupported() {
         return Ok(());
     }
@@ -312,17 +248,27 @@ fn native_handle(fixture: &Fixture) -> Done {
 
 fn same_event_in_many_lists(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
-    let queues = [context.in_order(fixture)?, context.in_order(fixture)?, context.out_of_order(fixture)?];
+    let queues = [
+        context.in_order(fixture)?,
+        context.in_order(fixture)?,
+        context.out_of_order(fixture)?,
+    ];
     let gate = Gate::close(fixture, &queues[0])?;
     let mut waiting = Vec::new();
     for queue in queues.iter().cycle().take(60) {
         waiting.push(queue.marker(&[&gate.event, &gate.event])?);
     }
-    check!(!waiting[59].is_complete()?, "a command did not wait for its list");
+    check!(
+        !waiting[59].is_complete()?,
+        "a command did not wait for its list"
+    );
     gate.open();
     queues.iter().try_for_each(Queue::finish)?;
     for event in &waiting {
-        check!(event.is_complete()?, "an event is not complete after urQueueFinish");
+        check!(
+            event.is_complete()?,
+            "an event is not complete after urQueueFinish"
+        );
     }
     Ok(())
 }

@@ -15,13 +15,26 @@ const NO_FLAGS: ur_device_init_flags_t = ur_device_init_flags_t(0);
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["loader"; config_counts_references, config_layers];
     for property in LOADER_CONFIG_INFO {
-        let name = property.name.trim_start_matches("UR_LOADER_CONFIG_INFO_").to_lowercase();
-        tests.push(Test::new("loader", format!("config_info_{name}"), |fixture| {
-            let config = Config::new(fixture.ur)?;
-            info::protocol(property, |size, value, ret| {
-                fixture.ur.urLoaderConfigGetInfo(config.raw, ur_loader_config_info_t(property.value), size, value, ret)
-            })
-        }));
+        let name = property
+            .name
+            .trim_start_matches("UR_LOADER_CONFIG_INFO_")
+            .to_lowercase();
+        tests.push(Test::new(
+            "loader",
+            format!("config_info_{name}"),
+            |fixture| {
+                let config = Config::new(fixture.ur)?;
+                info::protocol(property, |size, value, ret| {
+                    fixture.ur.urLoaderConfigGetInfo(
+                        config.raw,
+                        ur_loader_config_info_t(property.value),
+                        size,
+                        value,
+                        ret,
+                    )
+                })
+            },
+        ));
     }
     type Check = fn(&Fresh) -> Done;
     let own: [(&'static str, Check); 9] = [
@@ -53,7 +66,10 @@ impl<'a> Config<'a> {
 
     fn references(&self) -> Result<u32, Stop> {
         let property = UR_LOADER_CONFIG_INFO_REFERENCE_COUNT;
-        info::value(|size, value, ret| self.ur.urLoaderConfigGetInfo(self.raw, property, size, value, ret))
+        info::value(|size, value, ret| {
+            self.ur
+                .urLoaderConfigGetInfo(self.raw, property, size, value, ret)
+        })
     }
 }
 
@@ -76,12 +92,23 @@ fn config_counts_references(fixture: &crate::fixture::Fixture) -> Done {
 fn config_layers(fixture: &crate::fixture::Fixture) -> Done {
     let config = Config::new(fixture.ur)?;
     let property = UR_LOADER_CONFIG_INFO_AVAILABLE_LAYERS;
-    let layers = info::text(|size, value, ret| fixture.ur.urLoaderConfigGetInfo(config.raw, property, size, value, ret))?;
+    let layers = info::text(|size, value, ret| {
+        fixture
+            .ur
+            .urLoaderConfigGetInfo(config.raw, property, size, value, ret)
+    })?;
     for layer in layers.split(';').filter(|layer| !layer.is_empty()) {
-        let name = std::ffi::CString::new(layer).map_err(|_| Stop::failed("a NUL in the layer list"))?;
-        fixture.ur.urLoaderConfigEnableLayer(config.raw, name.as_ptr()).ok()?;
+        let name =
+            std::ffi::CString::new(layer).map_err(|_| Stop::failed("a NUL in the layer list"))?;
+        fixture
+            .ur
+            .urLoaderConfigEnableLayer(config.raw, name.as_ptr())
+            .ok()?;
     }
-    fixture.ur.urLoaderConfigEnableLayer(config.raw, c"UR_LAYER_NO_SUCH".as_ptr()).fails(UR_RESULT_ERROR_LAYER_NOT_PRESENT)
+    fixture
+        .ur
+        .urLoaderConfigEnableLayer(config.raw, c"UR_LAYER_NO_SUCH".as_ptr())
+        .fails(UR_RESULT_ERROR_LAYER_NOT_PRESENT)
 }
 
 fn count_adapters(ur: &Api) -> Result<u32, Stop> {
@@ -92,12 +119,21 @@ fn count_adapters(ur: &Api) -> Result<u32, Stop> {
 
 fn uninitialised_before_init(fresh: &Fresh) -> Done {
     let mut count = 7;
-    fresh.ur.urAdapterGet(0, null_mut(), &mut count).fails(UR_RESULT_ERROR_UNINITIALIZED)?;
+    fresh
+        .ur
+        .urAdapterGet(0, null_mut(), &mut count)
+        .fails(UR_RESULT_ERROR_UNINITIALIZED)?;
     check_eq!(count, 7, "count after a refused call");
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
-    check!(count_adapters(fresh.ur)? > 0, "no adapter after urLoaderInit");
+    check!(
+        count_adapters(fresh.ur)? > 0,
+        "no adapter after urLoaderInit"
+    );
     fresh.ur.urLoaderTearDown().ok()?;
-    fresh.ur.urAdapterGet(0, null_mut(), &mut count).fails(UR_RESULT_ERROR_UNINITIALIZED)
+    fresh
+        .ur
+        .urAdapterGet(0, null_mut(), &mut count)
+        .fails(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
 fn config_before_init(fresh: &Fresh) -> Done {
@@ -105,15 +141,30 @@ fn config_before_init(fresh: &Fresh) -> Done {
     check_eq!(config.references()?, 1, "references");
     fresh.ur.urLoaderInit(NO_FLAGS, config.raw).ok()?;
     drop(config);
-    check!(count_adapters(fresh.ur)? > 0, "no adapter after urLoaderInit with a config");
+    check!(
+        count_adapters(fresh.ur)? > 0,
+        "no adapter after urLoaderInit with a config"
+    );
     fresh.ur.urLoaderTearDown().ok()
 }
 
 fn init_flags(fresh: &Fresh) -> Done {
     let undefined = ur_device_init_flags_t(UR_DEVICE_INIT_FLAGS_MASK);
-    fresh.ur.urLoaderInit(undefined, null_mut()).fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-    fresh.ur.urLoaderInit(UR_DEVICE_INIT_FLAG_CPU | UR_DEVICE_INIT_FLAG_GPU, null_mut()).ok()?;
-    check!(count_adapters(fresh.ur)? > 0, "no adapter with device flags");
+    fresh
+        .ur
+        .urLoaderInit(undefined, null_mut())
+        .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+    fresh
+        .ur
+        .urLoaderInit(
+            UR_DEVICE_INIT_FLAG_CPU | UR_DEVICE_INIT_FLAG_GPU,
+            null_mut(),
+        )
+        .ok()?;
+    check!(
+        count_adapters(fresh.ur)? > 0,
+        "no adapter with device flags"
+    );
     fresh.ur.urLoaderTearDown().ok()
 }
 
@@ -121,13 +172,22 @@ fn init_twice(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
     fresh.ur.urLoaderTearDown().ok()?;
-    check!(count_adapters(fresh.ur)? > 0, "no adapter after the first of two teardowns");
+    check!(
+        count_adapters(fresh.ur)? > 0,
+        "no adapter after the first of two teardowns"
+    );
     fresh.ur.urLoaderTearDown().ok()?;
-    fresh.ur.urLoaderTearDown().fails(UR_RESULT_ERROR_UNINITIALIZED)
+    fresh
+        .ur
+        .urLoaderTearDown()
+        .fails(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
 fn tear_down_without_init(fresh: &Fresh) -> Done {
-    fresh.ur.urLoaderTearDown().fails(UR_RESULT_ERROR_UNINITIALIZED)
+    fresh
+        .ur
+        .urLoaderTearDown()
+        .fails(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
 fn init_again_after_tear_down(fresh: &Fresh) -> Done {
@@ -150,7 +210,10 @@ fn init_from_many_threads(fresh: &Fresh) -> Done {
     let work = || -> Done {
         for _ in 0..10 {
             fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
-            check!(count_adapters(fresh.ur)? > 0, "no adapter between init and teardown");
+            check!(
+                count_adapters(fresh.ur)? > 0,
+                "no adapter between init and teardown"
+            );
             fresh.ur.urLoaderTearDown().ok()?;
         }
         Ok(())
@@ -159,7 +222,14 @@ fn init_from_many_threads(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
     let ends: Vec<Done> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(Stop::failed("a thread panicked")))).collect()
+        threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(Stop::failed("a thread panicked")))
+            })
+            .collect()
     });
     ends.into_iter().collect::<Done>()?;
     fresh.ur.urLoaderTearDown().ok()
@@ -167,7 +237,10 @@ fn init_from_many_threads(fresh: &Fresh) -> Done {
 
 fn unknown_layer(fresh: &Fresh) -> Done {
     let config = Config::new(fresh.ur)?;
-    fresh.ur.urLoaderConfigEnableLayer(config.raw, c"no such layer".as_ptr()).fails(UR_RESULT_ERROR_LAYER_NOT_PRESENT)?;
+    fresh
+        .ur
+        .urLoaderConfigEnableLayer(config.raw, c"no such layer".as_ptr())
+        .fails(UR_RESULT_ERROR_LAYER_NOT_PRESENT)?;
     fresh.ur.urLoaderInit(NO_FLAGS, config.raw).ok()?;
     fresh.ur.urLoaderTearDown().ok()
 }
@@ -177,13 +250,18 @@ fn selected_devices(fresh: &Fresh) -> Done {
     let ur = fresh.ur;
     let ty = UR_DEVICE_TYPE_ALL;
     let mut count = 0;
-    ur.urDeviceGetSelected(fixture.platform, ty, 0, null_mut(), &mut count).ok()?;
+    ur.urDeviceGetSelected(fixture.platform, ty, 0, null_mut(), &mut count)
+        .ok()?;
     check!(count > 0, "no device is selected");
     let mut list = vec![null_mut(); count as usize];
     let mut again = 0;
-    ur.urDeviceGetSelected(fixture.platform, ty, count, list.as_mut_ptr(), &mut again).ok()?;
+    ur.urDeviceGetSelected(fixture.platform, ty, count, list.as_mut_ptr(), &mut again)
+        .ok()?;
     check_eq!(again, count, "number of devices, with a list too");
-    check!(list.iter().all(|device| !device.is_null()), "a null device in the list");
+    check!(
+        list.iter().all(|device| !device.is_null()),
+        "a null device in the list"
+    );
     for device in list {
         ur.urDeviceRelease(device).ok()?;
     }

@@ -1,8 +1,8 @@
 //! Reserved addresses and the physical memory behind them.
 
 use crate::fixture::Fixture;
-use crate::generated::info::PHYSICAL_MEM_INFO;
 use crate::generated::api::Api;
+use crate::generated::info::PHYSICAL_MEM_INFO;
 use crate::objects::{Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -13,19 +13,19 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["virtual_memory";
-        granularity, reserve_and_free, map_and_use, remap_keeps_data, two_mappings_of_one_memory, contiguous_growth,
-        access_mode, bad_sizes, physical_counts_references,
+        granularity, reserve_and_free, map_and_use, remap_keeps_data, two_mappings_of_one_memory,
+        contiguous_growth, access_mode, bad_sizes, physical_counts_references,
     ];
-    for property in PHYSICAL_MEM_INFO {
-        let name = property.name.trim_start_matches("UR_PHYSICAL_MEM_INFO_").to_lowercase();
-        tests.push(Test::new("virtual_memory", format!("physical_info_{name}"), |fixture| {
-            let bench = Bench::new(fixture)?;
-            let physical = bench.physical(1)?;
-            info::protocol(property, |size, value, ret| {
-                fixture.ur.urPhysicalMemGetInfo(physical.raw, ur_physical_mem_info_t(property.value), size, value, ret)
-            })
-        }));
-    }
+    let physical = |fixture: &Fixture| Bench::new(fixture)?.physical(1);
+    tests.extend(info::tests(
+        "virtual_memory",
+        "physical_info_",
+        PHYSICAL_MEM_INFO,
+        physical,
+        |f, physical, name, size, value, ret| {
+            f.ur.urPhysicalMemGetInfo(physical.raw, ur_physical_mem_info_t(name), size, value, ret)
+        },
+    ));
     tests
 }
 
@@ -52,15 +52,33 @@ impl<'a> Bench<'a> {
         let context = Context::new(fixture)?;
         let mut start = null_mut();
         fixture.require(UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT, || {
-            fixture.ur.urVirtualMemReserve(context.raw, null(), 1 << 21, &mut start)
+            fixture
+                .ur
+                .urVirtualMemReserve(context.raw, null(), 1 << 21, &mut start)
         })?;
-        let granule = granularity_of(fixture, &context, UR_VIRTUAL_MEM_GRANULARITY_INFO_RECOMMENDED)?;
-        Ok(Self { fixture, context, granule })
+        let granule = granularity_of(
+            fixture,
+            &context,
+            UR_VIRTUAL_MEM_GRANULARITY_INFO_RECOMMENDED,
+        )?;
+        Ok(Self {
+            fixture,
+            context,
+            granule,
+        })
     }
 
     fn reserve(&self, granules: usize) -> Result<*mut c_void, Stop> {
         let mut start = null_mut();
-        self.fixture.ur.urVirtualMemReserve(self.context.raw, null(), granules * self.granule, &mut start).ok()?;
+        self.fixture
+            .ur
+            .urVirtualMemReserve(
+                self.context.raw,
+                null(),
+                granules * self.granule,
+                &mut start,
+            )
+            .ok()?;
         if start.is_null() {
             return Err(Stop::failed("urVirtualMemReserve: success, but no address"));
         }
@@ -68,37 +86,80 @@ impl<'a> Bench<'a> {
     }
 
     fn free(&self, start: *mut c_void, granules: usize) -> Done {
-        self.fixture.ur.urVirtualMemFree(self.context.raw, start, granules * self.granule).ok()
+        self.fixture
+            .ur
+            .urVirtualMemFree(self.context.raw, start, granules * self.granule)
+            .ok()
     }
 
     fn physical(&self, granules: usize) -> Result<Physical, Stop> {
         let (ur, mut raw) = (self.fixture.ur, null_mut());
-        ur.urPhysicalMemCreate(self.context.raw, self.fixture.device, granules * self.granule, null(), &mut raw).ok()?;
+        ur.urPhysicalMemCreate(
+            self.context.raw,
+            self.fixture.device,
+            granules * self.granule,
+            null(),
+            &mut raw,
+        )
+        .ok()?;
         Ok(Physical { ur, raw })
     }
 
     fn map(&self, start: *mut c_void, granules: usize, physical: &Physical, offset: usize) -> Done {
         let flags = UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE;
         let size = granules * self.granule;
-        self.fixture.ur.urVirtualMemMap(self.context.raw, start, size, physical.raw, offset * self.granule, flags).ok()
+        self.fixture
+            .ur
+            .urVirtualMemMap(
+                self.context.raw,
+                start,
+                size,
+                physical.raw,
+                offset * self.granule,
+                flags,
+            )
+            .ok()
     }
 
     fn unmap(&self, start: *mut c_void, granules: usize) -> Done {
-        self.fixture.ur.urVirtualMemUnmap(self.context.raw, start, granules * self.granule).ok()
+        self.fixture
+            .ur
+            .urVirtualMemUnmap(self.context.raw, start, granules * self.granule)
+            .ok()
     }
 }
 
-fn granularity_of(fixture: &Fixture, context: &Context, property: ur_virtual_mem_granularity_info_t) -> Result<usize, Stop> {
+fn granularity_of(
+    fixture: &Fixture,
+    context: &Context,
+    property: ur_virtual_mem_granularity_info_t,
+) -> Result<usize, Stop> {
     info::value(|size, value, ret| {
-        fixture.ur.urVirtualMemGranularityGetInfo(context.raw, fixture.device, 1 << 20, property, size, value, ret)
+        fixture.ur.urVirtualMemGranularityGetInfo(
+            context.raw,
+            fixture.device,
+            1 << 20,
+            property,
+            size,
+            value,
+            ret,
+        )
     })
 }
 
 fn granularity(fixture: &Fixture) -> Done {
     let bench = Bench::new(fixture)?;
-    let least = granularity_of(fixture, &bench.context, UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM)?;
+    let least = granularity_of(
+        fixture,
+        &bench.context,
+        UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM,
+    )?;
     check!(least.is_power_of_two(), "a granularity of {least}");
-    check!(bench.granule.is_multiple_of(least), "recommended {}, minimum {least}", bench.granule);
+    check!(
+        bench.granule.is_multiple_of(least),
+        "recommended {}, minimum {least}",
+        bench.granule
+    );
     Ok(())
 }
 
@@ -134,7 +195,10 @@ fn remap_keeps_data(fixture: &Fixture) -> Done {
     bench.unmap(first, 1)?;
     bench.map(second, 1, &physical, 0)?;
     let data = queue.read::<u8>(second, bench.granule, &[])?;
-    check!(data.iter().all(|byte| *byte == 0x17), "physical memory mapped elsewhere");
+    check!(
+        data.iter().all(|byte| *byte == 0x17),
+        "physical memory mapped elsewhere"
+    );
     bench.unmap(second, 1)?;
     bench.free(first, 1)?;
     bench.free(second, 1)
@@ -149,7 +213,10 @@ fn two_mappings_of_one_memory(fixture: &Fixture) -> Done {
     bench.map(second, 1, &physical, 1)?;
     queue.fill(first, 0x2d_u8, bench.granule, &[])?;
     let data = queue.read::<u8>(second, bench.granule, &[])?;
-    check!(data.iter().all(|byte| *byte == 0x2d), "one memory at two addresses");
+    check!(
+        data.iter().all(|byte| *byte == 0x2d),
+        "one memory at two addresses"
+    );
     for start in [first, second] {
         bench.unmap(start, 1)?;
         bench.free(start, 1)?;
@@ -167,11 +234,24 @@ fn contiguous_growth(fixture: &Fixture) -> Done {
     bench.map(start, 1, &first, 0)?;
     queue.fill(start, 1_u8, bench.granule, &[])?.wait()?;
     bench.map(next, 1, &second, 0)?;
-    queue.fill(start.wrapping_byte_add(bench.granule / 2), 2_u8, bench.granule, &[])?;
+    queue.fill(
+        start.wrapping_byte_add(bench.granule / 2),
+        2_u8,
+        bench.granule,
+        &[],
+    )?;
     let data = queue.read::<u8>(start, 2 * bench.granule, &[])?;
     let half = bench.granule / 2;
-    check!(data[..half].iter().all(|byte| *byte == 1), "what was there before the range grew");
-    check!(data[half..half + bench.granule].iter().all(|byte| *byte == 2), "a fill over both memories");
+    check!(
+        data[..half].iter().all(|byte| *byte == 1),
+        "what was there before the range grew"
+    );
+    check!(
+        data[half..half + bench.granule]
+            .iter()
+            .all(|byte| *byte == 2),
+        "a fill over both memories"
+    );
     bench.unmap(start, 1)?;
     bench.unmap(next, 1)?;
     bench.free(start, 2)
@@ -185,12 +265,27 @@ fn access_mode(fixture: &Fixture) -> Done {
     let mode = || {
         info::value::<ur_virtual_mem_access_flags_t>(|size, value, ret| {
             let property = UR_VIRTUAL_MEM_INFO_ACCESS_MODE;
-            fixture.ur.urVirtualMemGetInfo(bench.context.raw, start, bench.granule, property, size, value, ret)
+            fixture.ur.urVirtualMemGetInfo(
+                bench.context.raw,
+                start,
+                bench.granule,
+                property,
+                size,
+                value,
+                ret,
+            )
         })
     };
-    check_eq!(mode()?, UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE, "access after the map");
+    check_eq!(
+        mode()?,
+        UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE,
+        "access after the map"
+    );
     let flags = UR_VIRTUAL_MEM_ACCESS_FLAG_READ_ONLY;
-    fixture.ur.urVirtualMemSetAccess(bench.context.raw, start, bench.granule, flags).ok()?;
+    fixture
+        .ur
+        .urVirtualMemSetAccess(bench.context.raw, start, bench.granule, flags)
+        .ok()?;
     check_eq!(mode()?, flags, "access after a change");
     bench.unmap(start, 1)?;
     bench.free(start, 1)
@@ -198,16 +293,35 @@ fn access_mode(fixture: &Fixture) -> Done {
 
 fn bad_sizes(fixture: &Fixture) -> Done {
     let bench = Bench::new(fixture)?;
-    let least = granularity_of(fixture, &bench.context, UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM)?;
+    let least = granularity_of(
+        fixture,
+        &bench.context,
+        UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM,
+    )?;
     let mut raw = null_mut();
     if least > 1 {
-        let odd = fixture.ur.urPhysicalMemCreate(bench.context.raw, fixture.device, least + 1, null(), &mut raw);
+        let odd = fixture.ur.urPhysicalMemCreate(
+            bench.context.raw,
+            fixture.device,
+            least + 1,
+            null(),
+            &mut raw,
+        );
         odd.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     }
-    fixture.ur.urPhysicalMemCreate(bench.context.raw, fixture.device, 0, null(), &mut raw).refused()?;
+    fixture
+        .ur
+        .urPhysicalMemCreate(bench.context.raw, fixture.device, 0, null(), &mut raw)
+        .refused()?;
     let mut start = null_mut();
-    fixture.ur.urVirtualMemReserve(bench.context.raw, null(), 0, &mut start).refused()?;
-    check!(raw.is_null() && start.is_null(), "a refused call wrote its result");
+    fixture
+        .ur
+        .urVirtualMemReserve(bench.context.raw, null(), 0, &mut start)
+        .refused()?;
+    check!(
+        raw.is_null() && start.is_null(),
+        "a refused call wrote its result"
+    );
     Ok(())
 }
 
@@ -216,7 +330,13 @@ fn physical_counts_references(fixture: &Fixture) -> Done {
     let physical = bench.physical(1)?;
     let references = || {
         info::value::<u32>(|size, value, ret| {
-            fixture.ur.urPhysicalMemGetInfo(physical.raw, UR_PHYSICAL_MEM_INFO_REFERENCE_COUNT, size, value, ret)
+            fixture.ur.urPhysicalMemGetInfo(
+                physical.raw,
+                UR_PHYSICAL_MEM_INFO_REFERENCE_COUNT,
+                size,
+                value,
+                ret,
+            )
         })
     };
     check_eq!(references()?, 1, "references of new physical memory");
@@ -225,7 +345,9 @@ fn physical_counts_references(fixture: &Fixture) -> Done {
     fixture.ur.urPhysicalMemRelease(physical.raw).ok()?;
     check_eq!(references()?, 1, "references after a release");
     let size: usize = info::value(|size, value, ret| {
-        fixture.ur.urPhysicalMemGetInfo(physical.raw, UR_PHYSICAL_MEM_INFO_SIZE, size, value, ret)
+        fixture
+            .ur
+            .urPhysicalMemGetInfo(physical.raw, UR_PHYSICAL_MEM_INFO_SIZE, size, value, ret)
     })?;
     check_eq!(size, bench.granule, "size of physical memory");
     Ok(())

@@ -126,13 +126,29 @@ fn info(spec: &Spec) -> String {
         }
         \n",
     );
-    let names = spec.functions().filter(|function| refuses_size_without_buffer(function));
-    let names: String = names.map(|function| format!("{:?},", function.name)).collect();
-    let _ = write!(
-        out,
-        "/// Queries that refuse a size when there is no buffer of that size.
-        pub const REFUSE_SIZE_WITHOUT_BUFFER: &[&str] = &[{names}];\n"
-    );
+    for (list, doc, condition) in [
+        (
+            "REFUSE_SIZE_WITHOUT_BUFFER",
+            "Queries that refuse a size when there is no buffer of that size.",
+            "propSize != 0 and pPropValue == null",
+        ),
+        (
+            "REFUSE_NO_OUTPUT",
+            "Queries that refuse to be asked for nothing.",
+            "pPropValue == null and pPropSizeRet == null",
+        ),
+    ] {
+        let names = spec.functions().filter(|function| {
+            function
+                .errors
+                .iter()
+                .any(|case| case.when.as_deref() == Some(condition))
+        });
+        let names: String = names
+            .map(|function| format!("{:?},", function.name))
+            .collect();
+        let _ = write!(out, "/// {doc}\npub const {list}: &[&str] = &[{names}];\n");
+    }
     for item in spec.items() {
         let Item::Enum(found) = item else { continue };
         if !found.values.iter().any(|value| value.ty.is_some()) {
@@ -142,7 +158,11 @@ fn info(spec: &Spec) -> String {
         for value in &found.values {
             let Some(text) = &value.ty else { continue };
             // Intermediate language is bytes, though `char`.
-            let text = if value.name == "UR_PROGRAM_INFO_IL" { "uint8_t[" } else { text };
+            let text = if value.name == "UR_PROGRAM_INFO_IL" {
+                "uint8_t["
+            } else {
+                text
+            };
             let (size, element) = size_of(text);
             let undefined = spec
                 .flags_of(&element)
@@ -174,11 +194,6 @@ fn info(spec: &Spec) -> String {
         );
     }
     out
-}
-
-fn refuses_size_without_buffer(function: &Function) -> bool {
-    let condition = Some("propSize != 0 and pPropValue == null");
-    function.errors.iter().any(|case| case.when.as_deref() == condition)
 }
 
 /// The `Size` of a property's type, and the type of one element.
@@ -455,7 +470,7 @@ impl Maker<'_> {
                 _ => "valid.scratch.cast()".into(),
             };
         }
-        if base == "size_t" && ty.is_const && !param.optional {
+        if base == "size_t" && ty.is_const && ty.pointers > 0 && !param.optional {
             return "ONES.as_ptr()".into();
         }
         if ty.pointers > 0 {

@@ -117,7 +117,9 @@ impl Command {
         match *self {
             Command::Nothing => {}
             // One piece whatever its size if the two overlap: then it is a move.
-            Command::Copy { dst, src, bytes } if dst.abs_diff(src) < bytes => move_bytes(dst, src, bytes),
+            Command::Copy { dst, src, bytes } if dst.abs_diff(src) < bytes => {
+                move_bytes(dst, src, bytes)
+            }
             Command::Copy { dst, src, bytes } => {
                 let part = part(pieces, BLOCK, bytes);
                 move_bytes(dst + part.start, src + part.start, part.len());
@@ -164,7 +166,10 @@ fn rows_in_block(width: usize) -> usize {
 }
 
 fn move_bytes(dst: usize, src: usize, bytes: usize) {
-    let (to, from) = (ptr::with_exposed_provenance_mut::<u8>(dst), ptr::with_exposed_provenance(src));
+    let (to, from) = (
+        ptr::with_exposed_provenance_mut::<u8>(dst),
+        ptr::with_exposed_provenance(src),
+    );
     // SAFETY: the command's caller promises that both ranges are valid.
     unsafe { ptr::copy::<u8>(from, to, bytes) }
 }
@@ -223,7 +228,14 @@ mod tests {
                 let bytes = length * times;
                 let mut memory = vec![0; bytes + 1];
                 let dst = address(&mut memory);
-                run_in_pieces(&Command::Fill { dst, pattern: pattern.clone(), bytes }, 4);
+                run_in_pieces(
+                    &Command::Fill {
+                        dst,
+                        pattern: pattern.clone(),
+                        bytes,
+                    },
+                    4,
+                );
                 let expected = pattern.iter().cycle().take(bytes);
                 assert!(memory[..bytes].iter().eq(expected), "{length} x {times}");
                 assert_eq!(memory[bytes], 0, "wrote beyond {length} x {times}");
@@ -237,9 +249,16 @@ mod tests {
         let mut from: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
         let mut to = vec![0; bytes];
         let (dst, src) = (address(&mut to), address(&mut from));
-        assert_eq!(run_in_pieces(&Command::Copy { dst, src, bytes }, 2).pieces, 4);
+        assert_eq!(
+            run_in_pieces(&Command::Copy { dst, src, bytes }, 2).pieces,
+            4
+        );
         assert!(to == from);
-        let moved = Command::Copy { dst: src + 1, src, bytes: bytes - 1 };
+        let moved = Command::Copy {
+            dst: src + 1,
+            src,
+            bytes: bytes - 1,
+        };
         assert_eq!(run_in_pieces(&moved, 2), Plan::WHOLE);
         assert!(from[1..] == to[..bytes - 1]);
     }
@@ -248,24 +267,63 @@ mod tests {
     fn rectangles_go_row_by_row() {
         let mut from: Vec<u8> = (0..=255).collect();
         let mut to = vec![0; 256];
-        let pitched = |addr| Pitched { addr, row_pitch: 8, slice_pitch: 32 };
-        let (dst, src) = (pitched(address(&mut to) + 2), pitched(address(&mut from) + 1));
-        run_in_pieces(&Command::CopyRect { dst, src, region: [3, 2, 2] }, 2);
+        let pitched = |addr| Pitched {
+            addr,
+            row_pitch: 8,
+            slice_pitch: 32,
+        };
+        let (dst, src) = (
+            pitched(address(&mut to) + 2),
+            pitched(address(&mut from) + 1),
+        );
+        run_in_pieces(
+            &Command::CopyRect {
+                dst,
+                src,
+                region: [3, 2, 2],
+            },
+            2,
+        );
         let touched: Vec<usize> = (0..256).filter(|&at| to[at] != 0).collect();
         assert_eq!(touched, [2, 3, 4, 10, 11, 12, 34, 35, 36, 42, 43, 44]);
         assert!(touched.iter().all(|&at| to[at] == from[at - 1]));
         let pattern = Box::new([9, 8]);
-        run_in_pieces(&Command::FillRect { dst, pattern, region: [4, 2, 1] }, 2);
+        run_in_pieces(
+            &Command::FillRect {
+                dst,
+                pattern,
+                region: [4, 2, 1],
+            },
+            2,
+        );
         assert_eq!(to[2..6], [9, 8, 9, 8]);
         assert_eq!(to[10..14], [9, 8, 9, 8]);
-        let empty = Command::CopyRect { dst, src, region: [3, 0, 2] };
+        let empty = Command::CopyRect {
+            dst,
+            src,
+            region: [3, 0, 2],
+        };
         assert_eq!(run_in_pieces(&empty, 2).pieces, 0);
     }
 
     #[test]
     fn wide_rectangles_are_shared() {
-        let pitched = |addr| Pitched { addr, row_pitch: BLOCK, slice_pitch: 0 };
-        let command = Command::CopyRect { dst: pitched(0), src: pitched(0), region: [BLOCK, 8, 1] };
-        assert_eq!(command.plan(4), Plan { pieces: 8, grain: 1 });
+        let pitched = |addr| Pitched {
+            addr,
+            row_pitch: BLOCK,
+            slice_pitch: 0,
+        };
+        let command = Command::CopyRect {
+            dst: pitched(0),
+            src: pitched(0),
+            region: [BLOCK, 8, 1],
+        };
+        assert_eq!(
+            command.plan(4),
+            Plan {
+                pieces: 8,
+                grain: 1
+            }
+        );
     }
 }

@@ -75,11 +75,15 @@ impl Executor {
             let crew = Arc::clone(&crew);
             let name = format!("ur-cpu-{worker}");
             // What was started before a failure ends as the executor is dropped.
-            let thread = spawn(&name, move || crew.work(worker, scratch))
-                .map_err(|_| Failure::Exhausted)?;
+            let thread =
+                spawn(&name, move || crew.work(worker, scratch)).map_err(|_| Failure::Exhausted)?;
             executor.lock().push(thread);
         }
-        let threads = executor.lock().iter().map(|one| one.thread().clone()).collect();
+        let threads = executor
+            .lock()
+            .iter()
+            .map(|one| one.thread().clone())
+            .collect();
         // Workers that came here first found nothing and will look once more before they sleep.
         let _ = crew.threads.set(threads);
         Ok(executor)
@@ -218,7 +222,10 @@ impl Crew {
             }
             self.asleep.insert(worker);
             let found = self.take(worker, lanes_first, false);
-            if found.is_none() && !self.stopping.load(Ordering::SeqCst) && self.threads.get().is_some() {
+            if found.is_none()
+                && !self.stopping.load(Ordering::SeqCst)
+                && self.threads.get().is_some()
+            {
                 thread::park();
             }
             self.asleep.remove(worker);
@@ -319,7 +326,14 @@ fn block_signals() -> libc::sigset_t {
     // SAFETY: both sets are ours; `sigfillset` and `pthread_sigmask` fill them before they are read.
     unsafe {
         libc::sigfillset(set.as_mut_ptr());
-        for own in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGPROF] {
+        for own in [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGILL,
+            libc::SIGTRAP,
+            libc::SIGPROF,
+        ] {
             libc::sigdelset(set.as_mut_ptr(), own);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), old.as_mut_ptr());

@@ -23,7 +23,9 @@ impl Origin {
             // Without memory for the registration forks go unnoticed; nothing else depends on it.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
-        Self { forks: FORKS.load(Ordering::Relaxed) }
+        Self {
+            forks: FORKS.load(Ordering::Relaxed),
+        }
     }
 
     /// Whether this is a child of that process.

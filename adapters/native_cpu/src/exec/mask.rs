@@ -18,12 +18,18 @@ impl Span {
     fn bits(self, index: usize) -> u64 {
         let base = index * 64;
         let from = self.first.max(base) - base;
-        let to = (self.first + self.count).min(base + 64).saturating_sub(base);
+        let to = (self.first + self.count)
+            .min(base + 64)
+            .saturating_sub(base);
         if from >= to {
             return 0;
         }
         let width = to - from;
-        let ones = if width == 64 { u64::MAX } else { (1 << width) - 1 };
+        let ones = if width == 64 {
+            u64::MAX
+        } else {
+            (1 << width) - 1
+        };
         ones << from
     }
 
@@ -87,12 +93,18 @@ mod tests {
         for worker in [0, 63, 64, 130, 199] {
             mask.insert(worker);
         }
-        let middle = Span { first: 1, count: 129 };
+        let middle = Span {
+            first: 1,
+            count: 129,
+        };
         assert_eq!(mask.take_one(middle), Some(63));
         assert_eq!(mask.take_one(middle), Some(64));
         assert_eq!(mask.take_one(middle), None);
         assert!(!mask.intersects(middle));
-        let all = Span { first: 0, count: 200 };
+        let all = Span {
+            first: 0,
+            count: 200,
+        };
         mask.remove(0);
         assert_eq!(mask.take_one(all), Some(130));
         assert_eq!(mask.take_one(all), Some(199));
@@ -103,6 +115,12 @@ mod tests {
     fn a_whole_word_is_a_span_too() {
         let mask = Mask::new(64);
         mask.insert(63);
-        assert_eq!(mask.take_one(Span { first: 0, count: 64 }), Some(63));
+        assert_eq!(
+            mask.take_one(Span {
+                first: 0,
+                count: 64
+            }),
+            Some(63)
+        );
     }
 }

@@ -38,7 +38,7 @@ pub use kernel::State;
 pub use kernel::{Args, Form, Function, Launch, NdRange};
 pub use lane::Lane;
 pub use mask::Span;
-pub use scratch::{LOCAL_BYTES};
+pub use scratch::LOCAL_BYTES;
 
 /// Why the executor could not do as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

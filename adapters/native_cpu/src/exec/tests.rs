@@ -21,19 +21,28 @@ struct TestLane {
 
 impl TestLane {
     fn new(executor: &Executor) -> Self {
-        let all = Span { first: 0, count: executor.crew().width() };
+        let all = Span {
+            first: 0,
+            count: executor.crew().width(),
+        };
         Self::on(executor, all)
     }
 
     fn on(executor: &Executor, span: Span) -> Self {
         let clock = Clock::new();
         let lane = Lane::open(executor.crew(), span, &clock).expect("the executor runs");
-        Self { lane, clock, epoch: 0 }
+        Self {
+            lane,
+            clock,
+            epoch: 0,
+        }
     }
 
     fn submit(&mut self, command: Command) -> Marker {
         self.epoch += 1;
-        self.lane.submit(self.epoch, command, None).expect("the executor runs");
+        self.lane
+            .submit(self.epoch, command, None)
+            .expect("the executor runs");
         self.lane.mark(self.epoch)
     }
 
@@ -43,12 +52,18 @@ impl TestLane {
 }
 
 fn line(items: usize, local: usize) -> NdRange {
-    NdRange { offset: [0; 3], groups: [items / local, 1, 1], local: [local, 1, 1] }
+    NdRange {
+        offset: [0; 3],
+        groups: [items / local, 1, 1],
+        local: [local, 1, 1],
+    }
 }
 
 fn launch(function: Function, range: NdRange, args: Args) -> Command {
     // SAFETY: the kernels of this module only touch what their tests give them.
-    Command::Launch(Box::new(unsafe { Launch::new(function, Form::Item, range, args, None) }))
+    Command::Launch(Box::new(unsafe {
+        Launch::new(function, Form::Item, range, args, None)
+    }))
 }
 
 /// The argument at `index` as a reference.
@@ -107,8 +122,14 @@ fn a_work_item_knows_where_it_is() {
     let list: Mutex<Vec<State>> = Mutex::default();
     let mut args = Args::default();
     pointer(&mut args, 0, &list);
-    let range = NdRange { offset: [10, 20, 30], groups: [2, 3, 4], local: [4, 2, 1] };
-    lane.submit(launch(note_state, range, args)).block().expect("the executor runs");
+    let range = NdRange {
+        offset: [10, 20, 30],
+        groups: [2, 3, 4],
+        local: [4, 2, 1],
+    };
+    lane.submit(launch(note_state, range, args))
+        .block()
+        .expect("the executor runs");
     let mut states = list.into_inner().expect("no panic");
     assert_eq!(states.len(), 24 * 8);
     for state in &states {
@@ -119,8 +140,14 @@ fn a_work_item_knows_where_it_is() {
             assert!(state.group_id[axis] < range.groups[axis]);
         }
         assert_eq!((state.global_range, state.groups), ([8, 6, 4], [2, 3, 4]));
-        assert_eq!((state.group_size, state.global_offset), ([4, 2, 1], [10, 20, 30]));
-        assert_eq!(state.sub_group_id as usize, state.local_id[0] + 4 * state.local_id[1]);
+        assert_eq!(
+            (state.group_size, state.global_offset),
+            ([4, 2, 1], [10, 20, 30])
+        );
+        assert_eq!(
+            state.sub_group_id as usize,
+            state.local_id[0] + 4 * state.local_id[1]
+        );
         assert_eq!((state.sub_groups, state.sub_group_size), (8, 1));
     }
     states.sort_by_key(|state| state.global_id);
@@ -160,7 +187,9 @@ fn local_memory_is_the_group_s_own() {
     args.value(2, &0.5f64.to_ne_bytes());
     args.local(3, 8);
     assert_eq!(args.local_bytes(), 256);
-    lane.submit(launch(sum_in_group, line(8000, 16), args)).block().expect("the executor runs");
+    lane.submit(launch(sum_in_group, line(8000, 16), args))
+        .block()
+        .expect("the executor runs");
     for (group, sum) in sums.iter().enumerate() {
         let expected = (group * 16..group * 16 + 16).sum::<usize>() + 15;
         assert_eq!(sum.load(Ordering::Relaxed), expected, "group {group}");
@@ -188,7 +217,45 @@ fn values_are_aligned_as_their_size_may_need() {
         // SAFETY: the test passes ten arguments, two of which it left out.
         assert!(unsafe { (*args.add(8)).is_null() && (*args.add(7)).is_null() });
     }
-    lane.submit(launch(check, line(1, 1), args)).block().expect("the executor runs");
+    lane.submit(launch(check, line(1, 1), args))
+        .block()
+        .expect("the executor runs");
+}
+
+#[test]
+fn a_function_of_whole_groups_is_called_once_a_group() {
+    let executor = executor(2);
+    let mut lane = TestLane::new(&executor);
+    let list: Mutex<Vec<State>> = Mutex::default();
+    let mut args = Args::default();
+    pointer(&mut args, 0, &list);
+    let range = NdRange {
+        offset: [1, 0, 0],
+        groups: [3, 2, 1],
+        local: [8, 4, 2],
+    };
+    // SAFETY: the kernel only notes its state.
+    let launch = unsafe { Launch::new(note_state, Form::Group, range, args, None) };
+    let done = lane.submit(Command::Launch(Box::new(launch)));
+    done.block().expect("the executor runs");
+    let mut states = list.into_inner().expect("no panic");
+    states.sort_by_key(|state| state.group_id);
+    let groups: Vec<_> = states.iter().map(|state| state.group_id).collect();
+    let expected = [
+        [0, 0, 0],
+        [0, 1, 0],
+        [1, 0, 0],
+        [1, 1, 0],
+        [2, 0, 0],
+        [2, 1, 0],
+    ];
+    assert_eq!(groups, expected);
+    assert_eq!(states[4].global_id, [17, 0, 0]);
+    assert!(
+        states
+            .iter()
+            .all(|state| state.local_id == [0; 3] && state.sub_groups == 64)
+    );
 }
 
 /// args: AtomicUsize, Mutex<Vec<usize>> of the numbers given, usize by value.
@@ -197,7 +264,10 @@ unsafe extern "C" fn note_number(args: *const *const c_void, _: *mut State) {
     unsafe {
         let number = *arg::<usize>(args, 2);
         arg::<AtomicUsize>(args, 0).fetch_add(1, Ordering::Relaxed);
-        arg::<Mutex<Vec<usize>>>(args, 1).lock().expect("no panic").push(number);
+        arg::<Mutex<Vec<usize>>>(args, 1)
+            .lock()
+            .expect("no panic")
+            .push(number);
     }
 }
 
@@ -245,7 +315,10 @@ fn lanes_run_in_order_and_waits_hold_across_them() {
             markers.push((number, marker));
             before.push(earlier);
             if random.below(50) == 0 {
-                markers[random.below(markers.len())].1.block().expect("the executor runs");
+                markers[random.below(markers.len())]
+                    .1
+                    .block()
+                    .expect("the executor runs");
             }
         }
         for (_, marker) in &markers {
@@ -259,7 +332,10 @@ fn lanes_run_in_order_and_waits_hold_across_them() {
         }
         for (number, earlier) in before.iter().enumerate() {
             for &one in earlier {
-                assert!(place[one] < place[number], "seed {seed}: {one} after {number}");
+                assert!(
+                    place[one] < place[number],
+                    "seed {seed}: {one} after {number}"
+                );
             }
         }
     }
@@ -281,7 +357,9 @@ fn others_go_on_while_one_lane_waits_for_the_host() {
         .collect();
     let mut free = TestLane::new(&executor);
     for _ in 0..100 {
-        free.submit(Command::Nothing).block().expect("the executor runs");
+        free.submit(Command::Nothing)
+            .block()
+            .expect("the executor runs");
     }
     assert!(held.iter().all(|marker| !marker.reached()));
     drop(signal);
@@ -376,7 +454,9 @@ fn calls_come_when_their_time_has_come() {
 unsafe extern "C" fn note_thread(args: *const *const c_void, _: *mut State) {
     // SAFETY: the tests pass this argument.
     let list = unsafe { arg::<Mutex<Vec<std::thread::ThreadId>>>(args, 0) };
-    list.lock().expect("no panic").push(std::thread::current().id());
+    list.lock()
+        .expect("no panic")
+        .push(std::thread::current().id());
     std::thread::sleep(Duration::from_micros(200));
 }
 
@@ -402,7 +482,10 @@ fn a_span_uses_its_own_workers_only() {
         list.sort_by_key(|id| format!("{id:?}"));
         list.dedup();
     }
-    assert!(first.len() <= 2 && second.len() <= 3, "{first:?} {second:?}");
+    assert!(
+        first.len() <= 2 && second.len() <= 3,
+        "{first:?} {second:?}"
+    );
     assert!(first.iter().all(|id| !second.contains(id)));
 }
 
@@ -424,7 +507,10 @@ fn many_threads_submit_and_wait() {
                         marker.block().expect("the executor runs");
                     }
                 }
-                lane.lane.mark(lane.epoch).block().expect("the executor runs");
+                lane.lane
+                    .mark(lane.epoch)
+                    .block()
+                    .expect("the executor runs");
             });
         }
     });
@@ -435,7 +521,10 @@ fn many_threads_submit_and_wait() {
 fn it_stops_with_what_can_run_done_and_then_refuses() {
     let executor = executor(3);
     let count = AtomicU64::new(0);
-    let mut lanes = [TestLane::new(&executor), TestLane::on(&executor, Span { first: 2, count: 1 })];
+    let mut lanes = [
+        TestLane::new(&executor),
+        TestLane::on(&executor, Span { first: 2, count: 1 }),
+    ];
     for at in 0..200 {
         let mut args = Args::default();
         pointer(&mut args, 0, &count);
@@ -450,7 +539,10 @@ fn it_stops_with_what_can_run_done_and_then_refuses() {
     executor.stop();
     assert_eq!(count.load(Ordering::Relaxed), 2000);
     assert_eq!(never.block(), Err(Failure::Lost));
-    assert_eq!(lanes[0].lane.submit(999, Command::Nothing, None), Err(Failure::Lost));
+    assert_eq!(
+        lanes[0].lane.submit(999, Command::Nothing, None),
+        Err(Failure::Lost)
+    );
     assert!(never.on_reach(Box::new(|| {})).is_err());
     assert_eq!(lanes[0].lane.mark(1).block(), Ok(()));
     drop(signal);
@@ -473,7 +565,9 @@ fn a_blocked_thread_is_told_when_the_executor_stops() {
 fn a_child_is_told_that_its_threads_are_lost() {
     let executor = executor(2);
     let mut lane = TestLane::new(&executor);
-    lane.submit(Command::Nothing).block().expect("the executor runs");
+    lane.submit(Command::Nothing)
+        .block()
+        .expect("the executor runs");
     let clock = Clock::new();
     let (point, _signal) = Fence::host_point(executor.crew(), &clock);
     // SAFETY: the child calls what is under test and leaves without running destructors.
@@ -494,7 +588,9 @@ fn a_child_is_told_that_its_threads_are_lost() {
     // SAFETY: the child is ours.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0, "the child hung up or was not refused");
-    lane.submit(Command::Nothing).block().expect("the parent goes on");
+    lane.submit(Command::Nothing)
+        .block()
+        .expect("the parent goes on");
 }
 
 struct Times(AtomicU64, AtomicU64);
@@ -523,7 +619,10 @@ fn commands_are_timed() {
         .submit(1, command, Some(Arc::clone(&times) as Arc<dyn Stamp>))
         .expect("the executor runs");
     lane.lane.mark(1).block().expect("the executor runs");
-    let (start, end) = (times.0.load(Ordering::Relaxed), times.1.load(Ordering::Relaxed));
+    let (start, end) = (
+        times.0.load(Ordering::Relaxed),
+        times.1.load(Ordering::Relaxed),
+    );
     assert!(before <= start && start + 200_000 <= end && end <= now());
 }
 
@@ -562,7 +661,12 @@ fn latency() {
         std::thread::sleep(Duration::from_millis(1));
         let mut args = Args::default();
         pointer(&mut args, 0, &count);
-        lane.submit(launch(count_up, line(1, 1), args)).block().expect("the executor runs");
+        lane.submit(launch(count_up, line(1, 1), args))
+            .block()
+            .expect("the executor runs");
     }
-    println!("after 1 ms of rest: {} ns more", (now() - start) / SLEEPS - 1_000_000);
+    println!(
+        "after 1 ms of rest: {} ns more",
+        (now() - start) / SLEEPS - 1_000_000
+    );
 }

@@ -18,7 +18,15 @@ pub enum SymbolKind {
 }
 
 /// The first bytes of an object for this machine: 64 bits, of its byte order, version 1.
-pub const IDENT: [u8; 7] = [0x7f, b'E', b'L', b'F', 2, if cfg!(target_endian = "little") { 1 } else { 2 }, 1];
+pub const IDENT: [u8; 7] = [
+    0x7f,
+    b'E',
+    b'L',
+    b'F',
+    2,
+    if cfg!(target_endian = "little") { 1 } else { 2 },
+    1,
+];
 
 #[cfg(target_arch = "x86_64")]
 const MACHINE: Option<u16> = Some(62);
@@ -27,7 +35,11 @@ const MACHINE: Option<u16> = Some(183);
 #[cfg(target_arch = "riscv64")]
 const MACHINE: Option<u16> = Some(243);
 /// Elsewhere the dynamic linker alone decides.
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+)))]
 const MACHINE: Option<u16> = None;
 
 const HEADER_BYTES: usize = 64;
@@ -59,7 +71,10 @@ fn segments_fit(file: Reader<'_>) -> Option<()> {
     let (start, each, count) = (file.word(32)?, file.u16(54)?, file.u16(56)?);
     for index in 0..usize::from(count) {
         let at = start.checked_add(index * usize::from(each))?;
-        let (offset, bytes) = (file.word(at.checked_add(8)?)?, file.word(at.checked_add(32)?)?);
+        let (offset, bytes) = (
+            file.word(at.checked_add(8)?)?,
+            file.word(at.checked_add(32)?)?,
+        );
         if file.u32(at)? == SEGMENT_LOAD {
             file.part(offset, bytes)?;
         }
@@ -77,9 +92,15 @@ fn symbol_table(file: Reader<'_>) -> Option<Option<Vec<Symbol>>> {
     let mut sections = (0..usize::from(count)).filter_map(section);
     let table = sections.find(|one| one.u32(4) == Some(SECTION_DYNSYM))?;
     let contents = |section: Reader<'_>| file.part(section.word(24)?, section.word(32)?);
-    let names = table.u32(40).and_then(|index| contents(section(index as usize)?));
+    let names = table
+        .u32(40)
+        .and_then(|index| contents(section(index as usize)?));
     let entries = contents(table);
-    Some(names.zip(entries).and_then(|(names, entries)| symbols(entries, names)))
+    Some(
+        names
+            .zip(entries)
+            .and_then(|(names, entries)| symbols(entries, names)),
+    )
 }
 
 /// The exported functions and variables; `None` if an entry is broken.
@@ -94,13 +115,18 @@ fn symbols(entries: &[u8], names: &[u8]) -> Option<Vec<Symbol>> {
             2 | 10 => SymbolKind::Function,
             _ => continue,
         };
-        let exported = matches!(info >> 4, 1 | 2 | 10) && matches!(other & 3, 0 | 3) && section != 0;
+        let exported =
+            matches!(info >> 4, 1 | 2 | 10) && matches!(other & 3, 0 | 3) && section != 0;
         if !exported {
             continue;
         }
         let name = CStr::from_bytes_until_nul(names.get(fields.u32(0)? as usize..)?).ok()?;
         if !matches!(name.to_bytes(), b"_init" | b"_fini" | b"") {
-            found.push(Symbol { name: name.into(), kind, bytes: fields.word(16)? });
+            found.push(Symbol {
+                name: name.into(),
+                kind,
+                bytes: fields.word(16)?,
+            });
         }
     }
     Some(found)
@@ -128,6 +154,8 @@ impl<'a> Reader<'a> {
     }
 
     fn word(self, at: usize) -> Option<usize> {
-        self.array(at).map(u64::from_ne_bytes).and_then(|word| usize::try_from(word).ok())
+        self.array(at)
+            .map(u64::from_ne_bytes)
+            .and_then(|word| usize::try_from(word).ok())
     }
 }

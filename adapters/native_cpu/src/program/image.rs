@@ -49,7 +49,7 @@ impl Image {
     /// and functions stay; a shared object's exported functions that are launched are kernels.
     pub unsafe fn load(binary: *const u8, bytes: usize) -> Result<Self> {
         if binary.is_null() {
-            return Err(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER));
+            return Err(broken("a null one"));
         }
         // SAFETY: the caller's promise; without a length nothing is read.
         let contents = unsafe { std::slice::from_raw_parts(binary, bytes) };
@@ -64,9 +64,11 @@ impl Image {
 
     pub fn function(&self, name: &CStr) -> Option<Function> {
         match self {
-            Image::Table(table) => {
-                table.kernels.iter().find(|(own, _)| own.as_c_str() == name).map(|&(_, code)| code)
-            }
+            Image::Table(table) => table
+                .kernels
+                .iter()
+                .find(|(own, _)| own.as_c_str() == name)
+                .map(|&(_, code)| code),
             Image::Shared(shared) => {
                 shared.symbol(name, SymbolKind::Function)?;
                 // SAFETY: an exported function that is asked for as a kernel is one, by promise.
@@ -77,7 +79,9 @@ impl Image {
 
     /// Address and size in bytes of a global variable.
     pub fn global(&self, name: &CStr) -> Option<(usize, usize)> {
-        let Image::Shared(shared) = self else { return None };
+        let Image::Shared(shared) = self else {
+            return None;
+        };
         let symbol = shared.symbol(name, SymbolKind::Variable)?;
         let address = shared.library.address(name).expose_provenance();
         (address != 0).then_some((address, symbol.bytes))
@@ -85,9 +89,16 @@ impl Image {
 
     pub fn kernel_names(&self) -> Vec<&CStr> {
         match self {
-            Image::Table(table) => table.kernels.iter().map(|(name, _)| name.as_c_str()).collect(),
+            Image::Table(table) => table
+                .kernels
+                .iter()
+                .map(|(name, _)| name.as_c_str())
+                .collect(),
             Image::Shared(shared) => {
-                let functions = shared.symbols.iter().filter(|one| one.kind == SymbolKind::Function);
+                let functions = shared
+                    .symbols
+                    .iter()
+                    .filter(|one| one.kind == SymbolKind::Function);
                 functions.map(|one| one.name.as_c_str()).collect()
             }
         }
@@ -112,7 +123,10 @@ impl Image {
 impl Table {
     /// Reads a table at an address that may be a mistake: the system checks each access.
     fn read(address: usize) -> Result<Self> {
-        let mut table = Self { kernels: Vec::new(), entries: Vec::new() };
+        let mut table = Self {
+            kernels: Vec::new(),
+            entries: Vec::new(),
+        };
         let mut next = address;
         loop {
             let mut entry = [0; 2 * size_of::<usize>()];
@@ -121,7 +135,9 @@ impl Table {
             let entry = [word(name), word(code)];
             let code = std::ptr::with_exposed_provenance(entry[1]);
             // SAFETY: a table's functions are kernels.
-            let Some(code) = (unsafe { function::<Function>(code) }) else { return Ok(table) };
+            let Some(code) = (unsafe { function::<Function>(code) }) else {
+                return Ok(table);
+            };
             let name = text(entry[0]).ok_or_else(|| broken("a kernel without a name"))?;
             table.kernels.push((name, code));
             table.entries.push(entry);
@@ -133,30 +149,51 @@ impl Table {
 impl Shared {
     fn from_path(path: &CStr) -> Result<Self> {
         let name = OsStr::from_bytes(path.to_bytes());
-        let contents = std::fs::read(name).map_err(|error| broken(&format!("{}: {error}", path.to_string_lossy())))?;
-        let symbols = elf::exports(&contents).map_err(|reason| broken(&format!("{}: {reason}", path.to_string_lossy())))?;
-        Ok(Self { library: open(name)?, symbols, binary: path.to_bytes_with_nul().to_vec(), _file: None })
+        let contents = std::fs::read(name)
+            .map_err(|error| broken(&format!("{}: {error}", path.to_string_lossy())))?;
+        let symbols = elf::exports(&contents)
+            .map_err(|reason| broken(&format!("{}: {reason}", path.to_string_lossy())))?;
+        Ok(Self {
+            library: open(name)?,
+            symbols,
+            binary: path.to_bytes_with_nul().to_vec(),
+            _file: None,
+        })
     }
 
     fn from_bytes(contents: &[u8]) -> Result<Self> {
         let symbols = elf::exports(contents).map_err(broken)?;
         // SAFETY: makes a new file, whose number is ours alone.
-        let number = unsafe { libc::memfd_create(c"ur-native-cpu-program".as_ptr(), libc::MFD_CLOEXEC) };
+        let number =
+            unsafe { libc::memfd_create(c"ur-native-cpu-program".as_ptr(), libc::MFD_CLOEXEC) };
         if number < 0 {
-            return Err(crate::adapter::system_error(UR_RESULT_ERROR_OUT_OF_RESOURCES, "memfd_create"));
+            return Err(crate::adapter::system_error(
+                UR_RESULT_ERROR_OUT_OF_RESOURCES,
+                "memfd_create",
+            ));
         }
         // SAFETY: as above.
         let mut file = unsafe { File::from_raw_fd(number) };
         if file.write_all(contents).is_err() {
-            return Err(crate::adapter::system_error(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY, "storing a program"));
+            return Err(crate::adapter::system_error(
+                UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+                "storing a program",
+            ));
         }
         let file = Backing(ManuallyDrop::new(file));
         let library = open(OsStr::from_bytes(file.name().to_bytes()))?;
-        Ok(Self { library, symbols, binary: contents.to_vec(), _file: Some(file) })
+        Ok(Self {
+            library,
+            symbols,
+            binary: contents.to_vec(),
+            _file: Some(file),
+        })
     }
 
     fn symbol(&self, name: &CStr, kind: SymbolKind) -> Option<&Symbol> {
-        self.symbols.iter().find(|one| one.kind == kind && one.name.as_c_str() == name)
+        self.symbols
+            .iter()
+            .find(|one| one.kind == kind && one.name.as_c_str() == name)
     }
 }
 
@@ -192,7 +229,8 @@ impl Backing {
 impl Drop for Backing {
     fn drop(&mut self) {
         // SAFETY: asks only whether a library of that name is still there.
-        let left = unsafe { libc::dlopen(self.name().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        let left =
+            unsafe { libc::dlopen(self.name().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if left.is_null() {
             // SAFETY: dropped here and nowhere else.
             unsafe { ManuallyDrop::drop(&mut self.0) };
@@ -206,10 +244,18 @@ impl Drop for Backing {
 
 /// Copies memory that may not be there: `None` then.
 fn memory(from: usize, to: &mut [u8]) -> Option<()> {
-    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-    let remote = libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(from), iov_len: to.len() };
+    let local = libc::iovec {
+        iov_base: to.as_mut_ptr().cast(),
+        iov_len: to.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: std::ptr::with_exposed_provenance_mut(from),
+        iov_len: to.len(),
+    };
     // SAFETY: the system writes to `to` and checks the rest itself.
-    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    let copied = unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+    };
     if copied == to.len().cast_signed() {
         return Some(());
     }
@@ -218,7 +264,13 @@ fn memory(from: usize, to: &mut [u8]) -> Option<()> {
         return None;
     }
     // SAFETY: where the system does not check, the caller of `Image::load` is taken at his word.
-    unsafe { std::ptr::copy_nonoverlapping(std::ptr::with_exposed_provenance(from), to.as_mut_ptr(), to.len()) };
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            std::ptr::with_exposed_provenance(from),
+            to.as_mut_ptr(),
+            to.len(),
+        )
+    };
     Some(())
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 
 use ur::abi::*;
 use ur::hal::checks;
-use ur::object::{Error, Result, ensure};
+use ur::object::{Error, Result};
 
 use crate::exec::Form;
 
@@ -31,28 +31,40 @@ impl Metadata {
     /// The entries, their names and what they point to are as they say, for the call.
     pub unsafe fn read(properties: Option<&ur_program_properties_t>) -> Result<Self> {
         let mut all = Self::default();
-        let Some(properties) = properties else { return Ok(all) };
+        let Some(properties) = properties else {
+            return Ok(all);
+        };
         // SAFETY: the caller's promise.
         let entries = unsafe { checks::slice(properties.pMetadatas, properties.count as usize) }?;
         for entry in entries {
-            ensure(!entry.pName.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+            checks::pointer(entry.pName)?;
             // SAFETY: the caller's promise.
             let (name, value) = unsafe { (CStr::from_ptr(entry.pName).to_bytes(), value(entry)?) };
-            let Some(at) = name.iter().rposition(|&byte| byte == b'@') else { continue };
+            let Some(at) = name.iter().rposition(|&byte| byte == b'@') else {
+                continue;
+            };
             let (subject, tag) = (name[..at].to_vec(), &name[at + 1..]);
             match tag {
                 GROUP_SIZE => {
-                    let size = group_size(&value).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+                    let size =
+                        group_size(&value).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
                     all.group_sizes.insert(subject, size);
                 }
                 GLOBAL_ID => {
-                    let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
+                    let end = value
+                        .iter()
+                        .position(|&byte| byte == 0)
+                        .unwrap_or(value.len());
                     let own = CString::new(&value[..end]);
-                    all.globals.insert(subject, own.map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_VALUE))?);
+                    all.globals.insert(
+                        subject,
+                        own.map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_VALUE))?,
+                    );
                 }
                 WHOLE_GROUP => {
                     let whole = value.iter().any(|&byte| byte != 0);
-                    all.forms.insert(subject, if whole { Form::Group } else { Form::Item });
+                    all.forms
+                        .insert(subject, if whole { Form::Group } else { Form::Item });
                 }
                 // Meant for others.
                 _ => {}
@@ -116,14 +128,20 @@ fn without_size(bytes: &[u8]) -> &[u8] {
     match bytes.split_first_chunk() {
         Some((&size, rest)) => {
             let (size, there) = (u64::from_ne_bytes(size), rest.len() as u64);
-            if size == there * 8 || size == there { rest } else { bytes }
+            if size == there * 8 || size == there {
+                rest
+            } else {
+                bytes
+            }
         }
         None => bytes,
     }
 }
 
 fn group_size(bytes: &[u8]) -> Option<[usize; 3]> {
-    let (numbers, []) = bytes.as_chunks::<4>() else { return None };
+    let (numbers, []) = bytes.as_chunks::<4>() else {
+        return None;
+    };
     if !(1..=3).contains(&numbers.len()) {
         return None;
     }
@@ -143,9 +161,15 @@ mod tests {
             pName: name.as_ptr(),
             r#type: UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY,
             size: bytes.len(),
-            value: ur_program_metadata_value_t { pData: bytes.as_ptr().cast_mut().cast() },
+            value: ur_program_metadata_value_t {
+                pData: bytes.as_ptr().cast_mut().cast(),
+            },
         };
-        let properties = ur_program_properties_t { count: 1, pMetadatas: &raw const entry, ..Default::default() };
+        let properties = ur_program_properties_t {
+            count: 1,
+            pMetadatas: &raw const entry,
+            ..Default::default()
+        };
         // SAFETY: all of it lives here.
         unsafe { Metadata::read(Some(&properties)) }
     }
@@ -159,10 +183,19 @@ mod tests {
     #[test]
     fn group_sizes_are_padded() -> Result<()> {
         let name = c"my@kernel@reqd_work_group_size";
-        assert_eq!(read(name, &array(&[8, 4]))?.group_size(c"my@kernel"), Some([8, 4, 1]));
+        assert_eq!(
+            read(name, &array(&[8, 4]))?.group_size(c"my@kernel"),
+            Some([8, 4, 1])
+        );
         let in_bytes = [8u32, 0, 4, 1].map(u32::to_ne_bytes).concat();
-        assert_eq!(read(name, &in_bytes)?.group_size(c"my@kernel"), Some([4, 1, 1]));
-        assert_eq!(read(name, &array(&[2, 3, 5])[8..])?.group_size(c"my@kernel"), Some([2, 3, 5]));
+        assert_eq!(
+            read(name, &in_bytes)?.group_size(c"my@kernel"),
+            Some([4, 1, 1])
+        );
+        assert_eq!(
+            read(name, &array(&[2, 3, 5])[8..])?.group_size(c"my@kernel"),
+            Some([2, 3, 5])
+        );
         assert_eq!(read(name, &array(&[2]))?.group_size(c"kernel"), None);
         for wrong in [array(&[]), array(&[1, 2, 3, 4]), array(&[0]), vec![1, 2, 3]] {
             assert!(read(name, &wrong).is_err(), "{wrong:?}");
@@ -172,12 +205,18 @@ mod tests {
 
     #[test]
     fn names_and_forms() -> Result<()> {
-        assert_eq!(read(c"id7@global_id_mapping", b"counter\0")?.global(c"id7"), Some(c"counter"));
+        assert_eq!(
+            read(c"id7@global_id_mapping", b"counter\0")?.global(c"id7"),
+            Some(c"counter")
+        );
         let mut one = read(c"k@whole_work_group", &[1])?;
         assert_eq!(one.form(c"k"), Some(Form::Group));
         one.join(&read(c"k@whole_work_group", &[0])?);
         one.join(&read(c"l@whole_work_group", &[0])?);
-        assert_eq!((one.form(c"k"), one.form(c"l")), (Some(Form::Group), Some(Form::Item)));
+        assert_eq!(
+            (one.form(c"k"), one.form(c"l")),
+            (Some(Form::Group), Some(Form::Item))
+        );
         assert!(read(c"nothing for us", &[]).is_ok());
         Ok(())
     }

@@ -16,7 +16,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ur-native-cpu-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("ur-native-cpu-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a directory can be made");
         Self(path)
     }
@@ -31,7 +32,11 @@ impl Scratch {
         std::fs::write(&from, source).expect("a file can be written");
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let mut command = Command::new(compiler);
-        let done = command.args(["-shared", "-fPIC", option, "-o"]).arg(&to).arg(&from).status();
+        let done = command
+            .args(["-shared", "-fPIC", option, "-o"])
+            .arg(&to)
+            .arg(&from)
+            .status();
         assert!(done.expect("there is a C compiler").success());
         to
     }
@@ -70,16 +75,25 @@ fn check_kernels(image: &Image) {
     let mut names = image.kernel_names();
     names.sort_unstable();
     assert_eq!(names, [c"add_counter", c"other"]);
-    assert!(image.function(c"printf").is_none(), "what it uses is not its own");
+    assert!(
+        image.function(c"printf").is_none(),
+        "what it uses is not its own"
+    );
     assert!(image.function(c"counter").is_none() && image.global(c"other").is_none());
     let (address, bytes) = image.global(c"counter").expect("a variable");
-    assert_eq!((bytes, image.global(c"table").map(|(_, bytes)| bytes)), (4, Some(40)));
+    assert_eq!(
+        (bytes, image.global(c"table").map(|(_, bytes)| bytes)),
+        (4, Some(40))
+    );
     // SAFETY: the variable is an `int` of the source.
     unsafe { std::ptr::with_exposed_provenance_mut::<i32>(address).write(100) };
     let kernel = image.function(c"add_counter").expect("a kernel");
     let mut result = [0i32; 4];
     let args = [result.as_mut_ptr().cast_const().cast::<c_void>()];
-    let mut state = State { global_id: [2, 0, 0], ..State::default() };
+    let mut state = State {
+        global_id: [2, 0, 0],
+        ..State::default()
+    };
     // SAFETY: the kernel takes one pointer to integers.
     unsafe { kernel(args.as_ptr(), &raw mut state) };
     assert_eq!(result, [0, 0, 103, 0]);
@@ -117,7 +131,8 @@ fn a_library_that_stays_keeps_its_name() -> Result<()> {
     let image = load(&next)?;
     let (address, _) = image.global(c"value").expect("a variable");
     // SAFETY: the variable is an `int` of the source.
-    assert_eq!(unsafe { *std::ptr::with_exposed_provenance::<i32>(address) }, 2);
+    let value = unsafe { *std::ptr::with_exposed_provenance::<i32>(address) };
+    assert_eq!(value, 2);
     Ok(())
 }
 
@@ -138,7 +153,10 @@ fn a_table_is_read_to_its_end_whatever_its_length() -> Result<()> {
         // SAFETY: a table of kernels; a length below its own.
         let image = unsafe { Image::load(table.as_ptr().cast(), bytes) }?;
         assert_eq!(image.kernel_names(), [c"one", c"/two"]);
-        assert_eq!(image.function(c"/two").map(|code| code as usize), Some(two as *const () as usize));
+        assert_eq!(
+            image.function(c"/two").map(|code| code as usize),
+            Some(two as *const () as usize)
+        );
         assert!(image.function(c"three").is_none() && image.global(c"one").is_none());
         assert!(load(&image.binary())?.function(c"one").is_some());
     }
@@ -157,7 +175,9 @@ fn what_is_no_binary_is_an_error() {
     foreign[18] ^= 0x55;
     assert_eq!(code(load(&foreign)), refused);
     let program = std::fs::read("/proc/self/exe").expect("this program");
-    assert!(elf::exports(&program).is_ok_and(|symbols| symbols.iter().all(|one| !one.name.is_empty())));
+    assert!(
+        elf::exports(&program).is_ok_and(|symbols| symbols.iter().all(|one| !one.name.is_empty()))
+    );
     for seed in 0..2000usize {
         let mut changed = whole.clone();
         let at = seed.wrapping_mul(0x9e37_79b9) % 1024;
@@ -169,9 +189,16 @@ fn what_is_no_binary_is_an_error() {
     assert_eq!(code(load(b"/etc/passwd\0")), refused);
     let garbage: Vec<u8> = (0..4096).map(|at| (at * 31 % 251) as u8 | 1).collect();
     assert_eq!(code(load(&garbage)), refused);
-    let no_name = [Entry(8 as *const _, one as *const c_void), Entry(std::ptr::null(), std::ptr::null())];
+    let no_name = [
+        Entry(8 as *const _, one as *const c_void),
+        Entry(std::ptr::null(), std::ptr::null()),
+    ];
     // SAFETY: a table whose name is not there, which is what is tested.
-    assert_eq!(code(unsafe { Image::load(no_name.as_ptr().cast(), 32) }), refused);
+    let loaded = unsafe { Image::load(no_name.as_ptr().cast(), 32) };
+    assert_eq!(code(loaded), refused);
+    // SAFETY: no binary at all.
+    let none = unsafe { Image::load(std::ptr::null(), 8) };
+    assert_eq!(code(none), refused);
     // SAFETY: nothing is there, which is what is tested.
     assert_eq!(code(unsafe { Image::load(16 as *const u8, 0) }), refused);
 }
@@ -181,8 +208,16 @@ fn symbols_are_told_apart() {
     let scratch = Scratch::new("symbols");
     let bytes = std::fs::read(scratch.compile(KERNELS)).expect("was just written");
     let symbols = elf::exports(&bytes).expect("a shared object");
-    let kind = |name: &CStr| symbols.iter().find(|one| one.name.as_c_str() == name).map(|one| one.kind);
+    let kind = |name: &CStr| {
+        symbols
+            .iter()
+            .find(|one| one.name.as_c_str() == name)
+            .map(|one| one.kind)
+    };
     assert_eq!(kind(c"other"), Some(SymbolKind::Function));
     assert_eq!(kind(c"table"), Some(SymbolKind::Variable));
-    assert_eq!([kind(c"inside"), kind(c"not_exported"), kind(c"hidden")], [None; 3]);
+    assert_eq!(
+        [kind(c"inside"), kind(c"not_exported"), kind(c"hidden")],
+        [None; 3]
+    );
 }

@@ -9,26 +9,52 @@ use std::ffi::c_void;
 const SUITE: &str = "async_alloc";
 
 pub fn all() -> Vec<Test> {
-    let mut tests = by_kind(SUITE, &[
-        ("use_of_all_sizes", use_of_all_sizes),
-        ("aligned_and_disjoint", aligned_and_disjoint),
-        ("alloc_info", info),
-        ("events", events),
-        ("kernels", kernels),
-        ("host_access", host_access),
-        ("current_pool", current_pool),
-        ("properties", properties),
-        ("event_is_optional", event_is_optional),
-        ("free_ignores_its_pool", free_ignores_its_pool),
-        ("large_block", large_block),
-    ]);
-    tests.extend(plain(SUITE, &[("kinds_do_not_mix", kinds_do_not_mix), ("free_on_another_queue", free_on_another_queue)]));
+    let mut tests = by_kind(
+        SUITE,
+        &[
+            ("use_of_all_sizes", use_of_all_sizes),
+            ("aligned_and_disjoint", aligned_and_disjoint),
+            ("alloc_info", info),
+            ("events", events),
+            ("kernels", kernels),
+            ("host_access", host_access),
+            ("current_pool", current_pool),
+            ("properties", properties),
+            ("event_is_optional", event_is_optional),
+            ("free_ignores_its_pool", free_ignores_its_pool),
+            ("large_block", large_block),
+        ],
+    );
+    tests.extend(plain(
+        SUITE,
+        &[
+            ("kinds_do_not_mix", kinds_do_not_mix),
+            ("free_on_another_queue", free_on_another_queue),
+        ],
+    ));
     tests
 }
 
 fn use_of_all_sizes(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    for size in [1, 2, 63, 64, 65, 255, 256, 257, 4095, 4096, 4097, 100_000, MIB - 1, MIB, MIB + 1, 5 * MIB + 123] {
+    for size in [
+        1,
+        2,
+        63,
+        64,
+        65,
+        255,
+        256,
+        257,
+        4095,
+        4096,
+        4097,
+        100_000,
+        MIB - 1,
+        MIB,
+        MIB + 1,
+        5 * MIB + 123,
+    ] {
         bench.exercise(&queue, kind, &pool, size)?;
     }
     queue.finish()?;
@@ -43,11 +69,18 @@ fn aligned_and_disjoint(bench: &Bench, kind: Kind) -> Done {
         blocks.push(queue.alloc(kind, &pool, 1 + index * 61 % 5000, &[])?);
     }
     for block in &blocks {
-        check!(block.ptr.addr().is_multiple_of(64), "{:?} is not aligned to 64", block.ptr);
+        check!(
+            block.ptr.addr().is_multiple_of(64),
+            "{:?} is not aligned to 64",
+            block.ptr
+        );
     }
     let mut sorted = blocks.clone();
     sorted.sort_by_key(|block| block.ptr.addr());
-    check!(sorted.windows(2).all(|pair| !pair[0].overlaps(&pair[1])), "two live blocks overlap");
+    check!(
+        sorted.windows(2).all(|pair| !pair[0].overlaps(&pair[1])),
+        "two live blocks overlap"
+    );
     // Each keeps its own data.
     for (index, block) in blocks.iter().enumerate() {
         queue.fill(block.ptr, index as u8, block.size, &[])?;
@@ -63,11 +96,22 @@ fn info(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
     let block = queue.alloc(kind, &pool, 10_000, &[])?;
     let context = &bench.context;
-    check_eq!(alloc_info::<ur_usm_type_t>(context, block.ptr, UR_USM_ALLOC_INFO_TYPE)?, kind.usm_type(), "kind");
+    check_eq!(
+        alloc_info::<ur_usm_type_t>(context, block.ptr, UR_USM_ALLOC_INFO_TYPE)?,
+        kind.usm_type(),
+        "kind"
+    );
     let inner = block.ptr.wrapping_byte_add(9_999);
-    check_eq!(alloc_info::<*mut c_void>(context, inner, UR_USM_ALLOC_INFO_BASE_PTR)?, block.ptr, "base");
+    check_eq!(
+        alloc_info::<*mut c_void>(context, inner, UR_USM_ALLOC_INFO_BASE_PTR)?,
+        block.ptr,
+        "base"
+    );
     let size: usize = alloc_info(context, block.ptr, UR_USM_ALLOC_INFO_SIZE)?;
-    check!((10_000..20_000).contains(&size), "size {size} of a block of 10000");
+    check!(
+        (10_000..20_000).contains(&size),
+        "size {size} of a block of 10000"
+    );
     if kind != Kind::Host {
         let device: ur_device_handle_t = alloc_info(context, block.ptr, UR_USM_ALLOC_INFO_DEVICE)?;
         check_eq!(device, bench.fixture.device, "device");
@@ -85,19 +129,44 @@ fn events(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
     let freed = queue.free_event(block, &[])?;
-    check!(allocated.raw != freed.raw, "allocation and free share an event handle");
+    check!(
+        allocated.raw != freed.raw,
+        "allocation and free share an event handle"
+    );
     let want = match kind {
         Kind::Device => UR_COMMAND_ENQUEUE_USM_DEVICE_ALLOC_EXP,
         Kind::Shared => UR_COMMAND_ENQUEUE_USM_SHARED_ALLOC_EXP,
         Kind::Host => UR_COMMAND_ENQUEUE_USM_HOST_ALLOC_EXP,
     };
-    for (event, want) in [(&allocated, want), (&freed, UR_COMMAND_ENQUEUE_USM_FREE_EXP)] {
-        check_eq!(event.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?, want, "command type");
-        check_eq!(event.get::<u32>(UR_EVENT_INFO_REFERENCE_COUNT)?, 1, "references of {want:?}");
-        check_eq!(event.get::<ur_queue_handle_t>(UR_EVENT_INFO_COMMAND_QUEUE)?, queue.raw, "queue of {want:?}");
-        check_eq!(event.get::<ur_context_handle_t>(UR_EVENT_INFO_CONTEXT)?, bench.context.raw, "context of {want:?}");
+    for (event, want) in [
+        (&allocated, want),
+        (&freed, UR_COMMAND_ENQUEUE_USM_FREE_EXP),
+    ] {
+        check_eq!(
+            event.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
+            want,
+            "command type"
+        );
+        check_eq!(
+            event.get::<u32>(UR_EVENT_INFO_REFERENCE_COUNT)?,
+            1,
+            "references of {want:?}"
+        );
+        check_eq!(
+            event.get::<ur_queue_handle_t>(UR_EVENT_INFO_COMMAND_QUEUE)?,
+            queue.raw,
+            "queue of {want:?}"
+        );
+        check_eq!(
+            event.get::<ur_context_handle_t>(UR_EVENT_INFO_CONTEXT)?,
+            bench.context.raw,
+            "context of {want:?}"
+        );
         event.wait()?;
-        check!(event.is_complete()?, "{want:?} is not complete after a wait");
+        check!(
+            event.is_complete()?,
+            "{want:?} is not complete after a wait"
+        );
     }
     Ok(())
 }
@@ -111,8 +180,22 @@ fn kernels(bench: &Bench, kind: Kind) -> Done {
     for round in 0..20_u32 {
         let items = 1000 + round as usize * 100;
         let block = queue.alloc(kind, &pool, items * 4, &[])?;
-        queue.launch(&iota, items, &[Arg::Pointer(block.ptr), Arg::of(&round)], &[])?;
-        queue.launch(&verify, items, &[Arg::Pointer(block.ptr), Arg::of(&round), Arg::Pointer(wrong.ptr)], &[])?;
+        queue.launch(
+            &iota,
+            items,
+            &[Arg::Pointer(block.ptr), Arg::of(&round)],
+            &[],
+        )?;
+        queue.launch(
+            &verify,
+            items,
+            &[
+                Arg::Pointer(block.ptr),
+                Arg::of(&round),
+                Arg::Pointer(wrong.ptr),
+            ],
+            &[],
+        )?;
         queue.free(block, &[])?;
     }
     queue.finish()?;
@@ -128,9 +211,18 @@ fn host_access(bench: &Bench, kind: Kind) -> Done {
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
     allocated.wait()?;
     block.host::<u32>().fill(77);
-    check!(queue.read::<u32>(block.ptr, 1024, &[])?.iter().all(|word| *word == 77), "what the host wrote");
+    check!(
+        queue
+            .read::<u32>(block.ptr, 1024, &[])?
+            .iter()
+            .all(|word| *word == 77),
+        "what the host wrote"
+    );
     queue.fill(block.ptr, 78_u32, 4096, &[])?.wait()?;
-    check!(block.host::<u32>().iter().all(|word| *word == 78), "what the device wrote");
+    check!(
+        block.host::<u32>().iter().all(|word| *word == 78),
+        "what the device wrote"
+    );
     queue.free(block, &[])?;
     queue.finish()
 }
@@ -139,7 +231,10 @@ fn current_pool(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.default_pool()?);
     let before = pool.used()?;
     let block = queue.alloc_current(kind, 1000)?;
-    check!(pool.used()? > before, "an allocation with a null pool did not come from the default pool");
+    check!(
+        pool.used()? > before,
+        "an allocation with a null pool did not come from the default pool"
+    );
     let of: ur_usm_pool_handle_t = alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_POOL)?;
     check_eq!(of, pool.raw, "pool of an allocation with a null pool");
     queue.fill(block.ptr, 3_u8, 1000, &[])?;
@@ -151,16 +246,42 @@ fn current_pool(bench: &Bench, kind: Kind) -> Done {
 
 fn properties(bench: &Bench, kind: Kind) -> Done {
     let queue = bench.in_order()?;
-    for flags in [ur_exp_async_usm_alloc_flags_t(0), UR_EXP_ASYNC_USM_ALLOC_FLAG_TBD] {
-        let properties = ur_exp_async_usm_alloc_properties_t { flags, ..Default::default() };
+    for flags in [
+        ur_exp_async_usm_alloc_flags_t(0),
+        UR_EXP_ASYNC_USM_ALLOC_FLAG_TBD,
+    ] {
+        let properties = ur_exp_async_usm_alloc_properties_t {
+            flags,
+            ..Default::default()
+        };
         let mut ptr = null_mut();
-        kind.enqueue(&queue, null_mut(), 100, &properties, (0, null()), &mut ptr, null_mut()).ok()?;
+        kind.enqueue(
+            &queue,
+            null_mut(),
+            100,
+            &properties,
+            (0, null()),
+            &mut ptr,
+            null_mut(),
+        )
+        .ok()?;
         queue.free(Block { ptr, size: 100 }, &[])?;
     }
     let flags = ur_exp_async_usm_alloc_flags_t(UR_EXP_ASYNC_USM_ALLOC_FLAGS_MASK);
-    let properties = ur_exp_async_usm_alloc_properties_t { flags, ..Default::default() };
+    let properties = ur_exp_async_usm_alloc_properties_t {
+        flags,
+        ..Default::default()
+    };
     let mut ptr = null_mut();
-    let status = kind.enqueue(&queue, null_mut(), 100, &properties, (0, null()), &mut ptr, null_mut());
+    let status = kind.enqueue(
+        &queue,
+        null_mut(),
+        100,
+        &properties,
+        (0, null()),
+        &mut ptr,
+        null_mut(),
+    );
     status.fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
     check!(ptr.is_null(), "a refused allocation wrote a pointer");
     Ok(())
@@ -181,8 +302,13 @@ fn free_ignores_its_pool(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool, other) = (bench.in_order()?, bench.pool()?, bench.pool()?);
     let block = queue.alloc(kind, &pool, 1000, &[])?;
     let ur = bench.fixture.ur;
-    ur.urEnqueueUSMFreeExp(queue.raw, other.raw, block.ptr, 0, null(), null_mut()).ok()?;
-    check_eq!(pool.used()?, 0, "used bytes of the pool that the block came from");
+    ur.urEnqueueUSMFreeExp(queue.raw, other.raw, block.ptr, 0, null(), null_mut())
+        .ok()?;
+    check_eq!(
+        pool.used()?,
+        0,
+        "used bytes of the pool that the block came from"
+    );
     check_eq!(other.used()?, 0, "used bytes of the pool named by the free");
     queue.finish()
 }
@@ -195,7 +321,10 @@ fn large_block(bench: &Bench, kind: Kind) -> Done {
     for offset in (0..size - 64).step_by(7 * MIB).chain([size - 64]) {
         queue.fill(block.ptr.wrapping_byte_add(offset), 0x77_u8, 64, &[])?;
     }
-    let last = Block { ptr: block.ptr.wrapping_byte_add(size - 64), size: 64 };
+    let last = Block {
+        ptr: block.ptr.wrapping_byte_add(size - 64),
+        size: 64,
+    };
     all_bytes(&queue, last, 0x77)?;
     queue.free(block, &[])?;
     queue.finish()
@@ -210,7 +339,11 @@ fn kinds_do_not_mix(bench: &Bench) -> Done {
             queue.free(block, &[])?;
             let other = queue.alloc(second, &pool, 256 * KIB, &[])?;
             let ty: ur_usm_type_t = alloc_info(&bench.context, other.ptr, UR_USM_ALLOC_INFO_TYPE)?;
-            check_eq!(ty, second.usm_type(), "kind of a {second} block after a {first} block was freed");
+            check_eq!(
+                ty,
+                second.usm_type(),
+                "kind of a {second} block after a {first} block was freed"
+            );
             queue.free(other, &[])?;
         }
     }

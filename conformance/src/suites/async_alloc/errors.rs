@@ -7,26 +7,38 @@ use crate::status::Status;
 const SUITE: &str = "async_errors";
 
 /// What running out of memory may be called.
-pub const OUT_OF_MEMORY: [ur_result_t; 3] =
-    [UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY, UR_RESULT_ERROR_OUT_OF_HOST_MEMORY, UR_RESULT_ERROR_OUT_OF_RESOURCES];
+pub const OUT_OF_MEMORY: [ur_result_t; 3] = [
+    UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+    UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+    UR_RESULT_ERROR_OUT_OF_RESOURCES,
+];
 
 pub fn all() -> Vec<Test> {
-    let mut tests = by_kind(SUITE, &[
-        ("size_0", size_0),
-        ("huge_sizes", huge_sizes),
-        ("double_free", double_free),
-        ("interior_free", interior_free),
-        ("wait_lists", wait_lists),
-        ("null_handles_and_pointers", null_handles_and_pointers),
-    ]);
-    tests.extend(plain(SUITE, &[
-        ("free_of_unknown_pointers", free_of_unknown_pointers),
-        ("free_of_another_contexts_block", free_of_another_contexts_block),
-        ("free_refused_keeps_the_block", free_refused_keeps_the_block),
-        ("double_free_by_two_ways", double_free_by_two_ways),
-        ("pool_of_another_context", pool_of_another_context),
-        ("queue_goes_on_after_errors", queue_goes_on_after_errors),
-    ]));
+    let mut tests = by_kind(
+        SUITE,
+        &[
+            ("size_0", size_0),
+            ("huge_sizes", huge_sizes),
+            ("double_free", double_free),
+            ("interior_free", interior_free),
+            ("wait_lists", wait_lists),
+            ("null_handles_and_pointers", null_handles_and_pointers),
+        ],
+    );
+    tests.extend(plain(
+        SUITE,
+        &[
+            ("free_of_unknown_pointers", free_of_unknown_pointers),
+            (
+                "free_of_another_contexts_block",
+                free_of_another_contexts_block,
+            ),
+            ("free_refused_keeps_the_block", free_refused_keeps_the_block),
+            ("double_free_by_two_ways", double_free_by_two_ways),
+            ("pool_of_another_context", pool_of_another_context),
+            ("queue_goes_on_after_errors", queue_goes_on_after_errors),
+        ],
+    ));
     tests
 }
 
@@ -35,27 +47,53 @@ fn refuse(bench: &Bench, kind: Kind, size: usize, check: impl Fn(Status) -> Done
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
     let (used, reserved) = (pool.used()?, pool.reserved()?);
     let (mut ptr, mut event) = (null_mut(), null_mut());
-    check(kind.enqueue(&queue, pool.raw, size, null(), (0, null()), &mut ptr, &mut event))?;
-    check!(ptr.is_null() && event.is_null(), "a refused allocation wrote a pointer or an event");
-    check_eq!((pool.used()?, pool.reserved()?), (used, reserved), "used and reserved bytes after a refusal");
+    check(kind.enqueue(
+        &queue,
+        pool.raw,
+        size,
+        null(),
+        (0, null()),
+        &mut ptr,
+        &mut event,
+    ))?;
+    check!(
+        ptr.is_null() && event.is_null(),
+        "a refused allocation wrote a pointer or an event"
+    );
+    check_eq!(
+        (pool.used()?, pool.reserved()?),
+        (used, reserved),
+        "used and reserved bytes after a refusal"
+    );
     queue.finish()
 }
 
 fn size_0(bench: &Bench, kind: Kind) -> Done {
-    refuse(bench, kind, 0, |status| status.fails(UR_RESULT_ERROR_INVALID_USM_SIZE))
+    refuse(bench, kind, 0, |status| {
+        status.fails(UR_RESULT_ERROR_INVALID_USM_SIZE)
+    })
 }
 
 fn huge_sizes(bench: &Bench, kind: Kind) -> Done {
     let mut allowed = OUT_OF_MEMORY.to_vec();
     allowed.push(UR_RESULT_ERROR_INVALID_USM_SIZE);
-    for size in [usize::MAX, usize::MAX - 63, usize::MAX - 4096, usize::MAX / 2 + 1, 1 << 62, 1 << 56] {
+    for size in [
+        usize::MAX,
+        usize::MAX - 63,
+        usize::MAX - 4096,
+        usize::MAX / 2 + 1,
+        1 << 62,
+        1 << 56,
+    ] {
         refuse(bench, kind, size, |status| status.fails_with(&allowed))?;
     }
     Ok(())
 }
 
 fn free(queue: &Queue, ptr: *mut std::ffi::c_void) -> Status {
-    queue.ur.urEnqueueUSMFreeExp(queue.raw, null_mut(), ptr, 0, null(), null_mut())
+    queue
+        .ur
+        .urEnqueueUSMFreeExp(queue.raw, null_mut(), ptr, 0, null(), null_mut())
 }
 
 fn double_free(bench: &Bench, kind: Kind) -> Done {
@@ -80,7 +118,8 @@ fn interior_free(bench: &Bench, kind: Kind) -> Done {
     let block = queue.alloc(kind, &pool, 64 * KIB, &[])?;
     let used = pool.used()?;
     for offset in [1, 64, 4096, 64 * KIB - 1] {
-        free(&queue, block.ptr.wrapping_byte_add(offset)).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
+        free(&queue, block.ptr.wrapping_byte_add(offset))
+            .fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
     }
     check_eq!(pool.used()?, used, "used bytes after refused frees");
     queue.free(block, &[])?;
@@ -91,16 +130,24 @@ fn wait_lists(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
     let event = queue.marker(&[])?;
     let null_event: [ur_event_handle_t; 1] = [null_mut()];
-    let lists = [(1, null()), (0, &raw const event.raw), (1, null_event.as_ptr())];
+    let lists = [
+        (1, null()),
+        (0, &raw const event.raw),
+        (1, null_event.as_ptr()),
+    ];
     let block = queue.alloc(kind, &pool, 4096, &[])?;
     let used = pool.used()?;
     for list in lists {
         let (mut ptr, mut made) = (null_mut(), null_mut());
         let status = kind.enqueue(&queue, pool.raw, 64, null(), list, &mut ptr, &mut made);
         status.fails(UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;
-        check!(ptr.is_null() && made.is_null(), "a refused allocation wrote a pointer or an event");
+        check!(
+            ptr.is_null() && made.is_null(),
+            "a refused allocation wrote a pointer or an event"
+        );
         let ur = bench.fixture.ur;
-        let status = ur.urEnqueueUSMFreeExp(queue.raw, null_mut(), block.ptr, list.0, list.1, &mut made);
+        let status =
+            ur.urEnqueueUSMFreeExp(queue.raw, null_mut(), block.ptr, list.0, list.1, &mut made);
         status.fails(UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;
         check!(made.is_null(), "a refused free wrote an event");
     }
@@ -114,9 +161,25 @@ fn null_handles_and_pointers(bench: &Bench, kind: Kind) -> Done {
     let nobody = Queue::adopt(ur, null_mut());
     let queue = bench.in_order()?;
     let mut ptr = null_mut();
-    let none = kind.enqueue(&nobody, null_mut(), 64, null(), (0, null()), &mut ptr, null_mut());
+    let none = kind.enqueue(
+        &nobody,
+        null_mut(),
+        64,
+        null(),
+        (0, null()),
+        &mut ptr,
+        null_mut(),
+    );
     none.fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
-    let nowhere = kind.enqueue(&queue, null_mut(), 64, null(), (0, null()), null_mut(), null_mut());
+    let nowhere = kind.enqueue(
+        &queue,
+        null_mut(),
+        64,
+        null(),
+        (0, null()),
+        null_mut(),
+        null_mut(),
+    );
     nowhere.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     free(&queue, null_mut()).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     let local = &raw const queue;
@@ -159,9 +222,13 @@ fn free_refused_keeps_the_block(bench: &Bench) -> Done {
     queue.fill(block.ptr, 0x42_u8, 4096, &[])?;
     free(&queue, block.ptr.wrapping_byte_add(8)).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
     let ur = bench.fixture.ur;
-    ur.urEnqueueUSMFreeExp(queue.raw, null_mut(), block.ptr, 1, null(), null_mut()).fails(UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;
+    ur.urEnqueueUSMFreeExp(queue.raw, null_mut(), block.ptr, 1, null(), null_mut())
+        .fails(UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;
     let other = queue.alloc(Kind::Device, &pool, 4096, &[])?;
-    check!(!other.overlaps(&block), "a block was handed out again after a refused free");
+    check!(
+        !other.overlaps(&block),
+        "a block was handed out again after a refused free"
+    );
     queue.fill(other.ptr, 0x43_u8, 4096, &[])?;
     all_bytes(&queue, block, 0x42)?;
     queue.free(block, &[])?;
@@ -174,13 +241,18 @@ fn double_free_by_two_ways(bench: &Bench) -> Done {
     let ur = bench.fixture.ur;
     let block = queue.alloc(Kind::Device, &pool, 4096, &[])?;
     queue.free(block, &[])?;
-    ur.urUSMFree(bench.context.raw, block.ptr).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
+    ur.urUSMFree(bench.context.raw, block.ptr)
+        .fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
     let block = queue.alloc(Kind::Device, &pool, 4096, &[])?;
     ur.urUSMFree(bench.context.raw, block.ptr).ok()?;
     free(&queue, block.ptr).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
-    let plain = bench.context.usm(bench.fixture, Kind::Device, 4096)?.into_raw();
+    let plain = bench
+        .context
+        .usm(bench.fixture, Kind::Device, 4096)?
+        .into_raw();
     free(&queue, plain).ok()?;
-    ur.urUSMFree(bench.context.raw, plain).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
+    ur.urUSMFree(bench.context.raw, plain)
+        .fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
     queue.finish()
 }
 
@@ -189,20 +261,49 @@ fn pool_of_another_context(bench: &Bench) -> Done {
     let (queue, foreign) = (bench.in_order()?, other.pool()?);
     for kind in Kind::ALL {
         let mut ptr = null_mut();
-        let status = kind.enqueue(&queue, foreign.raw, 64, null(), (0, null()), &mut ptr, null_mut());
+        let status = kind.enqueue(
+            &queue,
+            foreign.raw,
+            64,
+            null(),
+            (0, null()),
+            &mut ptr,
+            null_mut(),
+        );
         status.refused()?;
         check!(ptr.is_null(), "a refused allocation wrote a pointer");
     }
     let ur = bench.fixture.ur;
-    ur.urUSMPoolSetDevicePoolExp(bench.context.raw, bench.fixture.device, foreign.raw).refused()
+    ur.urUSMPoolSetDevicePoolExp(bench.context.raw, bench.fixture.device, foreign.raw)
+        .refused()
 }
 
 fn queue_goes_on_after_errors(bench: &Bench) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
     for _ in 0..50 {
         let mut ptr = null_mut();
-        Kind::Device.enqueue(&queue, pool.raw, 0, null(), (0, null()), &mut ptr, null_mut()).refused()?;
-        Kind::Device.enqueue(&queue, pool.raw, usize::MAX, null(), (0, null()), &mut ptr, null_mut()).refused()?;
+        Kind::Device
+            .enqueue(
+                &queue,
+                pool.raw,
+                0,
+                null(),
+                (0, null()),
+                &mut ptr,
+                null_mut(),
+            )
+            .refused()?;
+        Kind::Device
+            .enqueue(
+                &queue,
+                pool.raw,
+                usize::MAX,
+                null(),
+                (0, null()),
+                &mut ptr,
+                null_mut(),
+            )
+            .refused()?;
         free(&queue, std::ptr::without_provenance_mut(64)).refused()?;
         bench.exercise(&queue, Kind::Device, &pool, 1000)?;
     }

@@ -11,33 +11,48 @@ const RESERVED: ur_usm_pool_info_t = UR_USM_POOL_INFO_RESERVED_CURRENT_EXP;
 const RESERVED_HIGH: ur_usm_pool_info_t = UR_USM_POOL_INFO_RESERVED_HIGH_EXP;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = by_kind(SUITE, &[
-        ("used_moves_with_the_calls", used_moves_with_the_calls),
-        ("rounding_is_bounded", rounding_is_bounded),
-        ("highs_are_exact", highs_are_exact),
-        ("highs_are_reset", highs_are_reset),
-        ("reserved_covers_used", reserved_covers_used),
-    ]);
-    tests.extend(plain(SUITE, &[
-        ("new_pool_has_nothing", new_pool_has_nothing),
-        ("kinds_add_up", kinds_add_up),
-        ("highs_with_threads", highs_with_threads),
-        ("pools_are_apart", pools_are_apart),
-        ("get_protocol", get_protocol),
-        ("set_refused", set_refused),
-        ("both_queries_agree", both_queries_agree),
-    ]));
+    let mut tests = by_kind(
+        SUITE,
+        &[
+            ("used_moves_with_the_calls", used_moves_with_the_calls),
+            ("rounding_is_bounded", rounding_is_bounded),
+            ("highs_are_exact", highs_are_exact),
+            ("highs_are_reset", highs_are_reset),
+            ("reserved_covers_used", reserved_covers_used),
+        ],
+    );
+    tests.extend(plain(
+        SUITE,
+        &[
+            ("new_pool_has_nothing", new_pool_has_nothing),
+            ("kinds_add_up", kinds_add_up),
+            ("highs_with_threads", highs_with_threads),
+            ("pools_are_apart", pools_are_apart),
+            ("get_protocol", get_protocol),
+            ("set_refused", set_refused),
+            ("both_queries_agree", both_queries_agree),
+        ],
+    ));
     tests
 }
 
 fn figures(pool: &Pool) -> Result<[usize; 4], Stop> {
-    Ok([pool.figure(USED)?, pool.figure(USED_HIGH)?, pool.figure(RESERVED)?, pool.figure(RESERVED_HIGH)?])
+    Ok([
+        pool.figure(USED)?,
+        pool.figure(USED_HIGH)?,
+        pool.figure(RESERVED)?,
+        pool.figure(RESERVED_HIGH)?,
+    ])
 }
 
 fn new_pool_has_nothing(bench: &Bench) -> Done {
     let [used, used_high, reserved, reserved_high] = figures(&bench.pool()?)?;
     check_eq!([used, used_high], [0, 0], "used bytes of a new pool");
-    check_eq!(reserved, reserved_high, "reserved bytes of a new pool, beside their highest");
+    check_eq!(
+        reserved,
+        reserved_high,
+        "reserved bytes of a new pool, beside their highest"
+    );
     Ok(())
 }
 
@@ -47,7 +62,10 @@ fn used_moves_with_the_calls(bench: &Bench, kind: Kind) -> Done {
     let gate = bench.gate(&queue)?;
     let block = queue.alloc(kind, &pool, MIB, &[])?;
     let one = pool.used()?;
-    check!(one >= MIB, "{one} bytes are used by a pending allocation of 1 MiB");
+    check!(
+        one >= MIB,
+        "{one} bytes are used by a pending allocation of 1 MiB"
+    );
     let other = queue.alloc(kind, &pool, MIB, &[])?;
     check_eq!(pool.used()?, 2 * one, "used bytes of two blocks");
     queue.free(block, &[])?;
@@ -63,11 +81,30 @@ fn used_moves_with_the_calls(bench: &Bench, kind: Kind) -> Done {
 /// A block counts as rounded: by less than 1/8, and by less than 1 MiB above 8 MiB.
 fn rounding_is_bounded(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    for size in [4096, 4097, 5000, 10_001, 65_537, 100_000, MIB + 1, 3 * MIB + 17, 8 * MIB, 8 * MIB + 1, 33 * MIB + 3] {
+    for size in [
+        4096,
+        4097,
+        5000,
+        10_001,
+        65_537,
+        100_000,
+        MIB + 1,
+        3 * MIB + 17,
+        8 * MIB,
+        8 * MIB + 1,
+        33 * MIB + 3,
+    ] {
         let block = queue.alloc(kind, &pool, size, &[])?;
         let used = pool.used()?;
-        let bound = if size > 8 * MIB { MIB } else { size.div_ceil(8) };
-        check!(used >= size && used - size < bound.max(1), "a block of {size} bytes counts as {used}");
+        let bound = if size > 8 * MIB {
+            MIB
+        } else {
+            size.div_ceil(8)
+        };
+        check!(
+            used >= size && used - size < bound.max(1),
+            "a block of {size} bytes counts as {used}"
+        );
         queue.free(block, &[])?;
     }
     queue.finish()
@@ -86,9 +123,14 @@ fn highs_are_exact(bench: &Bench, kind: Kind) -> Done {
         let [used, used_high, reserved, reserved_high] = figures(&pool)?;
         highest = highest.max(used);
         check_eq!(used_high, highest, "highest used bytes at step {step}");
-        check!(reserved_high >= reserved && reserved >= used, "step {step}: {used} used, {reserved} reserved");
+        check!(
+            reserved_high >= reserved && reserved >= used,
+            "step {step}: {used} used, {reserved} reserved"
+        );
     }
-    blocks.into_iter().try_for_each(|block| queue.free(block, &[]))?;
+    blocks
+        .into_iter()
+        .try_for_each(|block| queue.free(block, &[]))?;
     queue.finish()
 }
 
@@ -100,14 +142,33 @@ fn highs_are_reset(bench: &Bench, kind: Kind) -> Done {
     queue.finish()?;
     pool.trim(0)?;
     let [used, used_high, reserved, reserved_high] = figures(&pool)?;
-    check!(used_high > used && reserved_high > reserved, "highs are not above what is left");
+    check!(
+        used_high > used && reserved_high > reserved,
+        "highs are not above what is left"
+    );
     pool.set(USED_HIGH, 0).ok()?;
-    check_eq!(pool.figure(USED_HIGH)?, used, "highest used bytes after a reset");
-    check_eq!(pool.figure(RESERVED_HIGH)?, reserved_high, "highest reserved bytes after a reset of the other");
+    check_eq!(
+        pool.figure(USED_HIGH)?,
+        used,
+        "highest used bytes after a reset"
+    );
+    check_eq!(
+        pool.figure(RESERVED_HIGH)?,
+        reserved_high,
+        "highest reserved bytes after a reset of the other"
+    );
     pool.set(RESERVED_HIGH, 0).ok()?;
-    check_eq!(pool.figure(RESERVED_HIGH)?, reserved, "highest reserved bytes after a reset");
+    check_eq!(
+        pool.figure(RESERVED_HIGH)?,
+        reserved,
+        "highest reserved bytes after a reset"
+    );
     let block = queue.alloc(kind, &pool, 2 * MIB, &[])?;
-    check_eq!(pool.figure(USED_HIGH)?, pool.used()?, "highest used bytes, counted anew");
+    check_eq!(
+        pool.figure(USED_HIGH)?,
+        pool.used()?,
+        "highest used bytes, counted anew"
+    );
     queue.free(block, &[])?;
     queue.free(kept, &[])?;
     queue.finish()
@@ -120,9 +181,14 @@ fn reserved_covers_used(bench: &Bench, kind: Kind) -> Done {
         blocks.push(queue.alloc(kind, &pool, (1 + index % 9) * 70_001, &[])?);
         let asked: usize = blocks.iter().map(|block| block.size).sum();
         let [used, _, reserved, _] = figures(&pool)?;
-        check!(asked <= used && used <= reserved, "{asked} bytes asked for, {used} used, {reserved} reserved");
+        check!(
+            asked <= used && used <= reserved,
+            "{asked} bytes asked for, {used} used, {reserved} reserved"
+        );
     }
-    blocks.into_iter().try_for_each(|block| queue.free(block, &[]))?;
+    blocks
+        .into_iter()
+        .try_for_each(|block| queue.free(block, &[]))?;
     queue.finish()
 }
 
@@ -136,8 +202,13 @@ fn kinds_add_up(bench: &Bench) -> Done {
         sum += pool.used()? - before;
     }
     check_eq!(pool.used()?, sum, "used bytes of all kinds");
-    check!(sum >= 9 * MIB && pool.reserved()? >= sum, "three blocks of 3 MiB use {sum} bytes");
-    blocks.into_iter().try_for_each(|block| queue.free(block, &[]))?;
+    check!(
+        sum >= 9 * MIB && pool.reserved()? >= sum,
+        "three blocks of 3 MiB use {sum} bytes"
+    );
+    blocks
+        .into_iter()
+        .try_for_each(|block| queue.free(block, &[]))?;
     queue.finish()
 }
 
@@ -145,7 +216,9 @@ fn kinds_add_up(bench: &Bench) -> Done {
 fn highs_with_threads(bench: &Bench) -> Done {
     const EACH: usize = 20;
     let pool = bench.pool()?;
-    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    let queues = (0..THREADS)
+        .map(|_| bench.in_order())
+        .collect::<Result<Vec<Queue>, Stop>>()?;
     let one = {
         let block = queues[0].alloc(Kind::Device, &pool, 10_000, &[])?;
         let used = pool.used()?;
@@ -157,13 +230,20 @@ fn highs_with_threads(bench: &Bench) -> Done {
         let meet = std::sync::Barrier::new(THREADS);
         on_threads(|thread| {
             let queue = &queues[thread];
-            let blocks: Result<Vec<Block>, Stop> =
-                (0..EACH).map(|_| queue.alloc(Kind::Device, &pool, 10_000, &[])).collect();
+            let blocks: Result<Vec<Block>, Stop> = (0..EACH)
+                .map(|_| queue.alloc(Kind::Device, &pool, 10_000, &[]))
+                .collect();
             // Everyone has to come here, or the others would wait for ever.
             meet.wait();
-            blocks?.into_iter().try_for_each(|block| queue.free(block, &[]))
+            blocks?
+                .into_iter()
+                .try_for_each(|block| queue.free(block, &[]))
         })?;
-        check_eq!(pool.figure(USED_HIGH)?, THREADS * EACH * one, "highest used bytes of {THREADS} threads");
+        check_eq!(
+            pool.figure(USED_HIGH)?,
+            THREADS * EACH * one,
+            "highest used bytes of {THREADS} threads"
+        );
         check_eq!(pool.used()?, 0, "used bytes when all is freed");
     }
     queues.iter().try_for_each(Queue::finish)
@@ -183,23 +263,41 @@ fn pools_are_apart(bench: &Bench) -> Done {
     queue.finish()
 }
 
-const ALL: [ur_usm_pool_info_t; 6] =
-    [UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP, UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP, USED, USED_HIGH, RESERVED, RESERVED_HIGH];
+const ALL: [ur_usm_pool_info_t; 6] = [
+    UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP,
+    UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP,
+    USED,
+    USED_HIGH,
+    RESERVED,
+    RESERVED_HIGH,
+];
 
 fn get_protocol(bench: &Bench) -> Done {
     let pool = bench.pool()?;
     let ur = bench.fixture.ur;
     for property in ALL {
         let (mut value, mut size) = (0_usize, 0);
-        ur.urUSMPoolGetInfoExp(pool.raw, property, null_mut(), &mut size).ok()?;
+        ur.urUSMPoolGetInfoExp(pool.raw, property, null_mut(), &mut size)
+            .ok()?;
         check_eq!(size, size_of::<usize>(), "size of {property:?}");
         size = 0;
-        ur.urUSMPoolGetInfoExp(pool.raw, property, (&raw mut value).cast(), &mut size).ok()?;
-        check_eq!(size, size_of::<usize>(), "size of {property:?}, asked for with its value");
-        ur.urUSMPoolGetInfoExp(pool.raw, property, null_mut(), null_mut()).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        ur.urUSMPoolGetInfoExp(pool.raw, property, (&raw mut value).cast(), &mut size)
+            .ok()?;
+        check_eq!(
+            size,
+            size_of::<usize>(),
+            "size of {property:?}, asked for with its value"
+        );
+        ur.urUSMPoolGetInfoExp(pool.raw, property, null_mut(), null_mut())
+            .fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     let mut value = 0_usize;
-    let unknown = ur.urUSMPoolGetInfoExp(pool.raw, ur_usm_pool_info_t(0x7777), (&raw mut value).cast(), null_mut());
+    let unknown = ur.urUSMPoolGetInfoExp(
+        pool.raw,
+        ur_usm_pool_info_t(0x7777),
+        (&raw mut value).cast(),
+        null_mut(),
+    );
     unknown.fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
@@ -208,17 +306,23 @@ fn set_refused(bench: &Bench) -> Done {
     let block = queue.alloc(Kind::Device, &pool, MIB, &[])?;
     let before = figures(&pool)?;
     for property in [USED, RESERVED, UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP] {
-        pool.set(property, 0).fails(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)?;
+        pool.set(property, 0)
+            .fails(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)?;
     }
     for property in [USED_HIGH, RESERVED_HIGH] {
-        pool.set(property, 1).fails_with(&[UR_RESULT_ERROR_INVALID_VALUE, UR_RESULT_ERROR_INVALID_ARGUMENT])?;
+        pool.set(property, 1).fails_with(&[
+            UR_RESULT_ERROR_INVALID_VALUE,
+            UR_RESULT_ERROR_INVALID_ARGUMENT,
+        ])?;
     }
-    pool.set(ur_usm_pool_info_t(0x7777), 0).fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+    pool.set(ur_usm_pool_info_t(0x7777), 0)
+        .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
     let mut value = 0_u64;
     let ur = bench.fixture.ur;
     for size in [0, 1, 4, 7] {
         let property = UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP;
-        ur.urUSMPoolSetInfoExp(pool.raw, property, (&raw mut value).cast(), size).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+        ur.urUSMPoolSetInfoExp(pool.raw, property, (&raw mut value).cast(), size)
+            .fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     check_eq!(figures(&pool)?, before, "figures after refused changes");
     queue.free(block, &[])?;
@@ -230,9 +334,16 @@ fn both_queries_agree(bench: &Bench) -> Done {
     let block = queue.alloc(Kind::Shared, &pool, MIB, &[])?;
     for property in ALL {
         let value: usize = crate::objects::info::value(|size, value, ret| {
-            bench.fixture.ur.urUSMPoolGetInfo(pool.raw, property, size, value, ret)
+            bench
+                .fixture
+                .ur
+                .urUSMPoolGetInfo(pool.raw, property, size, value, ret)
         })?;
-        check_eq!(value, pool.figure(property)?, "{property:?} by both queries");
+        check_eq!(
+            value,
+            pool.figure(property)?,
+            "{property:?} by both queries"
+        );
     }
     queue.free(block, &[])?;
     queue.finish()

@@ -10,23 +10,42 @@ const SUITE: &str = "async_limits";
 const MAXIMUM: usize = 32 * MIB;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = by_kind(SUITE, &[
-        ("larger_than_the_pool", larger_than_the_pool),
-        ("full_pool", full_pool),
-        ("never_exceeded", never_exceeded),
-        ("freed_memory_serves_again", freed_memory_serves_again),
-        ("pending_free_serves", pending_free_serves),
-        ("pending_free_of_several", pending_free_of_several),
-        ("fragments_are_no_excuse", fragments_are_no_excuse),
-        ("pending_free_serves_out_of_order", pending_free_serves_out_of_order),
-    ]);
-    tests.extend(plain(SUITE, &[("maximum_is_told", maximum_is_told), ("other_pools_are_not_limited", other_pools_are_not_limited)]));
+    let mut tests = by_kind(
+        SUITE,
+        &[
+            ("larger_than_the_pool", larger_than_the_pool),
+            ("full_pool", full_pool),
+            ("never_exceeded", never_exceeded),
+            ("freed_memory_serves_again", freed_memory_serves_again),
+            ("pending_free_serves", pending_free_serves),
+            ("pending_free_of_several", pending_free_of_several),
+            ("fragments_are_no_excuse", fragments_are_no_excuse),
+            (
+                "pending_free_serves_out_of_order",
+                pending_free_serves_out_of_order,
+            ),
+        ],
+    );
+    tests.extend(plain(
+        SUITE,
+        &[
+            ("maximum_is_told", maximum_is_told),
+            ("other_pools_are_not_limited", other_pools_are_not_limited),
+        ],
+    ));
     tests
 }
 
 /// A pool that keeps all it has, up to a maximum.
 fn limited(bench: &Bench, maximum: usize) -> Result<Pool, Stop> {
-    Pool::with_limits(bench.fixture, &bench.context, Limits { maximum, threshold: usize::MAX })
+    Pool::with_limits(
+        bench.fixture,
+        &bench.context,
+        Limits {
+            maximum,
+            threshold: usize::MAX,
+        },
+    )
 }
 
 fn maximum_of(pool: &Pool) -> Result<usize, Stop> {
@@ -35,10 +54,25 @@ fn maximum_of(pool: &Pool) -> Result<usize, Stop> {
 
 fn maximum_is_told(bench: &Bench) -> Done {
     let maximum = maximum_of(&limited(bench, MAXIMUM)?)?;
-    check!((MAXIMUM..=2 * MAXIMUM).contains(&maximum), "maximum {maximum}, asked for {MAXIMUM}");
-    check_eq!(maximum_of(&bench.pool()?)?, 0, "maximum of a pool without limits");
-    check_eq!(maximum_of(&limited(bench, 0)?)?, 0, "maximum of a pool with a limit of 0");
-    check_eq!(maximum_of(&bench.default_pool()?)?, 0, "maximum of the default pool");
+    check!(
+        (MAXIMUM..=2 * MAXIMUM).contains(&maximum),
+        "maximum {maximum}, asked for {MAXIMUM}"
+    );
+    check_eq!(
+        maximum_of(&bench.pool()?)?,
+        0,
+        "maximum of a pool without limits"
+    );
+    check_eq!(
+        maximum_of(&limited(bench, 0)?)?,
+        0,
+        "maximum of a pool with a limit of 0"
+    );
+    check_eq!(
+        maximum_of(&bench.default_pool()?)?,
+        0,
+        "maximum of the default pool"
+    );
     Ok(())
 }
 
@@ -47,9 +81,15 @@ fn refuse(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Done {
     let mut event = null_mut();
     let (status, block) = queue.try_alloc(kind, pool.raw, size, &[], &mut event);
     status.fails_with(&OUT_OF_MEMORY)?;
-    check!(block.is_err() && event.is_null(), "a refused allocation wrote a pointer or an event");
+    check!(
+        block.is_err() && event.is_null(),
+        "a refused allocation wrote a pointer or an event"
+    );
     check_eq!(pool.used()?, used, "used bytes after a refusal");
-    check!(pool.reserved()? <= reserved.max(maximum_of(pool)?), "reserved bytes after a refusal");
+    check!(
+        pool.reserved()? <= reserved.max(maximum_of(pool)?),
+        "reserved bytes after a refusal"
+    );
     Ok(())
 }
 
@@ -74,14 +114,22 @@ fn exhaust(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Result<Vec<Bl
                 return Ok(blocks);
             }
         }
-        check!(blocks.len() <= 4 * MAXIMUM / size, "a limited pool has handed out {} times {size} bytes", blocks.len());
+        check!(
+            blocks.len() <= 4 * MAXIMUM / size,
+            "a limited pool has handed out {} times {size} bytes",
+            blocks.len()
+        );
     }
 }
 
 fn full_pool(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
     let blocks = exhaust(&queue, kind, &pool, 3 * MIB)?;
-    check!(blocks.len() >= 7, "{} blocks of 3 MiB fitted in {MAXIMUM} bytes", blocks.len());
+    check!(
+        blocks.len() >= 7,
+        "{} blocks of 3 MiB fitted in {MAXIMUM} bytes",
+        blocks.len()
+    );
     refuse(&queue, kind, &pool, 3 * MIB)?;
     for (index, block) in blocks.iter().enumerate() {
         queue.fill(block.ptr, index as u8, block.size, &[])?;
@@ -97,9 +145,17 @@ fn never_exceeded(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
     for size in [100, 5000, MIB, 7 * MIB + 1, 64 * KIB] {
         let blocks = exhaust(&queue, kind, &pool, size.max(64 * KIB))?;
-        let (high, maximum) = (pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?, maximum_of(&pool)?);
-        check!(high <= maximum, "{high} bytes were reserved under a maximum of {maximum}");
-        blocks.into_iter().try_for_each(|block| queue.free(block, &[]))?;
+        let (high, maximum) = (
+            pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
+            maximum_of(&pool)?,
+        );
+        check!(
+            high <= maximum,
+            "{high} bytes were reserved under a maximum of {maximum}"
+        );
+        blocks
+            .into_iter()
+            .try_for_each(|block| queue.free(block, &[]))?;
     }
     queue.finish()
 }
@@ -108,8 +164,14 @@ fn freed_memory_serves_again(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
     for _ in 0..10 {
         let blocks = exhaust(&queue, kind, &pool, 2 * MIB)?;
-        check!(blocks.len() >= 12, "{} blocks of 2 MiB fitted in {MAXIMUM} bytes", blocks.len());
-        blocks.into_iter().try_for_each(|block| queue.free(block, &[]))?;
+        check!(
+            blocks.len() >= 12,
+            "{} blocks of 2 MiB fitted in {MAXIMUM} bytes",
+            blocks.len()
+        );
+        blocks
+            .into_iter()
+            .try_for_each(|block| queue.free(block, &[]))?;
     }
     queue.finish()
 }
@@ -117,15 +179,28 @@ fn freed_memory_serves_again(bench: &Bench, kind: Kind) -> Done {
 /// An allocation that only a pending free can serve: it is granted, the call does not block, and its
 /// use waits for the free.
 fn pending_free_serves(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, limited(bench, MAXIMUM)?);
+    let (first, second, pool) = (
+        bench.in_order()?,
+        bench.in_order()?,
+        limited(bench, MAXIMUM)?,
+    );
     let size = MAXIMUM / 4 * 3;
     let doomed = Doomed::new(bench, &first, kind, &pool, size)?;
     let start = Instant::now();
     let (block, allocated) = second.alloc_event(kind, &pool, size, &[])?;
-    check!(start.elapsed() < Duration::from_secs(5) && !doomed.gate.is_open(), "an allocation blocked the host");
+    check!(
+        start.elapsed() < Duration::from_secs(5) && !doomed.gate.is_open(),
+        "an allocation blocked the host"
+    );
     let filled = second.fill(block.ptr, B, size, &[])?;
-    pending(&allocated, "an allocation completed before the free that serves it")?;
-    check!(!filled.is_complete()?, "a use ran before the free that serves it");
+    pending(
+        &allocated,
+        "an allocation completed before the free that serves it",
+    )?;
+    check!(
+        !filled.is_complete()?,
+        "a use ran before the free that serves it"
+    );
     doomed.check_untouched(&first)?;
     all_bytes(&second, block, B)?;
     second.free(block, &[])?;
@@ -133,7 +208,9 @@ fn pending_free_serves(bench: &Bench, kind: Kind) -> Done {
 }
 
 fn pending_free_of_several(bench: &Bench, kind: Kind) -> Done {
-    let queues = (0..3).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    let queues = (0..3)
+        .map(|_| bench.in_order())
+        .collect::<Result<Vec<Queue>, Stop>>()?;
     let (last, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
     let size = MAXIMUM / 8;
     // Each queue holds some of the pool, freed but pending.
@@ -143,7 +220,10 @@ fn pending_free_of_several(bench: &Bench, kind: Kind) -> Done {
     }
     let rest = exhaust(&last, kind, &pool, size)?;
     let served = rest.len();
-    check!(served >= 6, "{served} blocks of an eighth of the pool were served");
+    check!(
+        served >= 6,
+        "{served} blocks of an eighth of the pool were served"
+    );
     for block in rest {
         last.fill(block.ptr, B, size, &[])?;
         last.free(block, &[])?;
@@ -158,7 +238,9 @@ fn pending_free_of_several(bench: &Bench, kind: Kind) -> Done {
 fn fragments_are_no_excuse(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
     let blocks = exhaust(&queue, kind, &pool, 256 * KIB)?;
-    blocks.into_iter().try_for_each(|block| queue.free(block, &[]))?;
+    blocks
+        .into_iter()
+        .try_for_each(|block| queue.free(block, &[]))?;
     queue.finish()?;
     let block = queue.alloc(kind, &pool, MAXIMUM / 4 * 3, &[])?;
     queue.fill(block.ptr, A, block.size, &[])?;
@@ -168,7 +250,11 @@ fn fragments_are_no_excuse(bench: &Bench, kind: Kind) -> Done {
 }
 
 fn pending_free_serves_out_of_order(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.out_of_order()?, limited(bench, MAXIMUM)?);
+    let (first, second, pool) = (
+        bench.in_order()?,
+        bench.out_of_order()?,
+        limited(bench, MAXIMUM)?,
+    );
     let size = MAXIMUM / 4 * 3;
     let doomed = Doomed::new(bench, &first, kind, &pool, size)?;
     let (block, allocated) = second.alloc_event(kind, &pool, size, &[])?;
@@ -186,6 +272,8 @@ fn other_pools_are_not_limited(bench: &Bench) -> Done {
     let blocks = exhaust(&queue, Kind::Device, &small, 256 * KIB)?;
     bench.exercise(&queue, Kind::Device, &bench.pool()?, 16 * MIB)?;
     bench.exercise(&queue, Kind::Device, &limited(bench, MAXIMUM)?, 8 * MIB)?;
-    blocks.into_iter().try_for_each(|block| queue.free(block, &[]))?;
+    blocks
+        .into_iter()
+        .try_for_each(|block| queue.free(block, &[]))?;
     queue.finish()
 }

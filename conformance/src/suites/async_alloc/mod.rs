@@ -8,12 +8,13 @@ mod figures;
 mod limits;
 mod order;
 mod out_of_order;
+mod own_memory;
 mod pools;
 mod refusal;
 mod reuse;
 mod synchronous;
-mod thresholds;
 mod threads;
+mod thresholds;
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -36,6 +37,7 @@ pub fn all() -> Vec<Test> {
         thresholds::all,
         figures::all,
         pools::all,
+        own_memory::all,
         synchronous::all,
         threads::all,
     ];
@@ -61,7 +63,9 @@ fn by_kind(suite: &'static str, list: &[(&str, KindTest)]) -> Vec<Test> {
 }
 
 fn plain(suite: &'static str, list: &[(&'static str, PlainTest)]) -> Vec<Test> {
-    let test = |&(name, test): &(&'static str, PlainTest)| Test::new(suite, name, move |fixture| test(&Bench::new(fixture)?));
+    let test = |&(name, test): &(&'static str, PlainTest)| {
+        Test::new(suite, name, move |fixture| test(&Bench::new(fixture)?))
+    };
     list.iter().map(test).collect()
 }
 
@@ -85,7 +89,15 @@ impl<'a> Bench<'a> {
         let queue = context.in_order(fixture)?;
         let mut out = null_mut();
         fixture.require(UR_DEVICE_INFO_ASYNC_USM_ALLOCATIONS_SUPPORT_EXP, || {
-            Kind::Device.enqueue(&queue, null_mut(), 64, null(), (0, null()), &mut out, null_mut())
+            Kind::Device.enqueue(
+                &queue,
+                null_mut(),
+                64,
+                null(),
+                (0, null()),
+                &mut out,
+                null_mut(),
+            )
         })?;
         Ok(Self { fixture, context })
     }
@@ -138,7 +150,11 @@ fn same_bytes(data: &[u8], want: u8) -> Done {
     }
     match data.iter().position(|byte| *byte != want) {
         None => Ok(()),
-        Some(at) => Err(Stop::failed(format!("byte {at} of {} is {:#x}, expected {want:#x}", data.len(), data[at]))),
+        Some(at) => Err(Stop::failed(format!(
+            "byte {at} of {} is {:#x}, expected {want:#x}",
+            data.len(),
+            data[at]
+        ))),
     }
 }
 
@@ -173,14 +189,25 @@ const A: u8 = 0xa1;
 const B: u8 = 0xb2;
 
 impl Doomed {
-    fn new(bench: &Bench, queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Result<Self, Stop> {
+    fn new(
+        bench: &Bench,
+        queue: &Queue,
+        kind: Kind,
+        pool: &Pool,
+        size: usize,
+    ) -> Result<Self, Stop> {
         let result = bench.result(size)?;
         let block = queue.alloc(kind, pool, size, &[])?;
         let gate = bench.gate(queue)?;
         queue.fill(block.ptr, A, size, &[])?;
         queue.copy(result.ptr, block.ptr, size, &[])?;
         let death = queue.free_event(block, &[])?;
-        Ok(Self { gate, block, result, death })
+        Ok(Self {
+            gate,
+            block,
+            result,
+            death,
+        })
     }
 
     /// Opens the gate and sees that nobody wrote into the block before its death.
@@ -188,7 +215,10 @@ impl Doomed {
         self.gate.open();
         queue.finish()?;
         let intact = same_bytes(self.result.host(), A).is_ok();
-        check!(intact, "memory whose use was pending was given to another allocation");
+        check!(
+            intact,
+            "memory whose use was pending was given to another allocation"
+        );
         Ok(())
     }
 }

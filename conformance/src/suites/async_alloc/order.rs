@@ -5,21 +5,39 @@ use super::*;
 const SUITE: &str = "async_order";
 
 pub fn all() -> Vec<Test> {
-    by_kind(SUITE, &[
-        ("call_returns_at_once", call_returns_at_once),
-        ("allocation_waits_for_its_list", allocation_waits_for_its_list),
-        ("allocation_follows_its_queue", allocation_follows_its_queue),
-        ("allocation_holds_back_its_queue", allocation_holds_back_its_queue),
-        ("free_waits_for_its_list", free_waits_for_its_list),
-        ("free_follows_its_queue", free_follows_its_queue),
-        ("free_holds_back_its_queue", free_holds_back_its_queue),
-        ("finish_covers_allocation_and_free", finish_covers_allocation_and_free),
-        ("use_before_completion", use_before_completion),
-        ("event_orders_use_on_another_queue", event_orders_use_on_another_queue),
-        ("events_released_early", events_released_early),
-        ("complete_when_nothing_is_before", complete_when_nothing_is_before),
-        ("event_callback", event_callback),
-    ])
+    by_kind(
+        SUITE,
+        &[
+            ("call_returns_at_once", call_returns_at_once),
+            (
+                "allocation_waits_for_its_list",
+                allocation_waits_for_its_list,
+            ),
+            ("allocation_follows_its_queue", allocation_follows_its_queue),
+            (
+                "allocation_holds_back_its_queue",
+                allocation_holds_back_its_queue,
+            ),
+            ("free_waits_for_its_list", free_waits_for_its_list),
+            ("free_follows_its_queue", free_follows_its_queue),
+            ("free_holds_back_its_queue", free_holds_back_its_queue),
+            (
+                "finish_covers_allocation_and_free",
+                finish_covers_allocation_and_free,
+            ),
+            ("use_before_completion", use_before_completion),
+            (
+                "event_orders_use_on_another_queue",
+                event_orders_use_on_another_queue,
+            ),
+            ("events_released_early", events_released_early),
+            (
+                "complete_when_nothing_is_before",
+                complete_when_nothing_is_before,
+            ),
+            ("event_callback", event_callback),
+        ],
+    )
 }
 
 fn call_returns_at_once(bench: &Bench, kind: Kind) -> Done {
@@ -30,7 +48,10 @@ fn call_returns_at_once(bench: &Bench, kind: Kind) -> Done {
         queue.fill(block.ptr, 1_u8, block.size, &[])?;
         queue.free(block, &[])?;
     }
-    check!(!gate.is_open() && !gate.event.is_complete()?, "an allocation or a free waited for its queue");
+    check!(
+        !gate.is_open() && !gate.event.is_complete()?,
+        "an allocation or a free waited for its queue"
+    );
     gate.open();
     queue.finish()
 }
@@ -41,7 +62,10 @@ fn allocation_waits_for_its_list(bench: &Bench, kind: Kind) -> Done {
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[&gate.event])?;
     pending(&allocated, "an allocation completed before its wait list")?;
     gate.open();
-    completes(&allocated, "an allocation did not complete after its wait list")?;
+    completes(
+        &allocated,
+        "an allocation did not complete after its wait list",
+    )?;
     queue.free(block, &[])?;
     queue.finish()
 }
@@ -50,7 +74,10 @@ fn allocation_follows_its_queue(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
     let gate = bench.gate(&queue)?;
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
-    pending(&allocated, "an allocation completed before an earlier command of its in-order queue")?;
+    pending(
+        &allocated,
+        "an allocation completed before an earlier command of its in-order queue",
+    )?;
     gate.open();
     completes(&allocated, "an allocation did not complete after its queue")?;
     queue.free(block, &[])?;
@@ -63,7 +90,10 @@ fn allocation_holds_back_its_queue(bench: &Bench, kind: Kind) -> Done {
     let gate = bench.gate(&other)?;
     let block = queue.alloc(kind, &pool, 4096, &[&gate.event])?;
     let filled = queue.fill(block.ptr, 1_u8, 4096, &[])?;
-    pending(&filled, "a command overtook the wait list of an allocation before it")?;
+    pending(
+        &filled,
+        "a command overtook the wait list of an allocation before it",
+    )?;
     gate.open();
     completes(&filled, "a command did not complete")?;
     queue.free(block, &[])?;
@@ -85,7 +115,10 @@ fn free_follows_its_queue(bench: &Bench, kind: Kind) -> Done {
     let block = queue.alloc(kind, &pool, 4096, &[])?;
     let gate = bench.gate(&queue)?;
     let freed = queue.free_event(block, &[])?;
-    pending(&freed, "a free completed before an earlier command of its in-order queue")?;
+    pending(
+        &freed,
+        "a free completed before an earlier command of its in-order queue",
+    )?;
     gate.open();
     completes(&freed, "a free did not complete after its queue")
 }
@@ -97,7 +130,10 @@ fn free_holds_back_its_queue(bench: &Bench, kind: Kind) -> Done {
     let gate = bench.gate(&other)?;
     queue.free(block, &[&gate.event])?;
     let later = queue.fill(memory.ptr, 1_u8, 64, &[])?;
-    pending(&later, "a command overtook the wait list of a free before it")?;
+    pending(
+        &later,
+        "a command overtook the wait list of a free before it",
+    )?;
     gate.open();
     completes(&later, "a command did not complete")
 }
@@ -109,13 +145,19 @@ fn finish_covers_allocation_and_free(bench: &Bench, kind: Kind) -> Done {
         let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[&gate.event])?;
         gate.open_after(MOMENT);
         queue.finish()?;
-        check!(gate.is_open() && allocated.is_complete()?, "urQueueFinish did not wait for an allocation");
+        check!(
+            gate.is_open() && allocated.is_complete()?,
+            "urQueueFinish did not wait for an allocation"
+        );
         drop(gate);
         let gate = bench.gate(&other)?;
         let freed = queue.free_event(block, &[&gate.event])?;
         gate.open_after(MOMENT);
         queue.finish()?;
-        check!(gate.is_open() && freed.is_complete()?, "urQueueFinish did not wait for a free");
+        check!(
+            gate.is_open() && freed.is_complete()?,
+            "urQueueFinish did not wait for a free"
+        );
     }
     Ok(())
 }
@@ -165,7 +207,10 @@ fn events_released_early(bench: &Bench, kind: Kind) -> Done {
     gate.open();
     first.finish()?;
     second.finish()?;
-    check!(allocated.is_complete()?, "an allocation is not complete after urQueueFinish");
+    check!(
+        allocated.is_complete()?,
+        "an allocation is not complete after urQueueFinish"
+    );
     same_bytes(result.host(), A)
 }
 
@@ -173,16 +218,26 @@ fn complete_when_nothing_is_before(bench: &Bench, kind: Kind) -> Done {
     for queue in [bench.in_order()?, bench.out_of_order()?] {
         let pool = bench.pool()?;
         let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
-        completes(&allocated, "an allocation on an idle queue does not complete by itself")?;
+        completes(
+            &allocated,
+            "an allocation on an idle queue does not complete by itself",
+        )?;
         let freed = queue.free_event(block, &[])?;
-        completes(&freed, "a free on an idle queue does not complete by itself")?;
+        completes(
+            &freed,
+            "a free on an idle queue does not complete by itself",
+        )?;
     }
     Ok(())
 }
 
 fn event_callback(bench: &Bench, kind: Kind) -> Done {
     use std::sync::atomic::{AtomicU32, Ordering};
-    unsafe extern "C" fn count(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut std::ffi::c_void) {
+    unsafe extern "C" fn count(
+        _: ur_event_handle_t,
+        _: ur_execution_info_t,
+        data: *mut std::ffi::c_void,
+    ) {
         // SAFETY: the counter below is leaked.
         unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
     }
@@ -193,16 +248,27 @@ fn event_callback(bench: &Bench, kind: Kind) -> Done {
     let freed = queue.free_event(block, &[])?;
     for event in [&allocated, &freed] {
         let data = (&raw const *counter).cast_mut().cast();
-        bench.fixture.ur.urEventSetCallback(event.raw, UR_EXECUTION_INFO_COMPLETE, Some(count), data).ok()?;
+        bench
+            .fixture
+            .ur
+            .urEventSetCallback(event.raw, UR_EXECUTION_INFO_COMPLETE, Some(count), data)
+            .ok()?;
     }
     std::thread::sleep(MOMENT);
-    check!(counter.load(Ordering::SeqCst) == 0, "a callback ran before its command completed");
+    check!(
+        counter.load(Ordering::SeqCst) == 0,
+        "a callback ran before its command completed"
+    );
     gate.open();
     queue.finish()?;
     let end = std::time::Instant::now() + LONG;
     while counter.load(Ordering::SeqCst) < 2 && std::time::Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));
     }
-    check!(counter.load(Ordering::SeqCst) == 2, "{} of 2 callbacks ran", counter.load(Ordering::SeqCst));
+    check!(
+        counter.load(Ordering::SeqCst) == 2,
+        "{} of 2 callbacks ran",
+        counter.load(Ordering::SeqCst)
+    );
     Ok(())
 }

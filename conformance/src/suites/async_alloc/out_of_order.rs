@@ -10,14 +10,32 @@ const SIZE: usize = 64 * KIB;
 const ITEMS: usize = SIZE / 4;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = by_kind(SUITE, &[
-        ("diamond", diamond),
-        ("barrier_covers_allocation_and_free", barrier_covers_allocation_and_free),
-        ("marker_covers_allocation_and_free", marker_covers_allocation_and_free),
-        ("independent_allocations_do_not_wait", independent_allocations_do_not_wait),
-        ("reuse_after_barrier", reuse_after_barrier),
-    ]);
-    tests.extend(plain(SUITE, &[("kernels_in_a_diamond", kernels_in_a_diamond), ("random_graph", random_graph)]));
+    let mut tests = by_kind(
+        SUITE,
+        &[
+            ("diamond", diamond),
+            (
+                "barrier_covers_allocation_and_free",
+                barrier_covers_allocation_and_free,
+            ),
+            (
+                "marker_covers_allocation_and_free",
+                marker_covers_allocation_and_free,
+            ),
+            (
+                "independent_allocations_do_not_wait",
+                independent_allocations_do_not_wait,
+            ),
+            ("reuse_after_barrier", reuse_after_barrier),
+        ],
+    );
+    tests.extend(plain(
+        SUITE,
+        &[
+            ("kernels_in_a_diamond", kernels_in_a_diamond),
+            ("random_graph", random_graph),
+        ],
+    ));
     tests
 }
 
@@ -39,7 +57,11 @@ fn diamond(bench: &Bench, kind: Kind) -> Done {
             reserved = pool.reserved()?;
         }
     }
-    check_eq!(pool.reserved()?, reserved, "reserved bytes after 20 diamonds in a row");
+    check_eq!(
+        pool.reserved()?,
+        reserved,
+        "reserved bytes after 20 diamonds in a row"
+    );
     gate.open();
     queue.finish()?;
     same_bytes(result.host(), 19)?;
@@ -50,17 +72,40 @@ fn diamond(bench: &Bench, kind: Kind) -> Done {
 fn kernels_in_a_diamond(bench: &Bench) -> Done {
     let (queue, pool) = (bench.out_of_order()?, bench.pool()?);
     let program = Program::new(bench.fixture, &bench.context)?;
-    let (iota, add, sum) = (program.kernel(IOTA)?, program.kernel(ADD)?, program.kernel(SUM)?);
+    let (iota, add, sum) = (
+        program.kernel(IOTA)?,
+        program.kernel(ADD)?,
+        program.kernel(SUM)?,
+    );
     let result = bench.result(SIZE)?;
     for round in 0..30_u32 {
         let kind = Kind::ALL[round as usize % 3];
         let (a, a_top) = queue.alloc_event(kind, &pool, SIZE, &[])?;
         let (b, b_top) = queue.alloc_event(kind, &pool, SIZE, &[])?;
         let (c, c_top) = queue.alloc_event(Kind::Device, &pool, SIZE, &[])?;
-        let left = queue.launch(&iota, ITEMS, &[Arg::Pointer(a.ptr), Arg::of(&round)], &[&a_top])?;
-        let right = queue.launch(&iota, ITEMS, &[Arg::Pointer(b.ptr), Arg::of(&1_u32)], &[&b_top])?;
-        let right = queue.launch(&add, ITEMS, &[Arg::Pointer(b.ptr), Arg::of(&5_u32)], &[&right])?;
-        let args = [Arg::Pointer(c.ptr), Arg::Pointer(a.ptr), Arg::Pointer(b.ptr)];
+        let left = queue.launch(
+            &iota,
+            ITEMS,
+            &[Arg::Pointer(a.ptr), Arg::of(&round)],
+            &[&a_top],
+        )?;
+        let right = queue.launch(
+            &iota,
+            ITEMS,
+            &[Arg::Pointer(b.ptr), Arg::of(&1_u32)],
+            &[&b_top],
+        )?;
+        let right = queue.launch(
+            &add,
+            ITEMS,
+            &[Arg::Pointer(b.ptr), Arg::of(&5_u32)],
+            &[&right],
+        )?;
+        let args = [
+            Arg::Pointer(c.ptr),
+            Arg::Pointer(a.ptr),
+            Arg::Pointer(b.ptr),
+        ];
         let bottom = queue.launch(&sum, ITEMS, &args, &[&left, &right, &c_top])?;
         queue.free(a, &[&bottom])?;
         queue.free(b, &[&bottom])?;
@@ -68,7 +113,10 @@ fn kernels_in_a_diamond(bench: &Bench) -> Done {
         queue.free(c, &[&copied])?;
         copied.wait()?;
         let data = result.host::<u32>();
-        let right = data.iter().enumerate().all(|(at, word)| *word == round + 6 + 2 * at as u32);
+        let right = data
+            .iter()
+            .enumerate()
+            .all(|(at, word)| *word == round + 6 + 2 * at as u32);
         check!(right, "round {round} of a diamond of kernels");
     }
     queue.finish()?;
@@ -76,12 +124,20 @@ fn kernels_in_a_diamond(bench: &Bench) -> Done {
     Ok(())
 }
 
-fn covers(bench: &Bench, kind: Kind, cover: impl Fn(&Queue) -> Result<Event, Stop>, what: &str) -> Done {
+fn covers(
+    bench: &Bench,
+    kind: Kind,
+    cover: impl Fn(&Queue) -> Result<Event, Stop>,
+    what: &str,
+) -> Done {
     let (queue, other, pool) = (bench.out_of_order()?, bench.in_order()?, bench.pool()?);
     let gate = bench.gate(&other)?;
     let (block, _) = queue.alloc_event(kind, &pool, SIZE, &[&gate.event])?;
     let event = cover(&queue)?;
-    pending(&event, &format!("a {what} completed before a pending allocation"))?;
+    pending(
+        &event,
+        &format!("a {what} completed before a pending allocation"),
+    )?;
     gate.open();
     completes(&event, &format!("a {what} did not complete"))?;
     let gate = bench.gate(&other)?;
@@ -105,11 +161,20 @@ fn independent_allocations_do_not_wait(bench: &Bench, kind: Kind) -> Done {
     let gate = bench.gate(&queue)?;
     let (held, held_event) = queue.alloc_event(kind, &pool, SIZE, &[&gate.event])?;
     let (free, free_event) = queue.alloc_event(kind, &pool, SIZE, &[])?;
-    completes(&free_event, "an allocation waits for an earlier command of an out-of-order queue")?;
-    check!(!held_event.is_complete()?, "an allocation completed before its wait list");
+    completes(
+        &free_event,
+        "an allocation waits for an earlier command of an out-of-order queue",
+    )?;
+    check!(
+        !held_event.is_complete()?,
+        "an allocation completed before its wait list"
+    );
     check!(!held.overlaps(&free), "two live blocks overlap");
     let freed = queue.free_event(free, &[])?;
-    completes(&freed, "a free waits for an earlier command of an out-of-order queue")?;
+    completes(
+        &freed,
+        "a free waits for an earlier command of an out-of-order queue",
+    )?;
     gate.open();
     queue.finish()?;
     queue.free(held, &[])?;
@@ -129,7 +194,11 @@ fn reuse_after_barrier(bench: &Bench, kind: Kind) -> Done {
             reserved = pool.reserved()?;
         }
     }
-    check_eq!(pool.reserved()?, reserved, "reserved bytes after 50 rounds with barriers between them");
+    check_eq!(
+        pool.reserved()?,
+        reserved,
+        "reserved bytes after 50 rounds with barriers between them"
+    );
     gate.open();
     queue.finish()
 }
@@ -152,8 +221,10 @@ fn random_graph(bench: &Bench) -> Done {
     let mut deaths: Vec<Event> = Vec::new();
     for step in 0..600 {
         let size = [SLOT, 2 * SLOT, 16 * SLOT][next(3)];
-        let death = (!deaths.is_empty() && next(2) == 0).then(|| deaths.swap_remove(next(deaths.len())));
-        let (block, allocated) = queue.alloc_event(Kind::Device, &pool, size, &death.iter().collect::<Vec<_>>())?;
+        let death =
+            (!deaths.is_empty() && next(2) == 0).then(|| deaths.swap_remove(next(deaths.len())));
+        let (block, allocated) =
+            queue.alloc_event(Kind::Device, &pool, size, &death.iter().collect::<Vec<_>>())?;
         let tag = step as u8;
         let filled = queue.fill(block.ptr, tag, size, &[&allocated])?;
         live.push((block, filled, tag));
@@ -170,7 +241,8 @@ fn random_graph(bench: &Bench) -> Done {
     for (data, tag) in results.host::<u8>().chunks(SLOT).zip(&wanted) {
         same_bytes(data, *tag)?;
     }
-    live.into_iter().try_for_each(|(block, ready, _)| queue.free(block, &[&ready]))?;
+    live.into_iter()
+        .try_for_each(|(block, ready, _)| queue.free(block, &[&ready]))?;
     queue.finish()?;
     check_eq!(pool.used()?, 0, "used bytes");
     Ok(())

@@ -1,6 +1,5 @@
-//! Pools: default, current and created ones, their flags, pools on the caller's memory, and their end.
+//! Pools: default, current and created ones, their flags and their end.
 
-use super::errors::OUT_OF_MEMORY;
 use super::*;
 use crate::check_eq;
 use crate::objects::{Limits, alloc_info};
@@ -8,38 +7,59 @@ use crate::objects::{Limits, alloc_info};
 const SUITE: &str = "async_pools";
 
 pub fn all() -> Vec<Test> {
-    let mut tests = by_kind(SUITE, &[
-        ("zero_initialised", zero_initialised),
-        ("flags", flags),
-        ("destroyed_while_blocks_live", destroyed_while_blocks_live),
-        ("destroyed_while_work_is_pending", destroyed_while_work_is_pending),
-        ("on_own_memory", on_own_memory),
-        ("on_own_memory_serves_one_kind", on_own_memory_serves_one_kind),
-        ("of_the_core_functions", of_the_core_functions),
-    ]);
-    tests.extend(plain(SUITE, &[
-        ("default_is_stable", default_is_stable),
-        ("default_belongs_to_its_context", default_belongs_to_its_context),
-        ("default_is_not_destroyed", default_is_not_destroyed),
-        ("current_can_be_set", current_can_be_set),
-        ("current_is_kept_alive", current_is_kept_alive),
-        ("counts_references", counts_references),
-        ("create_refused", create_refused),
-        ("on_own_memory_refused", on_own_memory_refused),
-        ("many_pools", many_pools),
-        ("context_of_a_live_pool", context_of_a_live_pool),
-    ]));
+    let mut tests = by_kind(
+        SUITE,
+        &[
+            ("zero_initialised", zero_initialised),
+            ("flags", flags),
+            ("destroyed_while_blocks_live", destroyed_while_blocks_live),
+            (
+                "destroyed_while_work_is_pending",
+                destroyed_while_work_is_pending,
+            ),
+            ("of_the_core_functions", of_the_core_functions),
+        ],
+    );
+    tests.extend(plain(
+        SUITE,
+        &[
+            ("default_is_stable", default_is_stable),
+            (
+                "default_belongs_to_its_context",
+                default_belongs_to_its_context,
+            ),
+            ("default_is_not_destroyed", default_is_not_destroyed),
+            ("current_can_be_set", current_can_be_set),
+            ("current_is_kept_alive", current_is_kept_alive),
+            ("counts_references", counts_references),
+            ("create_refused", create_refused),
+            ("many_pools", many_pools),
+            ("context_of_a_live_pool", context_of_a_live_pool),
+        ],
+    ));
     tests
 }
 
 fn default_is_stable(bench: &Bench) -> Done {
     let first = bench.default_pool()?;
-    check_eq!(bench.default_pool()?.raw, first.raw, "default pool, asked for twice");
-    check_eq!(Pool::current_of(bench.fixture, &bench.context)?.raw, first.raw, "current pool at first");
+    check_eq!(
+        bench.default_pool()?.raw,
+        first.raw,
+        "default pool, asked for twice"
+    );
+    check_eq!(
+        Pool::current_of(bench.fixture, &bench.context)?.raw,
+        first.raw,
+        "current pool at first"
+    );
     let queue = bench.in_order()?;
     bench.exercise(&queue, Kind::Device, &first, MIB)?;
     queue.finish()?;
-    check_eq!(bench.default_pool()?.raw, first.raw, "default pool, asked for again after its use");
+    check_eq!(
+        bench.default_pool()?.raw,
+        first.raw,
+        "default pool, asked for again after its use"
+    );
     Ok(())
 }
 
@@ -48,7 +68,10 @@ fn default_belongs_to_its_context(bench: &Bench) -> Done {
     let (mine, theirs) = (bench.default_pool()?, other.default_pool()?);
     check!(mine.raw != theirs.raw, "two contexts share a default pool");
     let of: ur_context_handle_t = crate::objects::info::value(|size, value, ret| {
-        bench.fixture.ur.urUSMPoolGetInfo(mine.raw, UR_USM_POOL_INFO_CONTEXT, size, value, ret)
+        bench
+            .fixture
+            .ur
+            .urUSMPoolGetInfo(mine.raw, UR_USM_POOL_INFO_CONTEXT, size, value, ret)
     })?;
     check_eq!(of, bench.context.raw, "context of the default pool");
     Ok(())
@@ -57,36 +80,64 @@ fn default_belongs_to_its_context(bench: &Bench) -> Done {
 fn default_is_not_destroyed(bench: &Bench) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.default_pool()?);
     let ur = bench.fixture.ur;
-    ur.urUSMPoolDestroyExp(bench.context.raw, bench.fixture.device, pool.raw).refused()?;
-    check_eq!(bench.default_pool()?.raw, pool.raw, "default pool after an attempt to destroy it");
+    ur.urUSMPoolDestroyExp(bench.context.raw, bench.fixture.device, pool.raw)
+        .refused()?;
+    check_eq!(
+        bench.default_pool()?.raw,
+        pool.raw,
+        "default pool after an attempt to destroy it"
+    );
     bench.exercise(&queue, Kind::Device, &pool, 4096)?;
     queue.finish()
 }
 
 fn make_current(bench: &Bench, pool: &Pool) -> Done {
-    bench.fixture.ur.urUSMPoolSetDevicePoolExp(bench.context.raw, bench.fixture.device, pool.raw).ok()
+    bench
+        .fixture
+        .ur
+        .urUSMPoolSetDevicePoolExp(bench.context.raw, bench.fixture.device, pool.raw)
+        .ok()
 }
 
 fn current_can_be_set(bench: &Bench) -> Done {
     let (queue, pool, default) = (bench.in_order()?, bench.pool()?, bench.default_pool()?);
     let early = queue.alloc_current(Kind::Device, MIB)?;
     make_current(bench, &pool)?;
-    check_eq!(Pool::current_of(bench.fixture, &bench.context)?.raw, pool.raw, "current pool after a change");
-    check_eq!(bench.default_pool()?.raw, default.raw, "default pool after a change of the current one");
+    check_eq!(
+        Pool::current_of(bench.fixture, &bench.context)?.raw,
+        pool.raw,
+        "current pool after a change"
+    );
+    check_eq!(
+        bench.default_pool()?.raw,
+        default.raw,
+        "default pool after a change of the current one"
+    );
     for kind in Kind::ALL {
         let before = pool.used()?;
         let block = queue.alloc_current(kind, MIB)?;
-        check!(pool.used()? > before, "an allocation with a null pool did not use the current one");
-        let of: ur_usm_pool_handle_t = alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_POOL)?;
+        check!(
+            pool.used()? > before,
+            "an allocation with a null pool did not use the current one"
+        );
+        let of: ur_usm_pool_handle_t =
+            alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_POOL)?;
         check_eq!(of, pool.raw, "pool of an allocation with a null pool");
         queue.free(block, &[])?;
     }
     // A block goes back to where it came from.
     let before = default.used()?;
     queue.free(early, &[])?;
-    check!(default.used()? < before, "a block of the default pool did not return to it");
+    check!(
+        default.used()? < before,
+        "a block of the default pool did not return to it"
+    );
     make_current(bench, &default)?;
-    check_eq!(Pool::current_of(bench.fixture, &bench.context)?.raw, default.raw, "current pool, set back");
+    check_eq!(
+        Pool::current_of(bench.fixture, &bench.context)?.raw,
+        default.raw,
+        "current pool, set back"
+    );
     queue.finish()
 }
 
@@ -112,12 +163,23 @@ fn current_is_kept_alive(bench: &Bench) -> Done {
 fn zero_initialised(bench: &Bench, kind: Kind) -> Done {
     let queue = bench.in_order()?;
     // Leave something behind for the system to hand out.
-    let dirty = Pool::with_limits(bench.fixture, &bench.context, Limits { maximum: 0, threshold: 0 })?;
+    let dirty = Pool::with_limits(
+        bench.fixture,
+        &bench.context,
+        Limits {
+            maximum: 0,
+            threshold: 0,
+        },
+    )?;
     let block = queue.alloc(kind, &dirty, 8 * MIB, &[])?;
     queue.fill(block.ptr, 0xff_u8, 8 * MIB, &[])?;
     queue.free(block, &[])?;
     queue.finish()?;
-    let pool = Pool::with_flags(bench.fixture, &bench.context, UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK)?;
+    let pool = Pool::with_flags(
+        bench.fixture,
+        &bench.context,
+        UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK,
+    )?;
     let mut blocks = Vec::new();
     for size in [1, 1000, 64 * KIB, MIB, 6 * MIB] {
         let block = queue.alloc(kind, &pool, size, &[])?;
@@ -125,21 +187,40 @@ fn zero_initialised(bench: &Bench, kind: Kind) -> Done {
         queue.fill(block.ptr, 0xee_u8, size, &[])?;
         blocks.push(block);
     }
-    blocks.into_iter().try_for_each(|block| queue.free(block, &[]))?;
+    blocks
+        .into_iter()
+        .try_for_each(|block| queue.free(block, &[]))?;
     queue.finish()
 }
 
 fn flags(bench: &Bench, kind: Kind) -> Done {
     let queue = bench.in_order()?;
-    let (zero, native, read_only) =
-        (UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK, UR_USM_POOL_FLAG_USE_NATIVE_MEMORY_POOL_EXP, UR_USM_POOL_FLAG_READ_ONLY_EXP);
-    for flags in [native, read_only, native | read_only, native | zero, zero | native | read_only] {
+    let (zero, native, read_only) = (
+        UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK,
+        UR_USM_POOL_FLAG_USE_NATIVE_MEMORY_POOL_EXP,
+        UR_USM_POOL_FLAG_READ_ONLY_EXP,
+    );
+    for flags in [
+        native,
+        read_only,
+        native | read_only,
+        native | zero,
+        zero | native | read_only,
+    ] {
         let pool = Pool::with_flags(bench.fixture, &bench.context, flags)?;
         bench.exercise(&queue, kind, &pool, 100_000)?;
     }
     // As DPC++ makes every pool: the hint, with limits.
-    let limits = ur_usm_pool_limits_desc_t { maxPoolableSize: 16 * MIB, minDriverAllocSize: MIB, ..Default::default() };
-    let mut desc = ur_usm_pool_desc_t { pNext: (&raw const limits).cast(), flags: native, ..Default::default() };
+    let limits = ur_usm_pool_limits_desc_t {
+        maxPoolableSize: 16 * MIB,
+        minDriverAllocSize: MIB,
+        ..Default::default()
+    };
+    let mut desc = ur_usm_pool_desc_t {
+        pNext: (&raw const limits).cast(),
+        flags: native,
+        ..Default::default()
+    };
     let pool = Pool::create(bench.fixture, &bench.context, &mut desc)?;
     bench.exercise(&queue, kind, &pool, 100_000)?;
     queue.finish()
@@ -151,7 +232,8 @@ fn destroyed_while_blocks_live(bench: &Bench, kind: Kind) -> Done {
     queue.fill(block.ptr, A, MIB, &[])?;
     drop(pool);
     all_bytes(&queue, block, A)?;
-    let base: *mut std::ffi::c_void = alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_BASE_PTR)?;
+    let base: *mut std::ffi::c_void =
+        alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_BASE_PTR)?;
     check_eq!(base, block.ptr, "base of a block whose pool was destroyed");
     queue.free(block, &[])?;
     queue.finish()?;
@@ -163,104 +245,19 @@ fn destroyed_while_work_is_pending(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
     let doomed = Doomed::new(bench, &queue, kind, &pool, MIB)?;
     drop(pool);
-    check!(!doomed.gate.is_open(), "destroying a pool waited for its work");
+    check!(
+        !doomed.gate.is_open(),
+        "destroying a pool waited for its work"
+    );
     let other = bench.pool()?;
     let second = bench.in_order()?;
     let block = second.alloc(kind, &other, MIB, &[])?;
-    second.fill(block.ptr, B, MIB, &[])?.completes_within(MOMENT)?;
+    second
+        .fill(block.ptr, B, MIB, &[])?
+        .completes_within(MOMENT)?;
     doomed.check_untouched(&queue)?;
     second.free(block, &[])?;
     second.finish()
-}
-
-/// A pool on a block of the caller's own.
-fn own(bench: &Bench, kind: Kind, base: &Usm) -> Result<Pool, Stop> {
-    let device = if kind == Kind::Host { null_mut() } else { bench.fixture.device };
-    let buffer = ur_usm_pool_buffer_desc_t {
-        pMem: base.ptr,
-        size: base.size,
-        memType: kind.usm_type(),
-        device,
-        ..Default::default()
-    };
-    let mut desc = ur_usm_pool_desc_t { pNext: (&raw const buffer).cast(), ..Default::default() };
-    Pool::create(bench.fixture, &bench.context, &mut desc)
-}
-
-fn on_own_memory(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
-    let base = bench.context.usm(bench.fixture, kind, 8 * MIB)?;
-    let whole = Block { ptr: base.ptr, size: base.size };
-    let pool = own(bench, kind, &base)?;
-    check!(pool.reserved()? <= 8 * MIB, "a pool on 8 MiB has reserved {}", pool.reserved()?);
-    for round in 0..3 {
-        let mut blocks: Vec<Block> = Vec::new();
-        loop {
-            let (status, block) = queue.try_alloc(kind, pool.raw, MIB, &[], null_mut());
-            let Ok(block) = block else {
-                status.fails_with(&OUT_OF_MEMORY)?;
-                break;
-            };
-            let inside = block.ptr >= whole.ptr && block.ptr.addr() + block.size <= whole.ptr.addr() + whole.size;
-            check!(inside, "a block lies outside the caller's memory");
-            check!(blocks.iter().all(|other| !other.overlaps(&block)), "two live blocks overlap");
-            queue.fill(block.ptr, blocks.len() as u8, MIB, &[])?;
-            blocks.push(block);
-        }
-        check!(blocks.len() >= 7, "{} blocks of 1 MiB fitted in 8 MiB, in round {round}", blocks.len());
-        for (index, block) in blocks.into_iter().enumerate() {
-            all_bytes(&queue, block, index as u8)?;
-            queue.free(block, &[])?;
-        }
-    }
-    queue.finish()?;
-    check_eq!(pool.used()?, 0, "used bytes");
-    drop(pool);
-    // The memory is the caller's again.
-    queue.fill(base.ptr, A, base.size, &[])?;
-    all_bytes(&queue, whole, A)
-}
-
-fn on_own_memory_serves_one_kind(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
-    let base = bench.context.usm(bench.fixture, kind, MIB)?;
-    let pool = own(bench, kind, &base)?;
-    for other in Kind::ALL {
-        let (status, block) = queue.try_alloc(other, pool.raw, 4096, &[], null_mut());
-        match block {
-            Ok(block) if other == kind => queue.free(block, &[])?,
-            _ if other == kind => status.ok()?,
-            _ => status.refused()?,
-        }
-    }
-    queue.finish()
-}
-
-fn on_own_memory_refused(bench: &Bench) -> Done {
-    let base = bench.context.usm(bench.fixture, Kind::Device, MIB)?;
-    let good = ur_usm_pool_buffer_desc_t {
-        pMem: base.ptr,
-        size: base.size,
-        memType: UR_USM_TYPE_DEVICE,
-        device: bench.fixture.device,
-        ..Default::default()
-    };
-    let cases = [
-        ("no memory", ur_usm_pool_buffer_desc_t { pMem: null_mut(), ..good }),
-        ("no size", ur_usm_pool_buffer_desc_t { size: 0, ..good }),
-        ("more than there is", ur_usm_pool_buffer_desc_t { size: 64 * MIB, ..good }),
-        ("an unknown kind", ur_usm_pool_buffer_desc_t { memType: UR_USM_TYPE_UNKNOWN, ..good }),
-        ("another kind", ur_usm_pool_buffer_desc_t { memType: UR_USM_TYPE_HOST, ..good }),
-        ("a kind that does not exist", ur_usm_pool_buffer_desc_t { memType: ur_usm_type_t(99), ..good }),
-    ];
-    for (what, buffer) in cases {
-        let mut desc = ur_usm_pool_desc_t { pNext: (&raw const buffer).cast(), ..Default::default() };
-        let mut raw = null_mut();
-        let ur = bench.fixture.ur;
-        let status = ur.urUSMPoolCreateExp(bench.context.raw, bench.fixture.device, &mut desc, &mut raw);
-        check!(!status.is_ok() && raw.is_null(), "a pool on {what}: {status}");
-    }
-    Ok(())
 }
 
 /// A pool of `urUSMPoolCreate` serves asynchronous allocations too.
@@ -268,7 +265,8 @@ fn of_the_core_functions(bench: &Bench, kind: Kind) -> Done {
     let (queue, ur) = (bench.in_order()?, bench.fixture.ur);
     let mut desc = ur_usm_pool_desc_t::default();
     let mut raw = null_mut();
-    ur.urUSMPoolCreate(bench.context.raw, &mut desc, &mut raw).ok()?;
+    ur.urUSMPoolCreate(bench.context.raw, &mut desc, &mut raw)
+        .ok()?;
     let (status, block) = queue.try_alloc(kind, raw, 100_000, &[], null_mut());
     status.ok()?;
     let block = block?;
@@ -293,7 +291,8 @@ fn counts_references(bench: &Bench) -> Done {
     ur.urUSMPoolRelease(pool.raw).ok()?;
     check_eq!(references()?, 1, "references after a release");
     ur.urUSMPoolRetain(pool.raw).ok()?;
-    ur.urUSMPoolDestroyExp(bench.context.raw, bench.fixture.device, pool.raw).ok()?;
+    ur.urUSMPoolDestroyExp(bench.context.raw, bench.fixture.device, pool.raw)
+        .ok()?;
     check_eq!(references()?, 1, "references after one of two was given up");
     Ok(())
 }
@@ -301,8 +300,12 @@ fn counts_references(bench: &Bench) -> Done {
 fn create_refused(bench: &Bench) -> Done {
     let ur = bench.fixture.ur;
     let mut raw = null_mut();
-    let mut desc = ur_usm_pool_desc_t { flags: ur_usm_pool_flags_t(UR_USM_POOL_FLAGS_MASK), ..Default::default() };
-    let status = ur.urUSMPoolCreateExp(bench.context.raw, bench.fixture.device, &mut desc, &mut raw);
+    let mut desc = ur_usm_pool_desc_t {
+        flags: ur_usm_pool_flags_t(UR_USM_POOL_FLAGS_MASK),
+        ..Default::default()
+    };
+    let status =
+        ur.urUSMPoolCreateExp(bench.context.raw, bench.fixture.device, &mut desc, &mut raw);
     status.fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
     check!(raw.is_null(), "a refused urUSMPoolCreateExp wrote a handle");
     Ok(())
@@ -310,7 +313,9 @@ fn create_refused(bench: &Bench) -> Done {
 
 fn many_pools(bench: &Bench) -> Done {
     let queue = bench.in_order()?;
-    let pools = (0..40).map(|_| bench.pool()).collect::<Result<Vec<Pool>, Stop>>()?;
+    let pools = (0..40)
+        .map(|_| bench.pool())
+        .collect::<Result<Vec<Pool>, Stop>>()?;
     let mut blocks = Vec::new();
     for (index, pool) in pools.iter().enumerate() {
         let block = queue.alloc(Kind::Device, pool, 4096, &[])?;

@@ -8,19 +8,34 @@ const SUITE: &str = "async_refusal";
 const SIZE: usize = 256 * KIB;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = by_kind(SUITE, &[
-        ("without_dependency", without_dependency),
-        ("grows_rather_than_waits", grows_rather_than_waits),
-        ("wait_list_of_the_free", wait_list_of_the_free),
-        ("event_before_the_free", event_before_the_free),
-        ("free_on_idle_queue_of_pending_use", free_on_idle_queue_of_pending_use),
-        ("parts_of_a_pending_block", parts_of_a_pending_block),
-        ("neighbour_of_a_pending_block", neighbour_of_a_pending_block),
-        ("both_of_two_deaths", both_of_two_deaths),
-        ("out_of_order_without_dependency", out_of_order_without_dependency),
-        ("out_of_order_without_event", out_of_order_without_event),
-    ]);
-    tests.extend(plain(SUITE, &[("many_pending_blocks", many_pending_blocks), ("live_blocks", live_blocks)]));
+    let mut tests = by_kind(
+        SUITE,
+        &[
+            ("without_dependency", without_dependency),
+            ("grows_rather_than_waits", grows_rather_than_waits),
+            ("wait_list_of_the_free", wait_list_of_the_free),
+            ("event_before_the_free", event_before_the_free),
+            (
+                "free_on_idle_queue_of_pending_use",
+                free_on_idle_queue_of_pending_use,
+            ),
+            ("parts_of_a_pending_block", parts_of_a_pending_block),
+            ("neighbour_of_a_pending_block", neighbour_of_a_pending_block),
+            ("both_of_two_deaths", both_of_two_deaths),
+            (
+                "out_of_order_without_dependency",
+                out_of_order_without_dependency,
+            ),
+            ("out_of_order_without_event", out_of_order_without_event),
+        ],
+    );
+    tests.extend(plain(
+        SUITE,
+        &[
+            ("many_pending_blocks", many_pending_blocks),
+            ("live_blocks", live_blocks),
+        ],
+    ));
     tests
 }
 
@@ -48,11 +63,23 @@ fn grows_rather_than_waits(bench: &Bench, kind: Kind) -> Done {
     let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
     let doomed = Doomed::new(bench, &first, kind, &pool, SIZE)?;
     let (block, allocated) = second.alloc_event(kind, &pool, SIZE, &[])?;
-    check!(!block.overlaps(&doomed.block), "a block was handed out whose free is pending");
-    completes(&allocated, "an allocation waits for a queue that it does not depend on")?;
+    check!(
+        !block.overlaps(&doomed.block),
+        "a block was handed out whose free is pending"
+    );
+    completes(
+        &allocated,
+        "an allocation waits for a queue that it does not depend on",
+    )?;
     let filled = second.fill(block.ptr, B, SIZE, &[])?;
-    completes(&filled, "a use waits for a queue that it does not depend on")?;
-    check!(!doomed.death.is_complete()?, "the free completed though its queue is held back");
+    completes(
+        &filled,
+        "a use waits for a queue that it does not depend on",
+    )?;
+    check!(
+        !doomed.death.is_complete()?,
+        "the free completed though its queue is held back"
+    );
     doomed.check_untouched(&first)?;
     second.free(block, &[])?;
     second.finish()
@@ -69,7 +96,9 @@ fn wait_list_of_the_free(bench: &Bench, kind: Kind) -> Done {
     let used = user.copy(result.ptr, block.ptr, SIZE, &[])?;
     owner.free(block, &[&used])?;
     let other = third.alloc(kind, &pool, SIZE, &[])?;
-    third.fill(other.ptr, B, SIZE, &[])?.completes_within(MOMENT)?;
+    third
+        .fill(other.ptr, B, SIZE, &[])?
+        .completes_within(MOMENT)?;
     gate.open();
     user.finish()?;
     same_bytes(result.host(), A)?;
@@ -88,7 +117,9 @@ fn event_before_the_free(bench: &Bench, kind: Kind) -> Done {
     first.copy(result.ptr, block.ptr, SIZE, &[])?;
     first.free(block, &[])?;
     let other = second.alloc(kind, &pool, SIZE, &[&early])?;
-    second.fill(other.ptr, B, SIZE, &[])?.completes_within(MOMENT)?;
+    second
+        .fill(other.ptr, B, SIZE, &[])?
+        .completes_within(MOMENT)?;
     gate.open();
     first.finish()?;
     same_bytes(result.host(), A)?;
@@ -107,7 +138,9 @@ fn free_on_idle_queue_of_pending_use(bench: &Bench, kind: Kind) -> Done {
     let used = user.copy(result.ptr, block.ptr, SIZE, &[])?;
     owner.free(block, &[&used])?;
     let again = owner.alloc(kind, &pool, SIZE, &[])?;
-    owner.fill(again.ptr, B, SIZE, &[])?.completes_within(MOMENT)?;
+    owner
+        .fill(again.ptr, B, SIZE, &[])?
+        .completes_within(MOMENT)?;
     gate.open();
     user.finish()?;
     same_bytes(result.host(), A)?;
@@ -127,7 +160,9 @@ fn parts_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
     }
     second.marker(&[])?.completes_within(MOMENT)?;
     doomed.check_untouched(&first)?;
-    parts.into_iter().try_for_each(|part| second.free(part, &[]))?;
+    parts
+        .into_iter()
+        .try_for_each(|part| second.free(part, &[]))?;
     second.finish()
 }
 
@@ -135,17 +170,25 @@ fn parts_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
 fn neighbour_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
     let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
     let result = bench.result(SIZE)?;
-    let blocks = (0..8).map(|_| first.alloc(kind, &pool, SIZE, &[])).collect::<Result<Vec<Block>, Stop>>()?;
+    let blocks = (0..8)
+        .map(|_| first.alloc(kind, &pool, SIZE, &[]))
+        .collect::<Result<Vec<Block>, Stop>>()?;
     first.finish()?;
     let gate = bench.gate(&first)?;
     first.fill(blocks[3].ptr, A, SIZE, &[])?;
     first.copy(result.ptr, blocks[3].ptr, SIZE, &[])?;
     for (index, block) in blocks.iter().enumerate() {
         // All but one die on the idle queue.
-        if index == 3 { first.free(*block, &[])? } else { second.free(*block, &[])? };
+        if index == 3 {
+            first.free(*block, &[])?
+        } else {
+            second.free(*block, &[])?
+        };
     }
     let large = second.alloc(kind, &pool, 4 * SIZE, &[])?;
-    second.fill(large.ptr, B, 4 * SIZE, &[])?.completes_within(MOMENT)?;
+    second
+        .fill(large.ptr, B, 4 * SIZE, &[])?
+        .completes_within(MOMENT)?;
     gate.open();
     first.finish()?;
     same_bytes(result.host(), A)?;
@@ -164,7 +207,9 @@ fn both_of_two_deaths(bench: &Bench, kind: Kind) -> Done {
     let second = queues[2].copy(result.ptr, block.ptr, SIZE, &[&first])?;
     queues[0].free(block, &[&first, &second])?;
     let other = queues[1].alloc(kind, &pool, SIZE, &[&first])?;
-    queues[1].fill(other.ptr, B, SIZE, &[])?.completes_within(MOMENT)?;
+    queues[1]
+        .fill(other.ptr, B, SIZE, &[])?
+        .completes_within(MOMENT)?;
     gate.open();
     queues[2].finish()?;
     same_bytes(result.host(), A)?;
@@ -190,9 +235,15 @@ fn out_of_order_without_event(bench: &Bench, kind: Kind) -> Done {
     let copied = queue.copy(result.ptr, block.ptr, SIZE, &[&filled])?;
     queue.free(block, &[&copied])?;
     let other = queue.alloc(kind, &pool, SIZE, &[])?;
-    check!(!other.overlaps(&block), "a block was handed out whose free is pending");
+    check!(
+        !other.overlaps(&block),
+        "a block was handed out whose free is pending"
+    );
     let overwritten = queue.fill(other.ptr, B, SIZE, &[])?;
-    completes(&overwritten, "a use that depends on nothing did not complete")?;
+    completes(
+        &overwritten,
+        "a use that depends on nothing did not complete",
+    )?;
     gate.open();
     queue.finish()?;
     same_bytes(result.host(), A)?;
@@ -207,7 +258,12 @@ fn many_pending_blocks(bench: &Bench) -> Done {
     for index in 0..64 {
         let block = first.alloc(Kind::Device, &pool, KIB, &[])?;
         first.fill(block.ptr, index as u8, KIB, &[])?;
-        first.copy(result.ptr.wrapping_byte_add(index * KIB), block.ptr, KIB, &[])?;
+        first.copy(
+            result.ptr.wrapping_byte_add(index * KIB),
+            block.ptr,
+            KIB,
+            &[],
+        )?;
         first.free(block, &[])?;
     }
     for _ in 0..64 {
@@ -238,10 +294,17 @@ fn live_blocks(bench: &Bench) -> Done {
                 all_bytes(&queue, block, tag)?;
             }
             let done = queue.marker(&[])?;
-            if step.is_multiple_of(2) { queue.free(block, &[])? } else { other.free(block, &[&done])? };
+            if step.is_multiple_of(2) {
+                queue.free(block, &[])?
+            } else {
+                other.free(block, &[&done])?
+            };
         } else {
             let block = queue.alloc(Kind::Device, &pool, size, &[])?;
-            check!(live.iter().all(|(other, _)| !other.overlaps(&block)), "a live block was handed out again");
+            check!(
+                live.iter().all(|(other, _)| !other.overlaps(&block)),
+                "a live block was handed out again"
+            );
             queue.fill(block.ptr, step as u8, size, &[])?;
             live.push((block, step as u8));
         }

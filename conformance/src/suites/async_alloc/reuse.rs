@@ -8,23 +8,38 @@ const SUITE: &str = "async_reuse";
 const SIZE: usize = 300 * KIB;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = by_kind(SUITE, &[
-        ("same_queue", same_queue),
-        ("same_queue_many_times", same_queue_many_times),
-        ("across_queues_by_the_frees_event", across_queues_by_the_frees_event),
-        ("across_queues_by_a_later_event", across_queues_by_a_later_event),
-        ("across_queues_by_a_barrier", across_queues_by_a_barrier),
-        ("through_a_third_queue", through_a_third_queue),
-        ("through_a_free_elsewhere", through_a_free_elsewhere),
-        ("after_finish", after_finish),
-        ("after_a_wait_for_the_free", after_a_wait_for_the_free),
-        ("after_a_status_query", after_a_status_query),
-        ("after_device_wait", after_device_wait),
-        ("split_of_a_larger_block", split_of_a_larger_block),
-        ("merge_of_neighbours", merge_of_neighbours),
-        ("ring_of_queues", ring_of_queues),
-    ]);
-    tests.extend(plain(SUITE, &[("join_of_two_deaths", join_of_two_deaths), ("mixed_sizes_settle", mixed_sizes_settle)]));
+    let mut tests = by_kind(
+        SUITE,
+        &[
+            ("same_queue", same_queue),
+            ("same_queue_many_times", same_queue_many_times),
+            (
+                "across_queues_by_the_frees_event",
+                across_queues_by_the_frees_event,
+            ),
+            (
+                "across_queues_by_a_later_event",
+                across_queues_by_a_later_event,
+            ),
+            ("across_queues_by_a_barrier", across_queues_by_a_barrier),
+            ("through_a_third_queue", through_a_third_queue),
+            ("through_a_free_elsewhere", through_a_free_elsewhere),
+            ("after_finish", after_finish),
+            ("after_a_wait_for_the_free", after_a_wait_for_the_free),
+            ("after_a_status_query", after_a_status_query),
+            ("after_device_wait", after_device_wait),
+            ("split_of_a_larger_block", split_of_a_larger_block),
+            ("merge_of_neighbours", merge_of_neighbours),
+            ("ring_of_queues", ring_of_queues),
+        ],
+    );
+    tests.extend(plain(
+        SUITE,
+        &[
+            ("join_of_two_deaths", join_of_two_deaths),
+            ("mixed_sizes_settle", mixed_sizes_settle),
+        ],
+    ));
     tests
 }
 
@@ -34,7 +49,9 @@ fn no_growth(pool: &Pool, before: usize) -> Done {
     let now = pool.reserved()?;
     match now == before {
         true => Ok(()),
-        false => Err(Stop::failed(format!("the pool grew from {before} to {now} bytes, though a free block was in order"))),
+        false => Err(Stop::failed(format!(
+            "the pool grew from {before} to {now} bytes, though a free block was in order"
+        ))),
     }
 }
 
@@ -65,12 +82,18 @@ impl Full {
         }
         queue.finish()?;
         let reserved = pool.reserved()?;
-        Ok(Self { pool, reserved, filler })
+        Ok(Self {
+            pool,
+            reserved,
+            filler,
+        })
     }
 
     /// One of the blocks, to be freed by the test.
     fn take(&mut self) -> Result<Block, Stop> {
-        self.filler.pop().ok_or_else(|| Stop::failed("the pool has no block"))
+        self.filler
+            .pop()
+            .ok_or_else(|| Stop::failed("the pool has no block"))
     }
 
     fn no_growth(&self) -> Done {
@@ -123,7 +146,11 @@ fn same_queue_many_times(bench: &Bench, kind: Kind) -> Done {
     // What one block takes, no more.
     let fresh = bench.pool()?;
     let block = queue.alloc(kind, &fresh, SIZE, &[])?;
-    check_eq!(one, fresh.reserved()?, "reserved bytes after 2000 rounds, beside those for one block");
+    check_eq!(
+        one,
+        fresh.reserved()?,
+        "reserved bytes after 2000 rounds, beside those for one block"
+    );
     queue.free(block, &[])?;
     queue.finish()
 }
@@ -140,7 +167,10 @@ fn across_queues_by_the_frees_event(bench: &Bench, kind: Kind) -> Done {
     let again = second.alloc(kind, &full.pool, SIZE, &[&freed])?;
     full.no_growth()?;
     let filled = second.fill(again.ptr, B, SIZE, &[])?;
-    pending(&filled, "a use of the new block ran before the old one's death")?;
+    pending(
+        &filled,
+        "a use of the new block ran before the old one's death",
+    )?;
     gate.open();
     all_bytes(&second, again, B)?;
     same_bytes(result.host(), A)?;
@@ -209,7 +239,10 @@ fn through_a_free_elsewhere(bench: &Bench, kind: Kind) -> Done {
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
     full.no_growth()?;
     let filled = second.fill(again.ptr, B, SIZE, &[])?;
-    pending(&filled, "a use of the new block ran before the old one's last use")?;
+    pending(
+        &filled,
+        "a use of the new block ran before the old one's last use",
+    )?;
     gate.open();
     first.finish()?;
     all_bytes(&second, again, B)?;
@@ -242,7 +275,10 @@ fn after_a_status_query(bench: &Bench, kind: Kind) -> Done {
     let (first, second) = (bench.in_order()?, bench.in_order()?);
     let mut full = Full::new(bench, kind, SIZE)?;
     let freed = first.free_event(full.take()?, &[])?;
-    completes(&freed, "a free on an idle queue does not complete by itself")?;
+    completes(
+        &freed,
+        "a free on an idle queue does not complete by itself",
+    )?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
     full.no_growth()?;
     second.free(again, &[])?;
@@ -252,7 +288,9 @@ fn after_a_status_query(bench: &Bench, kind: Kind) -> Done {
 fn after_device_wait(bench: &Bench, kind: Kind) -> Done {
     let fixture = bench.fixture;
     let (first, second) = (bench.in_order()?, bench.in_order()?);
-    fixture.require(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP, || fixture.ur.urDeviceWaitExp(fixture.device))?;
+    fixture.require(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP, || {
+        fixture.ur.urDeviceWaitExp(fixture.device)
+    })?;
     let mut full = Full::new(bench, kind, SIZE)?;
     first.free(full.take()?, &[])?;
     fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
@@ -268,10 +306,15 @@ fn split_of_a_larger_block(bench: &Bench, kind: Kind) -> Done {
     let block = full.take()?;
     let gate = bench.gate(&queue)?;
     queue.free(block, &[])?;
-    let parts = (0..4).map(|_| queue.alloc(kind, &full.pool, MIB, &[])).collect::<Result<Vec<Block>, Stop>>()?;
+    let parts = (0..4)
+        .map(|_| queue.alloc(kind, &full.pool, MIB, &[]))
+        .collect::<Result<Vec<Block>, Stop>>()?;
     full.no_growth()?;
     for (index, part) in parts.iter().enumerate() {
-        check!(parts[..index].iter().all(|other| !other.overlaps(part)), "parts of one block overlap");
+        check!(
+            parts[..index].iter().all(|other| !other.overlaps(part)),
+            "parts of one block overlap"
+        );
         queue.fill(part.ptr, index as u8, MIB, &[])?;
     }
     gate.open();
@@ -308,7 +351,11 @@ fn ring_of_queues(bench: &Bench, kind: Kind) -> Done {
         let queue = &queues[round % 3];
         let (block, allocated) = queue.alloc_event(kind, &full.pool, SIZE, &[&death])?;
         let filled = queue.fill(block.ptr, round as u8, SIZE, &[&allocated])?;
-        let last = if round == 99 { queue.copy(result.ptr, block.ptr, SIZE, &[&filled])? } else { filled };
+        let last = if round == 99 {
+            queue.copy(result.ptr, block.ptr, SIZE, &[&filled])?
+        } else {
+            filled
+        };
         death = queue.free_event(block, &[&last])?;
     }
     full.no_growth()?;
@@ -324,14 +371,20 @@ fn join_of_two_deaths(bench: &Bench) -> Done {
     let mut full = Full::new(bench, Kind::Device, SIZE)?;
     let block = full.take()?;
     let gates = [bench.gate(&first)?, bench.gate(&second)?];
-    let used = [first.fill(block.ptr, A, SIZE / 2, &[])?, second.marker(&[])?];
+    let used = [
+        first.fill(block.ptr, A, SIZE / 2, &[])?,
+        second.marker(&[])?,
+    ];
     let freed = third.free_event(block, &[&used[0], &used[1]])?;
     let fourth = bench.in_order()?;
     let again = fourth.alloc(Kind::Device, &full.pool, SIZE, &[&freed])?;
     full.no_growth()?;
     let filled = fourth.fill(again.ptr, B, SIZE, &[])?;
     gates[0].open();
-    pending(&filled, "a block was used before the second of its uses had ended")?;
+    pending(
+        &filled,
+        "a block was used before the second of its uses had ended",
+    )?;
     gates[1].open();
     all_bytes(&fourth, again, B)?;
     fourth.free(again, &[])?;
@@ -344,7 +397,10 @@ fn mixed_sizes_settle(bench: &Bench) -> Done {
     let mut settled = 0;
     for round in 0..30 {
         let sizes = [100, 3 * KIB, 70 * KIB, MIB, 5 * MIB, 900 * KIB, 64];
-        let blocks = sizes.iter().map(|size| queue.alloc(Kind::Device, &pool, *size, &[])).collect::<Result<Vec<Block>, Stop>>()?;
+        let blocks = sizes
+            .iter()
+            .map(|size| queue.alloc(Kind::Device, &pool, *size, &[]))
+            .collect::<Result<Vec<Block>, Stop>>()?;
         for block in blocks.into_iter().rev() {
             queue.free(block, &[])?;
         }
@@ -352,6 +408,10 @@ fn mixed_sizes_settle(bench: &Bench) -> Done {
             settled = pool.reserved()?;
         }
     }
-    check_eq!(pool.reserved()?, settled, "reserved bytes after 30 rounds, beside those after 3");
+    check_eq!(
+        pool.reserved()?,
+        settled,
+        "reserved bytes after 30 rounds, beside those after 3"
+    );
     queue.finish()
 }

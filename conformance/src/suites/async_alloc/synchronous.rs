@@ -8,13 +8,28 @@ const SUITE: &str = "async_and_sync";
 const SIZE: usize = 512 * KIB;
 
 pub fn all() -> Vec<Test> {
-    by_kind(SUITE, &[
-        ("synchronous_free_of_asynchronous_block", synchronous_free_of_asynchronous_block),
-        ("asynchronous_free_of_synchronous_block", asynchronous_free_of_synchronous_block),
-        ("synchronous_allocation_takes_nothing_pending", synchronous_allocation_takes_nothing_pending),
-        ("synchronous_free_with_pending_use", synchronous_free_with_pending_use),
-        ("shared_pool", shared_pool),
-    ])
+    by_kind(
+        SUITE,
+        &[
+            (
+                "synchronous_free_of_asynchronous_block",
+                synchronous_free_of_asynchronous_block,
+            ),
+            (
+                "asynchronous_free_of_synchronous_block",
+                asynchronous_free_of_synchronous_block,
+            ),
+            (
+                "synchronous_allocation_takes_nothing_pending",
+                synchronous_allocation_takes_nothing_pending,
+            ),
+            (
+                "synchronous_free_with_pending_use",
+                synchronous_free_with_pending_use,
+            ),
+            ("shared_pool", shared_pool),
+        ],
+    )
 }
 
 fn synchronous_free_of_asynchronous_block(bench: &Bench, kind: Kind) -> Done {
@@ -22,7 +37,11 @@ fn synchronous_free_of_asynchronous_block(bench: &Bench, kind: Kind) -> Done {
     let block = queue.alloc(kind, &pool, SIZE, &[])?;
     queue.fill(block.ptr, A, SIZE, &[])?;
     queue.finish()?;
-    bench.fixture.ur.urUSMFree(bench.context.raw, block.ptr).ok()?;
+    bench
+        .fixture
+        .ur
+        .urUSMFree(bench.context.raw, block.ptr)
+        .ok()?;
     check_eq!(pool.used()?, 0, "used bytes after urUSMFree");
     let ty: ur_usm_type_t = alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_TYPE)?;
     check_eq!(ty, UR_USM_TYPE_UNKNOWN, "kind after urUSMFree");
@@ -33,7 +52,10 @@ fn synchronous_free_of_asynchronous_block(bench: &Bench, kind: Kind) -> Done {
 fn asynchronous_free_of_synchronous_block(bench: &Bench, kind: Kind) -> Done {
     let queue = bench.in_order()?;
     let result = bench.result(SIZE)?;
-    let block = Block { ptr: bench.context.usm(bench.fixture, kind, SIZE)?.into_raw(), size: SIZE };
+    let block = Block {
+        ptr: bench.context.usm(bench.fixture, kind, SIZE)?.into_raw(),
+        size: SIZE,
+    };
     let gate = bench.gate(&queue)?;
     queue.fill(block.ptr, A, SIZE, &[])?;
     queue.copy(result.ptr, block.ptr, SIZE, &[])?;
@@ -51,9 +73,22 @@ fn asynchronous_free_of_synchronous_block(bench: &Bench, kind: Kind) -> Done {
 fn synchronous_allocation_takes_nothing_pending(bench: &Bench, kind: Kind) -> Done {
     let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
     let doomed = Doomed::new(bench, &queue, kind, &pool, SIZE)?;
-    let memory = Usm::new(&bench.context, bench.fixture.device, kind, SIZE, 0, pool.raw)?;
-    let block = Block { ptr: memory.ptr, size: SIZE };
-    check!(!block.overlaps(&doomed.block), "a synchronous allocation took a block whose free is pending");
+    let memory = Usm::new(
+        &bench.context,
+        bench.fixture.device,
+        kind,
+        SIZE,
+        0,
+        pool.raw,
+    )?;
+    let block = Block {
+        ptr: memory.ptr,
+        size: SIZE,
+    };
+    check!(
+        !block.overlaps(&doomed.block),
+        "a synchronous allocation took a block whose free is pending"
+    );
     other.fill(memory.ptr, B, SIZE, &[])?.wait()?;
     doomed.check_untouched(&queue)?;
     all_bytes(&other, block, B)
@@ -68,7 +103,11 @@ fn synchronous_free_with_pending_use(bench: &Bench, kind: Kind) -> Done {
     queue.fill(block.ptr, A, SIZE, &[])?;
     queue.copy(result.ptr, block.ptr, SIZE, &[])?;
     gate.open_after(2 * MOMENT);
-    bench.fixture.ur.urUSMFree(bench.context.raw, block.ptr).ok()?;
+    bench
+        .fixture
+        .ur
+        .urUSMFree(bench.context.raw, block.ptr)
+        .ok()?;
     let again = other.alloc(kind, &pool, SIZE, &[])?;
     other.fill(again.ptr, B, SIZE, &[])?.wait()?;
     queue.finish()?;
@@ -82,8 +121,18 @@ fn shared_pool(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
     let mut reserved = 0;
     for round in 0..20 {
-        let memory = Usm::new(&bench.context, bench.fixture.device, kind, SIZE, 0, pool.raw)?;
-        check!(pool.used()? >= SIZE, "a synchronous allocation does not count as used");
+        let memory = Usm::new(
+            &bench.context,
+            bench.fixture.device,
+            kind,
+            SIZE,
+            0,
+            pool.raw,
+        )?;
+        check!(
+            pool.used()? >= SIZE,
+            "a synchronous allocation does not count as used"
+        );
         queue.write(memory.ptr, &vec![round as u8; SIZE])?;
         queue.finish()?;
         drop(memory);
@@ -95,7 +144,11 @@ fn shared_pool(bench: &Bench, kind: Kind) -> Done {
             reserved = pool.reserved()?;
         }
     }
-    check_eq!(pool.reserved()?, reserved, "reserved bytes after 20 rounds of both kinds of allocation");
+    check_eq!(
+        pool.reserved()?,
+        reserved,
+        "reserved bytes after 20 rounds of both kinds of allocation"
+    );
     check_eq!(pool.used()?, 0, "used bytes");
     Ok(())
 }

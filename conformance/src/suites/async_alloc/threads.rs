@@ -11,15 +11,24 @@ pub const THREADS: usize = 8;
 const ROUNDS: usize = 60;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = by_kind(SUITE, &[("own_queues", own_queues), ("one_in_order_queue", one_in_order_queue)]);
-    tests.extend(plain(SUITE, &[
-        ("one_out_of_order_queue", one_out_of_order_queue),
-        ("blocks_change_hands", blocks_change_hands),
-        ("pools_come_and_go", pools_come_and_go),
-        ("trim_and_figures_meanwhile", trim_and_figures_meanwhile),
-        ("under_a_maximum", under_a_maximum),
-        ("queues_come_and_go", queues_come_and_go),
-    ]));
+    let mut tests = by_kind(
+        SUITE,
+        &[
+            ("own_queues", own_queues),
+            ("one_in_order_queue", one_in_order_queue),
+        ],
+    );
+    tests.extend(plain(
+        SUITE,
+        &[
+            ("one_out_of_order_queue", one_out_of_order_queue),
+            ("blocks_change_hands", blocks_change_hands),
+            ("pools_come_and_go", pools_come_and_go),
+            ("trim_and_figures_meanwhile", trim_and_figures_meanwhile),
+            ("under_a_maximum", under_a_maximum),
+            ("queues_come_and_go", queues_come_and_go),
+        ],
+    ));
     tests
 }
 
@@ -27,8 +36,17 @@ pub fn all() -> Vec<Test> {
 pub fn on_threads(work: impl Fn(usize) -> Done + Sync) -> Done {
     let ends: Vec<Done> = std::thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = (0..THREADS).map(|index| scope.spawn(move || work(index))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(Stop::failed("a thread panicked")))).collect()
+        let threads: Vec<_> = (0..THREADS)
+            .map(|index| scope.spawn(move || work(index)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(Stop::failed("a thread panicked")))
+            })
+            .collect()
     });
     ends.into_iter().collect()
 }
@@ -45,20 +63,49 @@ impl Tools {
         let program = Program::new(bench.fixture, &bench.context)?;
         let mut wrong = bench.result(4)?;
         wrong.host_mut::<u32>()[0] = 0;
-        Ok(Self { iota: program.kernel(IOTA)?, verify: program.kernel(VERIFY)?, wrong })
+        Ok(Self {
+            iota: program.kernel(IOTA)?,
+            verify: program.kernel(VERIFY)?,
+            wrong,
+        })
     }
 
-    fn write(&self, queue: &Queue, block: Block, base: u32, wait: &[&Event]) -> Result<Event, Stop> {
-        queue.launch(&self.iota, block.size / 4, &[Arg::Pointer(block.ptr), Arg::of(&base)], wait)
+    fn write(
+        &self,
+        queue: &Queue,
+        block: Block,
+        base: u32,
+        wait: &[&Event],
+    ) -> Result<Event, Stop> {
+        queue.launch(
+            &self.iota,
+            block.size / 4,
+            &[Arg::Pointer(block.ptr), Arg::of(&base)],
+            wait,
+        )
     }
 
-    fn verify(&self, queue: &Queue, block: Block, base: u32, wait: &[&Event]) -> Result<Event, Stop> {
-        let args = [Arg::Pointer(block.ptr), Arg::of(&base), Arg::Pointer(self.wrong.ptr)];
+    fn verify(
+        &self,
+        queue: &Queue,
+        block: Block,
+        base: u32,
+        wait: &[&Event],
+    ) -> Result<Event, Stop> {
+        let args = [
+            Arg::Pointer(block.ptr),
+            Arg::of(&base),
+            Arg::Pointer(self.wrong.ptr),
+        ];
         queue.launch(&self.verify, block.size / 4, &args, wait)
     }
 
     fn no_word_was_wrong(&self) -> Done {
-        check_eq!(self.wrong.host::<u32>()[0], 0, "words that another block's owner overwrote");
+        check_eq!(
+            self.wrong.host::<u32>()[0],
+            0,
+            "words that another block's owner overwrote"
+        );
         Ok(())
     }
 }
@@ -70,7 +117,9 @@ fn size(thread: usize, round: usize) -> usize {
 
 fn own_queues(bench: &Bench, kind: Kind) -> Done {
     let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
-    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    let queues = (0..THREADS)
+        .map(|_| bench.in_order())
+        .collect::<Result<Vec<Queue>, Stop>>()?;
     on_threads(|thread| {
         let queue = &queues[thread];
         for round in 0..ROUNDS {
@@ -129,7 +178,9 @@ fn one_out_of_order_queue(bench: &Bench) -> Done {
 /// Written by one thread, verified and freed by another, on its own queue and after an event.
 fn blocks_change_hands(bench: &Bench) -> Done {
     let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
-    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    let queues = (0..THREADS)
+        .map(|_| bench.in_order())
+        .collect::<Result<Vec<Queue>, Stop>>()?;
     let table: Mutex<Vec<(Block, Event, u32)>> = Mutex::new(Vec::new());
     let take = || table.lock().map_or(None, |mut table| table.pop());
     on_threads(|thread| {
@@ -160,12 +211,16 @@ fn blocks_change_hands(bench: &Bench) -> Done {
 
 fn pools_come_and_go(bench: &Bench) -> Done {
     let tools = Tools::new(bench)?;
-    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    let queues = (0..THREADS)
+        .map(|_| bench.in_order())
+        .collect::<Result<Vec<Queue>, Stop>>()?;
     on_threads(|thread| {
         let queue = &queues[thread];
         for round in 0..20 {
             let pool = bench.pool()?;
-            let blocks = (0..4).map(|_| queue.alloc(Kind::Device, &pool, size(thread, round), &[])).collect::<Result<Vec<Block>, Stop>>()?;
+            let blocks = (0..4)
+                .map(|_| queue.alloc(Kind::Device, &pool, size(thread, round), &[]))
+                .collect::<Result<Vec<Block>, Stop>>()?;
             drop(pool);
             for (index, block) in blocks.into_iter().enumerate() {
                 let base = ((thread * 1000 + round * 10 + index) as u32).wrapping_mul(1_000_003);
@@ -181,14 +236,22 @@ fn pools_come_and_go(bench: &Bench) -> Done {
 
 fn trim_and_figures_meanwhile(bench: &Bench) -> Done {
     let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
-    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    let queues = (0..THREADS)
+        .map(|_| bench.in_order())
+        .collect::<Result<Vec<Queue>, Stop>>()?;
     on_threads(|thread| {
         let queue = &queues[thread];
         for round in 0..ROUNDS / 2 {
             if thread == 0 {
                 pool.trim(round * 4 * KIB)?;
-                let (used, reserved) = (pool.used()?, pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?);
-                check!(used <= reserved, "{used} bytes used, at most {reserved} reserved");
+                let (used, reserved) = (
+                    pool.used()?,
+                    pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
+                );
+                check!(
+                    used <= reserved,
+                    "{used} bytes used, at most {reserved} reserved"
+                );
                 pool.set(UR_USM_POOL_INFO_USED_HIGH_EXP, 0).ok()?;
                 continue;
             }
@@ -211,10 +274,15 @@ fn trim_and_figures_meanwhile(bench: &Bench) -> Done {
 /// A pool too small for all threads at once still serves each of them, as each frees what it takes.
 fn under_a_maximum(bench: &Bench) -> Done {
     use crate::objects::Limits;
-    let limits = Limits { maximum: 2 * MIB, threshold: usize::MAX };
+    let limits = Limits {
+        maximum: 2 * MIB,
+        threshold: usize::MAX,
+    };
     let pool = Pool::with_limits(bench.fixture, &bench.context, limits)?;
     let tools = Tools::new(bench)?;
-    let queues = (0..THREADS).map(|_| bench.in_order()).collect::<Result<Vec<Queue>, Stop>>()?;
+    let queues = (0..THREADS)
+        .map(|_| bench.in_order())
+        .collect::<Result<Vec<Queue>, Stop>>()?;
     // At any time the threads hold half of the pool; the rest is freed, though perhaps pending.
     on_threads(|thread| {
         let queue = &queues[thread];
@@ -228,8 +296,14 @@ fn under_a_maximum(bench: &Bench) -> Done {
         queue.finish()
     })?;
     tools.no_word_was_wrong()?;
-    let (high, maximum) = (pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?, pool.figure(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)?);
-    check!(high <= maximum, "{high} bytes were reserved under a maximum of {maximum}");
+    let (high, maximum) = (
+        pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
+        pool.figure(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)?,
+    );
+    check!(
+        high <= maximum,
+        "{high} bytes were reserved under a maximum of {maximum}"
+    );
     Ok(())
 }
 
@@ -237,8 +311,13 @@ fn queues_come_and_go(bench: &Bench) -> Done {
     let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
     on_threads(|thread| {
         for round in 0..20 {
-            let queue = if round % 2 == 0 { bench.in_order()? } else { bench.out_of_order()? };
-            let (block, allocated) = queue.alloc_event(Kind::Device, &pool, size(thread, round), &[])?;
+            let queue = if round % 2 == 0 {
+                bench.in_order()?
+            } else {
+                bench.out_of_order()?
+            };
+            let (block, allocated) =
+                queue.alloc_event(Kind::Device, &pool, size(thread, round), &[])?;
             let base = ((thread * 100 + round) as u32).wrapping_mul(1_000_003);
             let written = tools.write(&queue, block, base, &[&allocated])?;
             let verified = tools.verify(&queue, block, base, &[&written])?;

@@ -8,27 +8,46 @@ const SUITE: &str = "async_thresholds";
 const BLOCK: usize = 2 * MIB;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = by_kind(SUITE, &[
-        ("nothing_is_given_back_by_default", nothing_is_given_back_by_default),
-        ("finish_gives_back", finish_gives_back),
-        ("event_wait_gives_back", event_wait_gives_back),
-        ("device_wait_gives_back", device_wait_gives_back),
-        ("threshold_is_kept", threshold_is_kept),
-        ("live_blocks_stay", live_blocks_stay),
-        ("pending_frees_stay", pending_frees_stay),
-        ("threshold_set_later", threshold_set_later),
-        ("trim_gives_back", trim_gives_back),
-        ("trim_keeps_what_it_is_told", trim_keeps_what_it_is_told),
-        ("trim_keeps_live_blocks", trim_keeps_live_blocks),
-        ("trim_leaves_pending_frees", trim_leaves_pending_frees),
-        ("use_after_release", use_after_release),
-    ]);
-    tests.extend(plain(SUITE, &[("threshold_is_told", threshold_is_told), ("finish_of_another_queue", finish_of_another_queue)]));
+    let mut tests = by_kind(
+        SUITE,
+        &[
+            (
+                "nothing_is_given_back_by_default",
+                nothing_is_given_back_by_default,
+            ),
+            ("finish_gives_back", finish_gives_back),
+            ("event_wait_gives_back", event_wait_gives_back),
+            ("device_wait_gives_back", device_wait_gives_back),
+            ("threshold_is_kept", threshold_is_kept),
+            ("live_blocks_stay", live_blocks_stay),
+            ("pending_frees_stay", pending_frees_stay),
+            ("threshold_set_later", threshold_set_later),
+            ("trim_gives_back", trim_gives_back),
+            ("trim_keeps_what_it_is_told", trim_keeps_what_it_is_told),
+            ("trim_keeps_live_blocks", trim_keeps_live_blocks),
+            ("trim_leaves_pending_frees", trim_leaves_pending_frees),
+            ("use_after_release", use_after_release),
+        ],
+    );
+    tests.extend(plain(
+        SUITE,
+        &[
+            ("threshold_is_told", threshold_is_told),
+            ("finish_of_another_queue", finish_of_another_queue),
+        ],
+    ));
     tests
 }
 
 fn with_threshold(bench: &Bench, threshold: usize) -> Result<Pool, Stop> {
-    Pool::with_limits(bench.fixture, &bench.context, Limits { maximum: 0, threshold })
+    Pool::with_limits(
+        bench.fixture,
+        &bench.context,
+        Limits {
+            maximum: 0,
+            threshold,
+        },
+    )
 }
 
 /// Allocates and uses some blocks.
@@ -42,18 +61,27 @@ fn some(queue: &Queue, kind: Kind, pool: &Pool, count: usize) -> Result<Vec<Bloc
 }
 
 fn free_all(queue: &Queue, blocks: Vec<Block>) -> Done {
-    blocks.into_iter().try_for_each(|block| queue.free(block, &[]))
+    blocks
+        .into_iter()
+        .try_for_each(|block| queue.free(block, &[]))
 }
 
 fn nothing_is_given_back_by_default(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
     let blocks = some(&queue, kind, &pool, 8)?;
     let reserved = pool.reserved()?;
-    check!(reserved >= 8 * BLOCK, "{reserved} bytes are reserved for 8 blocks of {BLOCK}");
+    check!(
+        reserved >= 8 * BLOCK,
+        "{reserved} bytes are reserved for 8 blocks of {BLOCK}"
+    );
     free_all(&queue, blocks)?;
     queue.marker(&[])?.wait()?;
     queue.finish()?;
-    check_eq!(pool.reserved()?, reserved, "reserved bytes of a pool without a threshold, after urQueueFinish");
+    check_eq!(
+        pool.reserved()?,
+        reserved,
+        "reserved bytes of a pool without a threshold, after urQueueFinish"
+    );
     Ok(())
 }
 
@@ -62,7 +90,11 @@ fn finish_gives_back(bench: &Bench, kind: Kind) -> Done {
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
     queue.finish()?;
-    check_eq!(pool.reserved()?, 0, "reserved bytes after urQueueFinish, with a threshold of 0");
+    check_eq!(
+        pool.reserved()?,
+        0,
+        "reserved bytes after urQueueFinish, with a threshold of 0"
+    );
     Ok(())
 }
 
@@ -71,21 +103,35 @@ fn event_wait_gives_back(bench: &Bench, kind: Kind) -> Done {
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
     queue.marker(&[])?.wait()?;
-    check_eq!(pool.reserved()?, 0, "reserved bytes after urEventWait, with a threshold of 0");
+    check_eq!(
+        pool.reserved()?,
+        0,
+        "reserved bytes after urEventWait, with a threshold of 0"
+    );
     let block = queue.alloc(kind, &pool, BLOCK, &[])?;
     queue.free_event(block, &[])?.wait()?;
-    check_eq!(pool.reserved()?, 0, "reserved bytes after a wait for a free's own event");
+    check_eq!(
+        pool.reserved()?,
+        0,
+        "reserved bytes after a wait for a free's own event"
+    );
     Ok(())
 }
 
 fn device_wait_gives_back(bench: &Bench, kind: Kind) -> Done {
     let fixture = bench.fixture;
-    fixture.require(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP, || fixture.ur.urDeviceWaitExp(fixture.device))?;
+    fixture.require(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP, || {
+        fixture.ur.urDeviceWaitExp(fixture.device)
+    })?;
     let (queue, pool) = (bench.in_order()?, with_threshold(bench, 0)?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
     fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
-    check_eq!(pool.reserved()?, 0, "reserved bytes after urDeviceWaitExp, with a threshold of 0");
+    check_eq!(
+        pool.reserved()?,
+        0,
+        "reserved bytes after urDeviceWaitExp, with a threshold of 0"
+    );
     Ok(())
 }
 
@@ -96,13 +142,20 @@ fn threshold_is_kept(bench: &Bench, kind: Kind) -> Done {
     free_all(&queue, blocks)?;
     queue.finish()?;
     let reserved = pool.reserved()?;
-    check!(reserved <= threshold, "{reserved} bytes are reserved after urQueueFinish, with a threshold of {threshold}");
+    check!(
+        reserved <= threshold,
+        "{reserved} bytes are reserved after urQueueFinish, with a threshold of {threshold}"
+    );
     // What is under the threshold stays.
     let blocks = some(&queue, kind, &pool, 1)?;
     let before = pool.reserved()?;
     free_all(&queue, blocks)?;
     queue.finish()?;
-    check_eq!(pool.reserved()?, before, "reserved bytes below the threshold, after urQueueFinish");
+    check_eq!(
+        pool.reserved()?,
+        before,
+        "reserved bytes below the threshold, after urQueueFinish"
+    );
     Ok(())
 }
 
@@ -114,8 +167,14 @@ fn live_blocks_stay(bench: &Bench, kind: Kind) -> Done {
     free_all(&queue, blocks)?;
     queue.finish()?;
     let (reserved, used) = (pool.reserved()?, pool.used()?);
-    check!(reserved >= used && used >= BLOCK, "{used} bytes used, {reserved} reserved");
-    check!(reserved < 8 * BLOCK, "{reserved} bytes are reserved for one block, with a threshold of 0");
+    check!(
+        reserved >= used && used >= BLOCK,
+        "{used} bytes used, {reserved} reserved"
+    );
+    check!(
+        reserved < 8 * BLOCK,
+        "{reserved} bytes are reserved for one block, with a threshold of 0"
+    );
     all_bytes(&queue, kept, A)?;
     queue.free(kept, &[])?;
     queue.finish()?;
@@ -125,14 +184,25 @@ fn live_blocks_stay(bench: &Bench, kind: Kind) -> Done {
 
 /// Memory freed but still in use is not given back, whatever else is waited for.
 fn pending_frees_stay(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, with_threshold(bench, 0)?);
+    let (first, second, pool) = (
+        bench.in_order()?,
+        bench.in_order()?,
+        with_threshold(bench, 0)?,
+    );
     let doomed = Doomed::new(bench, &first, kind, &pool, BLOCK)?;
     let blocks = some(&second, kind, &pool, 4)?;
     free_all(&second, blocks)?;
     second.finish()?;
-    check!(pool.reserved()? >= BLOCK, "memory was given back whose free is pending");
+    check!(
+        pool.reserved()? >= BLOCK,
+        "memory was given back whose free is pending"
+    );
     doomed.check_untouched(&first)?;
-    check_eq!(pool.reserved()?, 0, "reserved bytes when all frees have completed");
+    check_eq!(
+        pool.reserved()?,
+        0,
+        "reserved bytes when all frees have completed"
+    );
     Ok(())
 }
 
@@ -143,15 +213,28 @@ fn threshold_set_later(bench: &Bench, kind: Kind) -> Done {
     queue.finish()?;
     let before = pool.reserved()?;
     pool.set(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP, 0).ok()?;
-    check_eq!(pool.reserved()?, before, "reserved bytes after the threshold alone was changed");
+    check_eq!(
+        pool.reserved()?,
+        before,
+        "reserved bytes after the threshold alone was changed"
+    );
     queue.finish()?;
-    check_eq!(pool.reserved()?, 0, "reserved bytes after the next urQueueFinish");
-    pool.set(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP, usize::MAX).ok()?;
+    check_eq!(
+        pool.reserved()?,
+        0,
+        "reserved bytes after the next urQueueFinish"
+    );
+    pool.set(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP, usize::MAX)
+        .ok()?;
     let blocks = some(&queue, kind, &pool, 2)?;
     let before = pool.reserved()?;
     free_all(&queue, blocks)?;
     queue.finish()?;
-    check_eq!(pool.reserved()?, before, "reserved bytes under a threshold without end");
+    check_eq!(
+        pool.reserved()?,
+        before,
+        "reserved bytes under a threshold without end"
+    );
     Ok(())
 }
 
@@ -161,7 +244,10 @@ fn trim_gives_back(bench: &Bench, kind: Kind) -> Done {
     free_all(&queue, blocks)?;
     queue.finish()?;
     pool.trim(usize::MAX)?;
-    check!(pool.reserved()? >= 8 * BLOCK, "trimming to more than there is gave something back");
+    check!(
+        pool.reserved()? >= 8 * BLOCK,
+        "trimming to more than there is gave something back"
+    );
     pool.trim(0)?;
     check_eq!(pool.reserved()?, 0, "reserved bytes after a trim to 0");
     pool.trim(0)?;
@@ -178,9 +264,15 @@ fn trim_keeps_what_it_is_told(bench: &Bench, kind: Kind) -> Done {
     let keep = 5 * BLOCK;
     pool.trim(keep)?;
     let after = pool.reserved()?;
-    check!(after < before, "a trim from {before} to {keep} bytes gave nothing back");
+    check!(
+        after < before,
+        "a trim from {before} to {keep} bytes gave nothing back"
+    );
     // No less than told, no more than the last piece that could not be split.
-    check!((keep..before).contains(&after), "{after} bytes are reserved after a trim to {keep}");
+    check!(
+        (keep..before).contains(&after),
+        "{after} bytes are reserved after a trim to {keep}"
+    );
     Ok(())
 }
 
@@ -192,7 +284,10 @@ fn trim_keeps_live_blocks(bench: &Bench, kind: Kind) -> Done {
     free_all(&queue, blocks)?;
     queue.finish()?;
     pool.trim(0)?;
-    check!(pool.reserved()? >= pool.used()?, "more is used than reserved");
+    check!(
+        pool.reserved()? >= pool.used()?,
+        "more is used than reserved"
+    );
     all_bytes(&queue, kept, B)?;
     queue.free(kept, &[])?;
     queue.finish()
@@ -203,10 +298,17 @@ fn trim_leaves_pending_frees(bench: &Bench, kind: Kind) -> Done {
     let doomed = Doomed::new(bench, &queue, kind, &pool, BLOCK)?;
     pool.trim(0)?;
     check!(!doomed.gate.is_open(), "a trim waited for a queue");
-    check!(pool.reserved()? >= BLOCK, "a trim gave back memory whose free is pending");
+    check!(
+        pool.reserved()? >= BLOCK,
+        "a trim gave back memory whose free is pending"
+    );
     doomed.check_untouched(&queue)?;
     pool.trim(0)?;
-    check_eq!(pool.reserved()?, 0, "reserved bytes after a trim when all frees have completed");
+    check_eq!(
+        pool.reserved()?,
+        0,
+        "reserved bytes after a trim when all frees have completed"
+    );
     Ok(())
 }
 
@@ -226,22 +328,39 @@ fn use_after_release(bench: &Bench, kind: Kind) -> Done {
 fn threshold_is_told(bench: &Bench) -> Done {
     for threshold in [0, 1, 12_345, 64 * MIB] {
         let pool = with_threshold(bench, threshold)?;
-        check_eq!(pool.figure(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?, threshold, "threshold of a new pool");
-        pool.set(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP, threshold + 7).ok()?;
-        check_eq!(pool.figure(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?, threshold + 7, "threshold after a change");
+        check_eq!(
+            pool.figure(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
+            threshold,
+            "threshold of a new pool"
+        );
+        pool.set(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP, threshold + 7)
+            .ok()?;
+        check_eq!(
+            pool.figure(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
+            threshold + 7,
+            "threshold after a change"
+        );
     }
     Ok(())
 }
 
 /// A wait on any queue gives back what is over the threshold and seen complete.
 fn finish_of_another_queue(bench: &Bench) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, with_threshold(bench, 0)?);
+    let (first, second, pool) = (
+        bench.in_order()?,
+        bench.in_order()?,
+        with_threshold(bench, 0)?,
+    );
     let blocks = some(&first, Kind::Device, &pool, 4)?;
     free_all(&first, blocks)?;
     let done = first.marker(&[])?;
     completes(&done, "a queue does not complete by itself")?;
     second.finish()?;
     first.finish()?;
-    check_eq!(pool.reserved()?, 0, "reserved bytes after both queues were waited for");
+    check_eq!(
+        pool.reserved()?,
+        0,
+        "reserved bytes after both queues were waited for"
+    );
     Ok(())
 }

@@ -1,0 +1,183 @@
+//! Buffers in the host's address space: mapped, or made of the host's own memory.
+
+use crate::fixture::Fixture;
+use crate::objects::{Buffer, Context, Queue};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["buffer"; map_to_read, map_to_write, map_invalidates, map_refused, uses_host_memory]
+}
+
+fn uses_host_memory(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let mut data = vec![3_u32; 1000];
+    let properties = ur_buffer_properties_t {
+        pHost: data.as_mut_ptr().cast(),
+        ..Default::default()
+    };
+    let mut raw = null_mut();
+    let flags = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_USE_HOST_POINTER;
+    fixture
+        .ur
+        .urMemBufferCreate(context.raw, flags, 4000, &properties, &mut raw)
+        .ok()?;
+    let buffer = Buffer::adopt(fixture.ur, raw);
+    check!(
+        buffer
+            .read::<u32>(&queue, 0, 1000)?
+            .iter()
+            .all(|word| *word == 3),
+        "what the host memory held"
+    );
+    buffer.write(&queue, 0, &[4_u32; 1000])?;
+    let mapped = map(&queue, &buffer, UR_MAP_FLAG_READ, 0, 4000)?;
+    check_eq!(
+        mapped.addr(),
+        data.as_ptr().addr(),
+        "mapped address of used host memory"
+    );
+    unmap(&queue, &buffer, mapped)?;
+    queue.finish()?;
+    drop(buffer);
+    check!(
+        data.iter().all(|word| *word == 4),
+        "used host memory after the buffer's end"
+    );
+    Ok(())
+}
+
+fn map(
+    queue: &Queue,
+    buffer: &Buffer,
+    flags: ur_map_flags_t,
+    offset: usize,
+    size: usize,
+) -> Result<*mut c_void, Stop> {
+    let mut mapped = null_mut();
+    let ur = queue.ur;
+    ur.urEnqueueMemBufferMap(
+        queue.raw,
+        buffer.raw,
+        1,
+        flags,
+        offset,
+        size,
+        0,
+        null(),
+        null_mut(),
+        &mut mapped,
+    )
+    .ok()?;
+    if mapped.is_null() {
+        return Err(Stop::failed(
+            "urEnqueueMemBufferMap: success, but no pointer",
+        ));
+    }
+    Ok(mapped)
+}
+
+fn unmap(queue: &Queue, buffer: &Buffer, mapped: *mut c_void) -> Done {
+    queue
+        .ur
+        .urEnqueueMemUnmap(queue.raw, buffer.raw, mapped, 0, null(), null_mut())
+        .ok()
+}
+
+/// The mapped range as the host sees it.
+fn host<'a>(mapped: *mut c_void, size: usize) -> &'a mut [u8] {
+    // SAFETY: a blocking map has returned `mapped`, which is `size` bytes until it is unmapped; the
+    // tests below do not keep the slice longer.
+    unsafe { std::slice::from_raw_parts_mut(mapped.cast(), size) }
+}
+
+fn map_to_read(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let mut data: Vec<u8> = (0..200).collect();
+    let buffer = Buffer::copied(&context, &mut data)?;
+    let mapped = map(&queue, &buffer, UR_MAP_FLAG_READ, 50, 100)?;
+    check!(host(mapped, 100) == &data[50..150], "the mapped range");
+    unmap(&queue, &buffer, mapped)?;
+    check!(
+        buffer.read::<u8>(&queue, 0, 200)? == data,
+        "the buffer after a map to read"
+    );
+    Ok(())
+}
+
+fn map_to_write(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let buffer = Buffer::copied(&context, &mut [1_u8; 200])?;
+    let mapped = map(
+        &queue,
+        &buffer,
+        UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE,
+        50,
+        100,
+    )?;
+    let range = host(mapped, 100);
+    check!(range.iter().all(|byte| *byte == 1), "the mapped range");
+    range[10..20].fill(2);
+    unmap(&queue, &buffer, mapped)?;
+    let found = buffer.read::<u8>(&queue, 0, 200)?;
+    let right = found
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| *byte == if (60..70).contains(&at) { 2 } else { 1 });
+    check!(right, "the buffer after a map to write");
+    Ok(())
+}
+
+fn map_invalidates(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let buffer = Buffer::copied(&context, &mut [1_u8; 200])?;
+    let mapped = map(&queue, &buffer, UR_MAP_FLAG_WRITE_INVALIDATE_REGION, 0, 200)?;
+    host(mapped, 200).fill(3);
+    unmap(&queue, &buffer, mapped)?;
+    check!(
+        buffer.read::<u8>(&queue, 0, 200)? == [3_u8; 200],
+        "the buffer after a map that overwrote it"
+    );
+    Ok(())
+}
+
+fn map_refused(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let buffer = context.buffer(64)?;
+    let mut mapped = null_mut();
+    for (offset, size) in [(0, 65), (64, 1), (usize::MAX, 2)] {
+        let (ur, flags) = (fixture.ur, UR_MAP_FLAG_READ);
+        let status = ur.urEnqueueMemBufferMap(
+            queue.raw,
+            buffer.raw,
+            1,
+            flags,
+            offset,
+            size,
+            0,
+            null(),
+            null_mut(),
+            &mut mapped,
+        );
+        status.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    }
+    let mut local = 0_u64;
+    let wrong = fixture.ur.urEnqueueMemUnmap(
+        queue.raw,
+        buffer.raw,
+        (&raw mut local).cast(),
+        0,
+        null(),
+        null_mut(),
+    );
+    wrong.refused()
+}

@@ -1,0 +1,217 @@
+//! Launches refused, and what else goes with a launch.
+
+use super::launch::{Bench, counts_up, launch};
+use crate::fixture::Fixture;
+use crate::kernels::{IDS, IOTA};
+use crate::objects::{Arg, Kind};
+use crate::outcome::Done;
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["launch"; bad_dimension, bad_global_size, bad_local_size, bad_arguments, launch_properties, event_type, arguments_in_any_order]
+}
+
+fn arguments_in_any_order(fixture: &Fixture) -> Done {
+    let Bench {
+        context,
+        queue,
+        program,
+    } = Bench::new(fixture)?;
+    let kernel = program.kernel(IOTA)?;
+    let memory = context.usm(fixture, Kind::Device, 400)?;
+    let base = 3_u32;
+    let mut args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::of(&base)]);
+    args.reverse();
+    launch(&queue, &kernel, 1, [None, Some([100, 1, 1]), None], &args).ok()?;
+    check!(
+        counts_up(&queue.read(memory.ptr, 100, &[])?, 3),
+        "arguments given last first"
+    );
+    Ok(())
+}
+
+fn bad_dimension(fixture: &Fixture) -> Done {
+    let Bench {
+        context,
+        queue,
+        program,
+    } = Bench::new(fixture)?;
+    let kernel = program.kernel(IDS)?;
+    let memory = context.usm(fixture, Kind::Device, 4096)?;
+    let args = Arg::properties(&[Arg::Pointer(memory.ptr)]);
+    for dimensions in [0, 4, u32::MAX] {
+        let status = launch(
+            &queue,
+            &kernel,
+            dimensions,
+            [None, Some([1; 3]), None],
+            &args,
+        );
+        status.fails(UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+    }
+    Ok(())
+}
+
+fn bad_global_size(fixture: &Fixture) -> Done {
+    let Bench {
+        context,
+        queue,
+        program,
+    } = Bench::new(fixture)?;
+    let kernel = program.kernel(IDS)?;
+    let memory = context.usm(fixture, Kind::Device, 4096)?;
+    let args = Arg::properties(&[Arg::Pointer(memory.ptr)]);
+    for (dimensions, global) in [(1, [0, 1, 1]), (2, [1, 0, 1]), (3, [1, 1, 0])] {
+        let status = launch(
+            &queue,
+            &kernel,
+            dimensions,
+            [None, Some(global), None],
+            &args,
+        );
+        status.fails(UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+    }
+    queue.finish()
+}
+
+fn bad_local_size(fixture: &Fixture) -> Done {
+    let Bench {
+        context,
+        queue,
+        program,
+    } = Bench::new(fixture)?;
+    let kernel = program.kernel(IDS)?;
+    let memory = context.usm(fixture, Kind::Device, 64 << 10)?;
+    let args = Arg::properties(&[Arg::Pointer(memory.ptr)]);
+    let largest: usize = fixture.device_info(UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE)?;
+    for local in [[0, 1, 1], [3, 1, 1], [largest * 2, 1, 1]] {
+        let global = [largest * 2, 1, 1];
+        if global[0].is_multiple_of(3) && local[0] == 3 {
+            continue;
+        }
+        let status = launch(&queue, &kernel, 1, [None, Some(global), Some(local)], &args);
+        status.fails_with(&[
+            UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE,
+            UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE,
+        ])?;
+    }
+    queue.finish()
+}
+
+fn bad_arguments(fixture: &Fixture) -> Done {
+    let Bench {
+        context,
+        queue,
+        program,
+    } = Bench::new(fixture)?;
+    let kernel = program.kernel(IDS)?;
+    let memory = context.usm(fixture, Kind::Device, 4096)?;
+    let ur = fixture.ur;
+    let global = 1;
+    let call = |count, args| {
+        let (q, k) = (queue.raw, kernel.raw);
+        ur.urEnqueueKernelLaunchWithArgsExp(
+            q,
+            k,
+            1,
+            null(),
+            &global,
+            null(),
+            count,
+            args,
+            null(),
+            0,
+            null(),
+            null_mut(),
+        )
+    };
+    call(1, null()).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+    let mut args = Arg::properties(&[Arg::Pointer(memory.ptr)]);
+    args[0].r#type = ur_exp_kernel_arg_type_t(77);
+    call(1, args.as_ptr()).fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
+}
+
+fn launch_properties(fixture: &Fixture) -> Done {
+    let Bench {
+        context,
+        queue,
+        program,
+    } = Bench::new(fixture)?;
+    let kernel = program.kernel(IOTA)?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    let able: ur_kernel_launch_properties_flags_t =
+        fixture.device_info(UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES)?;
+    let base = 1_u32;
+    let args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::of(&base)]);
+    let global = 16;
+    let call = |flags| {
+        let properties = ur_kernel_launch_ext_properties_t {
+            flags,
+            ..Default::default()
+        };
+        let (q, k) = (queue.raw, kernel.raw);
+        let ur = fixture.ur;
+        ur.urEnqueueKernelLaunchWithArgsExp(
+            q,
+            k,
+            1,
+            null(),
+            &global,
+            null(),
+            2,
+            args.as_ptr(),
+            &properties,
+            0,
+            null(),
+            null_mut(),
+        )
+    };
+    call(ur_kernel_launch_flags_t(0)).ok()?;
+    call(ur_kernel_launch_flags_t(UR_KERNEL_LAUNCH_FLAGS_MASK))
+        .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+    for (flag, capability) in [
+        (
+            UR_KERNEL_LAUNCH_FLAG_COOPERATIVE,
+            UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE,
+        ),
+        (
+            UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE,
+            UR_KERNEL_LAUNCH_PROPERTIES_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE,
+        ),
+    ] {
+        let status = call(flag);
+        match able.contains(capability) {
+            true => status.ok()?,
+            false => status.fails_with(&[
+                UR_RESULT_ERROR_INVALID_OPERATION,
+                UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+            ])?,
+        }
+    }
+    queue.finish()
+}
+
+fn event_type(fixture: &Fixture) -> Done {
+    let Bench {
+        context,
+        queue,
+        program,
+    } = Bench::new(fixture)?;
+    let kernel = program.kernel(IOTA)?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    let event = queue.launch(
+        &kernel,
+        16,
+        &[Arg::Pointer(memory.ptr), Arg::of(&1_u32)],
+        &[],
+    )?;
+    check_eq!(
+        event.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
+        UR_COMMAND_KERNEL_LAUNCH,
+        "command type"
+    );
+    event.wait()
+}

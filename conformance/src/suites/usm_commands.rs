@@ -1,0 +1,245 @@
+//! Commands on USM pointers: copies, fills, prefetches and advice.
+
+use crate::check;
+use crate::fixture::Fixture;
+use crate::objects::{Context, Kind};
+use crate::outcome::Done;
+use crate::registry::Test;
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["usm"; copy_between_kinds, copy_of_plain_memory, copy_refused, fill_patterns, fill_refused, fill_leaves_the_rest, prefetch, advise, blocking_copy]
+}
+
+fn copy_between_kinds(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let mut tag = 1_u8;
+    for from in Kind::ALL {
+        for to in Kind::ALL {
+            let (src, dst) = (
+                context.usm(fixture, from, 10_000)?,
+                context.usm(fixture, to, 10_000)?,
+            );
+            queue.fill(src.ptr, tag, 10_000, &[])?;
+            queue.fill(dst.ptr, 0_u8, 10_000, &[])?;
+            // Odd offsets, so that nothing is aligned.
+            queue.copy(
+                dst.ptr.wrapping_byte_add(3),
+                src.ptr.wrapping_byte_add(1),
+                9_001,
+                &[],
+            )?;
+            let data = queue.read::<u8>(dst.ptr, 10_000, &[])?;
+            let copied = data
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| *byte == if (3..9_004).contains(&at) { tag } else { 0 });
+            check!(copied, "a copy from {from} to {to} memory went wrong");
+            tag += 1;
+        }
+    }
+    Ok(())
+}
+
+fn copy_of_plain_memory(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let (from, mut to) = (vec![3_u16; 5_000], vec![0_u16; 5_000]);
+    let dst = to.as_mut_ptr().cast();
+    fixture
+        .ur
+        .urEnqueueUSMMemcpy(
+            queue.raw,
+            1,
+            dst,
+            from.as_ptr().cast(),
+            10_000,
+            0,
+            null(),
+            null_mut(),
+        )
+        .ok()?;
+    check!(to == from, "a copy between plain host memory went wrong");
+    Ok(())
+}
+
+fn copy_refused(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 128)?;
+    let half = memory.ptr.wrapping_byte_add(64);
+    let mut event = null_mut();
+    let copy = |size, event| {
+        fixture
+            .ur
+            .urEnqueueUSMMemcpy(queue.raw, 0, half, memory.ptr, size, 0, null(), event)
+    };
+    copy(0, &mut event).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    check!(event.is_null(), "a refused command gave an event");
+    Ok(())
+}
+
+fn fill_patterns(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    for pattern_size in [1, 2, 3, 4, 5, 8, 12, 16, 31, 64, 128, 256, 1000] {
+        let pattern: Vec<u8> = (0..pattern_size)
+            .map(|at| (at + pattern_size) as u8)
+            .collect();
+        let size = pattern_size * 97;
+        let memory = context.usm(fixture, Kind::Device, size)?;
+        let filled = queue.event(|event| {
+            let from = pattern.as_ptr().cast();
+            fixture.ur.urEnqueueUSMFill(
+                queue.raw,
+                memory.ptr,
+                pattern_size,
+                from,
+                size,
+                0,
+                null(),
+                event,
+            )
+        })?;
+        // The pattern belongs to the caller again.
+        let kept = pattern.clone();
+        drop(pattern);
+        filled.wait()?;
+        let data = queue.read::<u8>(memory.ptr, size, &[])?;
+        check!(
+            data.chunks(pattern_size).all(|chunk| chunk == kept),
+            "a pattern of {pattern_size} bytes"
+        );
+    }
+    Ok(())
+}
+
+fn fill_refused(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    let pattern = [0_u8; 128];
+    for (pattern_size, size) in [(0, 64), (4, 0), (128, 64), (4, 63)] {
+        let from = pattern.as_ptr().cast();
+        let status = fixture.ur.urEnqueueUSMFill(
+            queue.raw,
+            memory.ptr,
+            pattern_size,
+            from,
+            size,
+            0,
+            null(),
+            null_mut(),
+        );
+        status.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    }
+    Ok(())
+}
+
+fn fill_leaves_the_rest(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 4096)?;
+    queue.fill(memory.ptr, 1_u8, 4096, &[])?;
+    queue.fill(memory.ptr.wrapping_byte_add(1001), 2_u8, 999, &[])?;
+    let data = queue.read::<u8>(memory.ptr, 4096, &[])?;
+    let right = data
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| *byte == if (1001..2000).contains(&at) { 2 } else { 1 });
+    check!(right, "a fill touched bytes beside its range");
+    Ok(())
+}
+
+fn prefetch(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Shared, 1 << 20)?;
+    queue.fill(memory.ptr, 5_u8, 1 << 20, &[])?;
+    for flags in [
+        ur_usm_migration_flags_t(0),
+        UR_USM_MIGRATION_FLAG_HOST_TO_DEVICE,
+        UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST,
+    ] {
+        let ur = fixture.ur;
+        queue
+            .event(|event| {
+                ur.urEnqueueUSMPrefetch(queue.raw, memory.ptr, 1 << 20, flags, 0, null(), event)
+            })?
+            .wait()?;
+    }
+    let empty = fixture.ur.urEnqueueUSMPrefetch(
+        queue.raw,
+        memory.ptr,
+        0,
+        ur_usm_migration_flags_t(0),
+        0,
+        null(),
+        null_mut(),
+    );
+    empty.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    check!(
+        memory.host::<u8>().iter().all(|byte| *byte == 5),
+        "a prefetch changed the memory"
+    );
+    Ok(())
+}
+
+fn advise(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Shared, 1 << 20)?;
+    queue.fill(memory.ptr, 6_u8, 1 << 20, &[])?;
+    for &(bit, _) in ur_usm_advice_flags_t::BITS {
+        let advice = ur_usm_advice_flags_t(bit);
+        let ur = fixture.ur;
+        queue
+            .event(|event| ur.urEnqueueUSMAdvise(queue.raw, memory.ptr, 1 << 20, advice, event))?
+            .wait()?;
+    }
+    fixture
+        .ur
+        .urEnqueueUSMAdvise(
+            queue.raw,
+            memory.ptr,
+            0,
+            UR_USM_ADVICE_FLAG_DEFAULT,
+            null_mut(),
+        )
+        .fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    check!(
+        memory.host::<u8>().iter().all(|byte| *byte == 6),
+        "advice changed the memory"
+    );
+    Ok(())
+}
+
+fn blocking_copy(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.out_of_order(fixture)?;
+    let (src, dst) = (
+        context.usm(fixture, Kind::Device, 4 << 20)?,
+        context.usm(fixture, Kind::Host, 4 << 20)?,
+    );
+    let filled = queue.fill(src.ptr, 8_u8, 4 << 20, &[])?;
+    fixture
+        .ur
+        .urEnqueueUSMMemcpy(
+            queue.raw,
+            1,
+            dst.ptr,
+            src.ptr,
+            4 << 20,
+            1,
+            &filled.raw,
+            null_mut(),
+        )
+        .ok()?;
+    check!(
+        dst.host::<u8>().iter().all(|byte| *byte == 8),
+        "a blocking copy returned early"
+    );
+    Ok(())
+}

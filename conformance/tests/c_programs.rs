@@ -1,0 +1,104 @@
+//! The C programs: compiled by the C compiler against `include/` and the built loader, and run on the
+//! adapter that the environment chooses.
+
+mod support;
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::{both, clean, libraries, success};
+use tempfile::TempDir;
+
+/// A program, and the folder with the loader under the names that linker and system look for.
+struct Built {
+    folder: TempDir,
+    program: PathBuf,
+}
+
+impl Built {
+    fn new(name: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for link in ["libur_loader.so", "libur_loader.so.0"] {
+            symlink(
+                libraries().join("libur_loader.so"),
+                folder.path().join(link),
+            )
+            .expect("a link");
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let program = folder.path().join(name);
+        let mut cc = Command::new("cc");
+        cc.args([
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pedantic",
+            "-O1",
+            "-o",
+        ])
+        .arg(&program);
+        cc.arg(root.join(format!("c/{name}.c")))
+            .arg("-I")
+            .arg(root.join("../include"));
+        cc.arg("-L").arg(folder.path()).arg("-lur_loader");
+        success(&mut cc);
+        Self { folder, program }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = clean(&self.program);
+        command.env("LD_LIBRARY_PATH", self.folder.path());
+        command
+    }
+
+    /// Runs on an adapter named by its path.
+    fn forced(&self) -> Command {
+        let mut command = self.command();
+        command.env(
+            "UR_ADAPTERS_FORCE_LOAD",
+            libraries().join("libur_adapter_native_cpu.so"),
+        );
+        command
+    }
+}
+
+fn says_ok(output: &str) {
+    assert!(
+        output.lines().any(|line| line.starts_with("ok")),
+        "{output}"
+    );
+}
+
+#[test]
+fn asynchronous_allocation() {
+    let built = Built::new("async_alloc");
+    says_ok(&success(&mut built.forced()));
+    // Through discovery, with the selector.
+    let mut found = built.command();
+    found
+        .env("UR_ADAPTERS_SEARCH_PATH", libraries())
+        .env("ONEAPI_DEVICE_SELECTOR", "native_cpu:cpu");
+    says_ok(&success(&mut found));
+}
+
+#[test]
+fn the_selector_can_leave_nothing() {
+    let built = Built::new("async_alloc");
+    let mut command = built.forced();
+    let output = command
+        .env("ONEAPI_DEVICE_SELECTOR", "native_cpu:gpu")
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(1), "{}", both(&output));
+    assert!(
+        both(&output).contains("ONEAPI_DEVICE_SELECTOR"),
+        "{}",
+        both(&output)
+    );
+}
+
+#[test]
+fn calls_in_cs_own_ways() {
+    says_ok(&success(&mut Built::new("abi_calls").forced()));
+}

@@ -1,0 +1,139 @@
+//! `ur-conformance` itself, on the native CPU adapter through the built loader.
+
+mod support;
+
+use std::process::Command;
+use support::{PROGRAM, both, clean, libraries, success};
+
+/// Fewer tests than this would mean that suites got lost.
+const LEAST: usize = 1000;
+
+fn conformance() -> Command {
+    let mut command = clean(PROGRAM);
+    command
+        .arg("--loader")
+        .arg(libraries().join("libur_loader.so"));
+    command
+}
+
+/// `(passed, failed)` of the closing line.
+fn totals(output: &str) -> (usize, usize) {
+    let line = output.lines().next_back().expect("a closing line");
+    let numbers: Vec<usize> = line
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    assert!(
+        line.contains(" passed, ") && numbers.len() == 3,
+        "closing line: {line}"
+    );
+    (numbers[0], numbers[1])
+}
+
+#[test]
+fn all_suites_pass() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (junit, json) = (
+        folder.path().join("junit.xml"),
+        folder.path().join("run.json"),
+    );
+    let mut command = conformance();
+    command
+        .args(["--adapter", "native_cpu", "--junit"])
+        .arg(&junit)
+        .arg("--json")
+        .arg(&json);
+    let (passed, failed) = totals(&success(&mut command));
+    assert!(
+        passed >= LEAST && failed == 0,
+        "{passed} passed, {failed} failed"
+    );
+    let run: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).expect("the JSON file"))
+            .expect("valid JSON");
+    assert_eq!(run["adapter"], "native_cpu");
+    assert_eq!(run["totals"]["passed"], passed);
+    let xml = std::fs::read_to_string(&junit).expect("the JUnit file");
+    assert!(
+        xml.contains("failures=\"0\"") && xml.contains("native_cpu::async_alloc"),
+        "{xml:.500}"
+    );
+}
+
+#[test]
+fn environment_chooses_the_adapter() {
+    let mut command = conformance();
+    command
+        .env("UR_ADAPTERS_SEARCH_PATH", libraries())
+        .env("ONEAPI_DEVICE_SELECTOR", "native_cpu:cpu");
+    let output = success(command.args(["--filter", "async_alloc::", "--jobs", "1"]));
+    assert!(output.contains("(native_cpu)"), "{output}");
+    assert!(totals(&output).0 > 20, "{output}");
+}
+
+#[test]
+fn list_needs_no_loader() {
+    let listed = success(clean(PROGRAM).args(["--list", "--filter", "async_reuse::"]));
+    assert!(
+        listed.lines().all(|line| line.starts_with("async_reuse::")),
+        "{listed}"
+    );
+    assert!(listed.lines().count() > 20, "{listed}");
+}
+
+#[test]
+fn nothing_to_run_on_is_told_apart() {
+    let cannot_run = |command: &mut Command, reason: &str| {
+        let output = command.output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(2), "{}", both(&output));
+        assert!(both(&output).contains(reason), "{}", both(&output));
+    };
+    cannot_run(
+        conformance().args(["--adapter", "no_such"]),
+        "libur_adapter_no_such",
+    );
+    cannot_run(
+        conformance().args(["--adapter", "native_cpu", "--device", "99"]),
+        "no device 99",
+    );
+    cannot_run(
+        conformance().args(["--adapter", "native_cpu", "--filter", "no such test"]),
+        "no test",
+    );
+    cannot_run(
+        clean(PROGRAM).args(["--loader", "/no/such/loader.so"]),
+        "/no/such/loader.so",
+    );
+}
+
+/// An expectation that does not hold fails the run, and so does one for a test that does not exist.
+#[test]
+fn expectations_have_to_hold() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("expectations.yml");
+    let run = |text: &str| {
+        std::fs::write(&file, text).expect("the file is written");
+        let mut command = conformance();
+        command
+            .args([
+                "--adapter",
+                "native_cpu",
+                "--filter",
+                "platform::api_version",
+                "--expectations",
+            ])
+            .arg(&file);
+        let output = command.output().expect("the program starts");
+        (output.status.code(), both(&output))
+    };
+    let (code, output) = run("- {test: 'platform::api_*', kind: fails, reason: a test}");
+    assert_eq!(code, Some(1), "{output}");
+    assert!(
+        output.contains("passed, though expected to fail"),
+        "{output}"
+    );
+    let (code, output) = run("- {test: 'no::such', kind: fails, reason: a test}");
+    assert_eq!(code, Some(2), "{output}");
+    let (code, output) = run("[]");
+    assert_eq!(code, Some(0), "{output}");
+}

@@ -1,0 +1,74 @@
+//! What the tests here share: the built libraries, and processes with a clean environment.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_ur-conformance");
+
+/// The folder of the built libraries; builds them first, in the profile and folder of this test.
+pub fn libraries() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = Path::new(PROGRAM)
+            .parent()
+            .expect("the program lies in a folder");
+        let profile = match folder
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("a folder of cargo's")
+        {
+            "debug" => "dev",
+            other => other,
+        };
+        let status = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--package",
+                "ur-loader",
+                "--package",
+                "ur-adapter-native-cpu",
+            ])
+            .args(["--profile", profile, "--target-dir"])
+            .arg(folder.parent().expect("cargo's target folder"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "the libraries do not build");
+        folder.to_owned()
+    })
+}
+
+/// A command in which nothing from outside chooses adapters, devices or logs.
+pub fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars() {
+        if name.starts_with("UR_") || name.starts_with("ONEAPI_") || name.starts_with("SYCL_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// What a command printed; panics with all of it unless it succeeded.
+pub fn success(command: &mut Command) -> String {
+    let output = command.output().expect("the command starts");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        both(&output)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Both streams of a process.
+pub fn both(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
