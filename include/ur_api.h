@@ -4992,6 +4992,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urKernelCreateWithNativeHandle(
 /// enqueued.
 ///
 /// Errors:
+/// - `INVALID_WORK_DIMENSION`: `numWorkDim` is not 1, 2 or 3
 /// - also `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urKernelGetSuggestedLocalWorkSize(
     ur_kernel_handle_t hKernel, ur_queue_handle_t hQueue,
@@ -5010,6 +5011,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urKernelGetSuggestedLocalWorkSize(
 /// Threads: Uses the kernel as a launch does: must not run while another thread changes the kernel.
 ///
 /// Errors:
+/// - `INVALID_WORK_DIMENSION`: `numWorkDim` is not 1, 2 or 3
 /// - `INVALID_NULL_POINTER`: `pArgs` is null while `numArgs` is not 0
 /// - also `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urKernelGetSuggestedLocalWorkSizeWithArgs(

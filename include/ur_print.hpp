@@ -5223,7 +5223,7 @@ inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_get_sug
       .value("numWorkDim", *call->pnumWorkDim)
       .value("pGlobalWorkOffset", *call->ppGlobalWorkOffset)
       .value("pGlobalWorkSize", *call->ppGlobalWorkSize)
-      .value("pSuggestedLocalWorkSize", *call->ppSuggestedLocalWorkSize)
+      .list("pSuggestedLocalWorkSize", *call->ppSuggestedLocalWorkSize, *call->pnumWorkDim)
       .done();
 }
 
@@ -5236,7 +5236,7 @@ inline std::ostream &operator<<(std::ostream &os, const struct ur_kernel_get_sug
       .value("pGlobalWorkSize", *call->ppGlobalWorkSize)
       .value("numArgs", *call->pnumArgs)
       .list("pArgs", *call->ppArgs, *call->pnumArgs)
-      .value("pSuggestedLocalWorkSize", *call->ppSuggestedLocalWorkSize)
+      .list("pSuggestedLocalWorkSize", *call->ppSuggestedLocalWorkSize, *call->pnumWorkDim)
       .done();
 }
 

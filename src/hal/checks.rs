@@ -24,3 +24,18 @@ pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [T]> {
     // SAFETY: readable as promised, aligned, and no longer than an object can be.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
+
+/// A caller's array to be written, as [`slice`].
+///
+/// # Safety
+/// An array that is not null has that many writable elements, which nothing else refers to for as
+/// long as the result is used.
+pub unsafe fn slice_mut<'a, T>(first: *mut T, count: usize) -> Result<&'a mut [T]> {
+    // SAFETY: what is writable is readable.
+    unsafe { slice(first, count) }?;
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: checked as for reading; writable and exclusive as promised.
+    Ok(unsafe { std::slice::from_raw_parts_mut(first, count) })
+}

@@ -58,6 +58,33 @@ impl InfoOut<'_> {
         self.slice(&bytes)
     }
 
+    /// Several buffers of bytes: the value is an array of pointers, and each that is not null
+    /// receives its buffer.
+    ///
+    /// # Safety
+    /// Each pointer is null or has room for its buffer.
+    pub unsafe fn buffers<T: AsRef<[u8]>>(self, buffers: &[T]) -> Result<()> {
+        let bytes = size_of::<*mut u8>() * buffers.len();
+        if !self.value.is_null() {
+            if self.room.is_some_and(|room| room < bytes) {
+                return Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
+            }
+            for (at, buffer) in buffers.iter().map(AsRef::as_ref).enumerate() {
+                // SAFETY: the value holds as many pointers as there are buffers.
+                let to = unsafe { self.value.cast::<*mut u8>().add(at).read_unaligned() };
+                if !to.is_null() {
+                    // SAFETY: the caller promises the room.
+                    unsafe { std::ptr::copy_nonoverlapping(buffer.as_ptr(), to, buffer.len()) }
+                }
+            }
+        }
+        if !self.size.is_null() {
+            // SAFETY: `new` was promised that it is writable.
+            unsafe { self.size.write(bytes) }
+        }
+        Ok(())
+    }
+
     /// An array, all of it.
     pub fn slice<T: Copy>(self, values: &[T]) -> Result<()> {
         let bytes = size_of_val(values);
@@ -134,6 +161,20 @@ mod tests {
         assert_eq!(buffer[0], 7, "nothing is written on failure");
         assert_eq!(ask(8, Some(&mut buffer), |out| out.string("ab\0c")), (Ok(()), 4));
         assert_eq!(&buffer[..4], b"abc\0");
+    }
+
+    #[test]
+    fn buffers_go_where_the_pointers_say() {
+        let mut first = [0u8; 3];
+        let mut pointers = [first.as_mut_ptr(), std::ptr::null_mut()];
+        let room = size_of_val(&pointers);
+        let mut size = 0;
+        // SAFETY: the array holds a pointer for each buffer, with room for it or null.
+        let result = unsafe {
+            let out = InfoOut::new(Some(room), pointers.as_mut_ptr().cast(), &mut size);
+            out.buffers(&[b"abc".as_slice(), b"none"])
+        };
+        assert_eq!((result, size, &first), (Ok(()), room, b"abc"));
     }
 
     #[test]

@@ -132,6 +132,11 @@ fn user_block<D: Driver>(
         UR_USM_TYPE_SHARED => Kind::Shared,
         _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
     };
+    // Memory of the context must be of that kind, and there must be that much of it.
+    if let Some(found) = context.domain().memory.find(base) {
+        ensure(found.part().kind == kind, UR_RESULT_ERROR_INVALID_VALUE)?;
+        context.check_range(base, buffer.size)?;
+    }
     if !buffer.device.is_null() {
         // SAFETY: a handle in a descriptor is one of a live object, as any handle.
         let device = unsafe { Object::<D::Device>::borrow(buffer.device.cast(), D::table()) }?;

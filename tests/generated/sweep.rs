@@ -1704,7 +1704,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u32,
+                    source.count() as _,
                     source.memory().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -1720,7 +1720,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u32,
+                    source.count() as _,
                     source.memory().cast(),
                     source.memory().cast(),
                     source.count() as _,

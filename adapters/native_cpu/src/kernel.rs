@@ -239,30 +239,26 @@ impl hal::Kernel<Cpu> for Kernel {
     fn get_suggested_local_work_size(
         this: &Object<Self>,
         queue: &Object<Queue<Cpu>>,
-        dims: u32,
-        _: *const usize,
-        global: *const usize,
-    ) -> Result<usize> {
-        ensure(
-            (1..=3).contains(&dims),
-            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
-        )?;
-        // SAFETY: the caller's array has a size for each dimension.
-        let given = unsafe { hal::checks::slice(global, dims as usize) }?;
-        let mut global = [1; 3];
-        global[..given.len()].copy_from_slice(given);
-        Ok(this.suggest(queue.device(), global)[0])
+        _: &[usize],
+        global: &[usize],
+        suggested: &mut [usize],
+    ) -> Result<()> {
+        let mut whole = [1; 3];
+        whole[..global.len()].copy_from_slice(global);
+        let group = this.suggest(queue.device(), whole);
+        suggested.copy_from_slice(&group[..suggested.len()]);
+        Ok(())
     }
 
     fn get_suggested_local_work_size_with_args(
         this: &Object<Self>,
         queue: &Object<Queue<Cpu>>,
-        dims: u32,
-        offset: *const usize,
-        global: *const usize,
+        offset: &[usize],
+        global: &[usize],
         _: &[ur_exp_kernel_arg_properties_t],
-    ) -> Result<usize> {
-        Self::get_suggested_local_work_size(this, queue, dims, offset, global)
+        suggested: &mut [usize],
+    ) -> Result<()> {
+        Self::get_suggested_local_work_size(this, queue, offset, global, suggested)
     }
 
     fn set_exec_info(

@@ -266,7 +266,11 @@ impl hal::Program<Cpu> for Program {
                 let sizes: Vec<_> = this.parts.iter().map(|part| part.binary().len()).collect();
                 out.slice(&sizes)
             }
-            ProgramInfo::Binaries => Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),
+            ProgramInfo::Binaries => {
+                let binaries: Vec<_> = this.parts.iter().map(|part| part.binary()).collect();
+                // SAFETY: the caller gives each pointer the room that `BinarySizes` tells.
+                unsafe { out.buffers(&binaries) }
+            }
             ProgramInfo::NumKernels => out.value(this.kernel_names().len()),
             ProgramInfo::KernelNames => {
                 let names: Vec<_> = this

@@ -75,6 +75,12 @@ fn need_partition(fixture: &Fixture, way: ur_device_partition_t) -> Done {
     }
 }
 
+/// Sub-devices of one compute unit each, with a reference to each; stops the test where there are none.
+pub fn in_single_units(fixture: &Fixture) -> Result<Vec<ur_device_handle_t>, Stop> {
+    need_partition(fixture, UR_DEVICE_PARTITION_EQUALLY)?;
+    partition(fixture, &[property(UR_DEVICE_PARTITION_EQUALLY, 1)])
+}
+
 fn partition_equally(fixture: &Fixture) -> Done {
     need_partition(fixture, UR_DEVICE_PARTITION_EQUALLY)?;
     let whole = units(fixture, fixture.device)?;

@@ -465,6 +465,14 @@ fn done_slice<'a>(
             ..ty.clone()
         }),
     };
+    if param.dir == Dir::Out {
+        return Ok(Decoded::Arg(Arg {
+            name: name.to_owned(),
+            ty: format!("&mut [{element}]"),
+            decode: format!("unsafe {{ slice_mut({raw}.cast::<{element}>(), {count} as usize) }}?"),
+            param,
+        }));
+    }
     let slice = format!("unsafe {{ slice({raw}.cast::<{element}>(), {count} as usize) }}");
     let (ty, decode) = match (param.optional, ty.base.as_str()) {
         (true, "size_t") => (
@@ -789,11 +797,18 @@ fn encode(plan: &Plan<'_>, call: &str) -> String {
     for back in &plan.returns {
         let to = rust::ident(&back.param.name);
         let _ = match back.is_handle {
-            true => writeln!(
-                out,
-                "unsafe {{ {to}.write({}.into_handle().cast()) }};",
-                back_name(back)
-            ),
+            true => {
+                // A lent handle comes without a reference of the caller's own.
+                let hand_out = match back.param.own {
+                    Some(Own::Lend) => "handle",
+                    _ => "into_handle",
+                };
+                writeln!(
+                    out,
+                    "unsafe {{ {to}.write({}.{hand_out}().cast()) }};",
+                    back_name(back)
+                )
+            }
             false => writeln!(out, "unsafe {{ {to}.write({}) }};", back_name(back)),
         };
     }

@@ -2668,7 +2668,9 @@ impl Print for ur_kernel_get_suggested_local_work_size_params_t {
             );
             out.member(
                 ", .pSuggestedLocalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppSuggestedLocalWorkSize.get()),
+                &List::<
+                    Number<usize>,
+                >::of(self.ppSuggestedLocalWorkSize.get(), self.pnumWorkDim.get()),
             );
         }
     }
@@ -2696,7 +2698,9 @@ impl Print for ur_kernel_get_suggested_local_work_size_with_args_params_t {
             );
             out.member(
                 ", .pSuggestedLocalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppSuggestedLocalWorkSize.get()),
+                &List::<
+                    Number<usize>,
+                >::of(self.ppSuggestedLocalWorkSize.get(), self.pnumWorkDim.get()),
             );
         }
     }

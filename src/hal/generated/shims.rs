@@ -3691,20 +3691,28 @@ pub unsafe extern "C" fn urKernelGetSuggestedLocalWorkSize<B: Backend>(
         pointer(pSuggestedLocalWorkSize)?;
         let this = unsafe { Object::<B::Kernel>::borrow(hKernel.cast(), B::table()) }?;
         let queue = unsafe { Object::<B::Queue>::borrow(hQueue.cast(), B::table()) }?;
-        let num_work_dim = numWorkDim;
-        let global_work_offset = pGlobalWorkOffset;
-        let global_work_size = pGlobalWorkSize;
-        let suggested_local_work_size_out = <B::Kernel as Kernel<
+        ensure(
+            !(unsafe { (((numWorkDim as u64) < 1u64) || ((numWorkDim as u64) > 3u64)) }),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
+        let global_work_offset = unsafe {
+            slice(pGlobalWorkOffset.cast::<usize>(), numWorkDim as usize)
+        }?;
+        let global_work_size = unsafe {
+            slice(pGlobalWorkSize.cast::<usize>(), numWorkDim as usize)
+        }?;
+        let suggested_local_work_size = unsafe {
+            slice_mut(pSuggestedLocalWorkSize.cast::<usize>(), numWorkDim as usize)
+        }?;
+        <B::Kernel as Kernel<
             B,
         >>::get_suggested_local_work_size(
             this,
             queue,
-            num_work_dim,
             global_work_offset,
             global_work_size,
-        )?;
-        unsafe { pSuggestedLocalWorkSize.write(suggested_local_work_size_out) };
-        Ok(())
+            suggested_local_work_size,
+        )
     })
 }
 pub unsafe extern "C" fn urKernelGetSuggestedLocalWorkSizeWithArgs<B: Backend>(
@@ -3724,12 +3732,19 @@ pub unsafe extern "C" fn urKernelGetSuggestedLocalWorkSizeWithArgs<B: Backend>(
         let this = unsafe { Object::<B::Kernel>::borrow(hKernel.cast(), B::table()) }?;
         let queue = unsafe { Object::<B::Queue>::borrow(hQueue.cast(), B::table()) }?;
         ensure(
+            !(unsafe { (((numWorkDim as u64) < 1u64) || ((numWorkDim as u64) > 3u64)) }),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
+        ensure(
             !(unsafe { (pArgs.is_null() && ((numArgs as u64) > 0u64)) }),
             UR_RESULT_ERROR_INVALID_NULL_POINTER,
         )?;
-        let num_work_dim = numWorkDim;
-        let global_work_offset = pGlobalWorkOffset;
-        let global_work_size = pGlobalWorkSize;
+        let global_work_offset = unsafe {
+            slice(pGlobalWorkOffset.cast::<usize>(), numWorkDim as usize)
+        }?;
+        let global_work_size = unsafe {
+            slice(pGlobalWorkSize.cast::<usize>(), numWorkDim as usize)
+        }?;
         let args = if pArgs.is_null() {
             &[]
         } else {
@@ -3740,18 +3755,19 @@ pub unsafe extern "C" fn urKernelGetSuggestedLocalWorkSizeWithArgs<B: Backend>(
         for inner in args {
             ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         }
-        let suggested_local_work_size_out = <B::Kernel as Kernel<
+        let suggested_local_work_size = unsafe {
+            slice_mut(pSuggestedLocalWorkSize.cast::<usize>(), numWorkDim as usize)
+        }?;
+        <B::Kernel as Kernel<
             B,
         >>::get_suggested_local_work_size_with_args(
             this,
             queue,
-            num_work_dim,
             global_work_offset,
             global_work_size,
             args,
-        )?;
-        unsafe { pSuggestedLocalWorkSize.write(suggested_local_work_size_out) };
-        Ok(())
+            suggested_local_work_size,
+        )
     })
 }
 pub unsafe extern "C" fn urKernelSuggestMaxCooperativeGroupCount<B: Backend>(
@@ -4017,7 +4033,7 @@ pub unsafe extern "C" fn urUSMPoolGetDefaultDevicePoolExp<B: Backend>(
         let pool_out = <B::Context as Context<
             B,
         >>::usm_pool_get_default_device_pool_exp(this, device)?;
-        unsafe { pPool.write(pool_out.into_handle().cast()) };
+        unsafe { pPool.write(pool_out.handle().cast()) };
         Ok(())
     })
 }
@@ -4076,7 +4092,7 @@ pub unsafe extern "C" fn urUSMPoolGetDevicePoolExp<B: Backend>(
         let pool_out = <B::Context as Context<
             B,
         >>::usm_pool_get_device_pool_exp(this, device)?;
-        unsafe { pPool.write(pool_out.into_handle().cast()) };
+        unsafe { pPool.write(pool_out.handle().cast()) };
         Ok(())
     })
 }
@@ -7211,7 +7227,7 @@ pub unsafe extern "C" fn urQueueGetGraphExp<B: Backend>(
         pointer(phGraph)?;
         let this = unsafe { Object::<B::Queue>::borrow(hQueue.cast(), B::table()) }?;
         let graph_out = <B::Queue as Queue<B>>::get_graph_exp(this)?;
-        unsafe { phGraph.write(graph_out.into_handle().cast()) };
+        unsafe { phGraph.write(graph_out.handle().cast()) };
         Ok(())
     })
 }

@@ -1368,10 +1368,10 @@ pub trait Kernel<B: Backend>: Body {
     fn get_suggested_local_work_size(
         this: &Object<Self>,
         queue: &Object<B::Queue>,
-        num_work_dim: u32,
-        global_work_offset: *const usize,
-        global_work_size: *const usize,
-    ) -> Result<usize> {
+        global_work_offset: &[usize],
+        global_work_size: &[usize],
+        suggested_local_work_size: &mut [usize],
+    ) -> Result<()> {
         Err(Error::unsupported())
     }
     /// Returns the work-group size that the adapter would choose for a launch with these arguments and no size given. Nothing is enqueued.
@@ -1380,11 +1380,11 @@ pub trait Kernel<B: Backend>: Body {
     fn get_suggested_local_work_size_with_args(
         this: &Object<Self>,
         queue: &Object<B::Queue>,
-        num_work_dim: u32,
-        global_work_offset: *const usize,
-        global_work_size: *const usize,
+        global_work_offset: &[usize],
+        global_work_size: &[usize],
         args: &[ur_exp_kernel_arg_properties_t],
-    ) -> Result<usize> {
+        suggested_local_work_size: &mut [usize],
+    ) -> Result<()> {
         Err(Error::unsupported())
     }
     /// Returns how many work-groups of a kernel the device can hold at once, which bounds a cooperative launch.

@@ -10,6 +10,7 @@ mod order;
 mod out_of_order;
 mod own_memory;
 mod pools;
+mod random;
 mod refusal;
 mod reuse;
 mod synchronous;
@@ -39,6 +40,7 @@ pub fn all() -> Vec<Test> {
         pools::all,
         own_memory::all,
         synchronous::all,
+        random::all,
         threads::all,
     ];
     suites.into_iter().flat_map(|suite| suite()).collect()

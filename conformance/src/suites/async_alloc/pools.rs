@@ -3,6 +3,7 @@
 use super::*;
 use crate::check_eq;
 use crate::objects::{Limits, alloc_info};
+use crate::suites::partition;
 
 const SUITE: &str = "async_pools";
 
@@ -34,6 +35,7 @@ pub fn all() -> Vec<Test> {
             ("counts_references", counts_references),
             ("create_refused", create_refused),
             ("many_pools", many_pools),
+            ("each_device_has_its_own", each_device_has_its_own),
             ("context_of_a_live_pool", context_of_a_live_pool),
         ],
     ));
@@ -339,4 +341,46 @@ fn context_of_a_live_pool(bench: &Bench) -> Done {
     queue.fill(block.ptr, A, MIB, &[])?;
     queue.free(block, &[])?;
     queue.finish()
+}
+
+/// Sub-devices of one context have pools apart from each other.
+fn each_device_has_its_own(bench: &Bench) -> Done {
+    let (fixture, ur) = (bench.fixture, bench.fixture.ur);
+    let parts = partition::in_single_units(fixture)?;
+    if parts.len() < 2 {
+        return Err(Stop::skipped("one compute unit cannot be split"));
+    }
+    let mut raw = null_mut();
+    ur.urContextCreate(2, parts.as_ptr(), null(), &mut raw)
+        .ok()?;
+    let context = Context::adopt(ur, raw);
+    let default = |device| {
+        let mut pool = null_mut();
+        ur.urUSMPoolGetDefaultDevicePoolExp(context.raw, device, &mut pool)
+            .ok()?;
+        Ok::<_, Stop>(pool)
+    };
+    let pools = [default(parts[0])?, default(parts[1])?];
+    check!(pools[0] != pools[1], "two devices share a default pool");
+    for index in 0..2 {
+        let queue = Queue::new(&context, parts[index], ur_queue_flags_t(0))?;
+        let block = queue.alloc_current(Kind::Device, 4096)?;
+        let of: ur_usm_pool_handle_t = alloc_info(&context, block.ptr, UR_USM_ALLOC_INFO_POOL)?;
+        check_eq!(
+            of,
+            pools[index],
+            "pool of an allocation on sub-device {index}"
+        );
+        let device: ur_device_handle_t = alloc_info(&context, block.ptr, UR_USM_ALLOC_INFO_DEVICE)?;
+        check_eq!(
+            device,
+            parts[index],
+            "device of an allocation on sub-device {index}"
+        );
+        queue.free(block, &[])?;
+        queue.finish()?;
+    }
+    parts
+        .into_iter()
+        .try_for_each(|part| ur.urDeviceRelease(part).ok())
 }
