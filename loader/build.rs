@@ -4,7 +4,9 @@ use std::path::Path;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let Some(out) = std::env::var_os("OUT_DIR") else { return };
+    let Some(out) = std::env::var_os("OUT_DIR") else {
+        return;
+    };
     let script = Path::new(&out).join("versions");
     // rustc's own script says what is exported; this one only brings the version into being, which
     // each exported function names with a `.symver` directive of its own.
@@ -12,7 +14,11 @@ fn main() {
         println!("cargo::error=cannot write {}: {error}", script.display());
         return;
     }
-    for argument in ["-Wl,-soname,libur_loader.so.0", "-Wl,-Bsymbolic", &format!("-Wl,--version-script={}", script.display())] {
+    for argument in [
+        "-Wl,-soname,libur_loader.so.0",
+        "-Wl,-Bsymbolic",
+        &format!("-Wl,--version-script={}", script.display()),
+    ] {
         println!("cargo::rustc-cdylib-link-arg={argument}");
     }
 }

@@ -91,7 +91,20 @@ struct World {
 }
 
 /// Numbers at the edges of what fields hold.
-const NUMBERS: [u64; 12] = [0, 1, 2, 3, 4, 7, 64, 4096, 0x7fff_ffff, 0xffff_ffff, 1 << 60, u64::MAX];
+const NUMBERS: [u64; 12] = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    64,
+    4096,
+    0x7fff_ffff,
+    0xffff_ffff,
+    1 << 60,
+    u64::MAX,
+];
 const MOST: u32 = 4;
 
 impl World {
@@ -102,9 +115,16 @@ impl World {
         let mut handles = handles();
         handles.push(std::ptr::null_mut());
         handles.push(foreign.as_ptr().cast_mut().cast());
-        let mut lists: Vec<_> = handles.iter().map(|&handle| [handle; MOST as usize]).collect();
+        let mut lists: Vec<_> = handles
+            .iter()
+            .map(|&handle| [handle; MOST as usize])
+            .collect();
         lists.push([handles[0], handles[1], std::ptr::null_mut(), handles[3]]);
-        Self { handles, lists, memory: vec![0; 1 << 13].into_boxed_slice() }
+        Self {
+            handles,
+            lists,
+            memory: vec![0; 1 << 13].into_boxed_slice(),
+        }
     }
 }
 
@@ -132,17 +152,28 @@ impl Source for Choices<'_> {
 
     fn list(&mut self) -> *mut c_void {
         let at = self.pick(self.world.lists.len() + 1);
-        self.world.lists.get_mut(at).map_or(std::ptr::null_mut(), |list| list.as_mut_ptr().cast())
+        self.world
+            .lists
+            .get_mut(at)
+            .map_or(std::ptr::null_mut(), |list| list.as_mut_ptr().cast())
     }
 
     fn memory(&mut self) -> *mut c_void {
-        if self.pick(4) == 0 { std::ptr::null_mut() } else { self.world.memory.as_mut_ptr().cast() }
+        if self.pick(4) == 0 {
+            std::ptr::null_mut()
+        } else {
+            self.world.memory.as_mut_ptr().cast()
+        }
     }
 }
 
 fn call(name: &str, call: sweep::Call, choices: &[u32], world: &mut World) -> ur_result_t {
     world.memory.fill(0);
-    let mut source = Choices { choices, at: 0, world };
+    let mut source = Choices {
+        choices,
+        at: 0,
+        world,
+    };
     let table = <Null as hal::Exported>::table();
     let result = call(table, &mut source);
     result.unwrap_or_else(|| panic!("{name}: an adapter of ours has an empty slot"))
@@ -157,7 +188,10 @@ fn every_function_refuses_nothing_at_all() {
         // The choice that makes every handle null, whatever it makes of the rest.
         let result = call(name, function, &[null], &mut world);
         let fine = name == "urAdapterGet";
-        assert!(fine || result != UR_RESULT_SUCCESS, "{name} takes a null handle");
+        assert!(
+            fine || result != UR_RESULT_SUCCESS,
+            "{name} takes a null handle"
+        );
     }
 }
 
@@ -165,7 +199,10 @@ fn every_function_refuses_nothing_at_all() {
 #[test]
 fn random_arguments_are_answered_by_a_result() {
     let mut world = World::new();
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 64, ..ProptestConfig::default() });
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 64,
+        ..ProptestConfig::default()
+    });
     for &(name, function) in sweep::CALLS {
         let choices = proptest::collection::vec(any::<u32>(), 1..24);
         let world = std::cell::RefCell::new(&mut world);

@@ -18,6 +18,7 @@ pub mod discovery;
 pub mod dispatch;
 mod entry;
 pub mod env;
+#[rustfmt::skip]
 mod generated;
 pub mod layers;
 pub mod library;

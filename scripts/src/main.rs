@@ -72,7 +72,16 @@ fn demo(adapter: &str) -> Result<()> {
     install::install(&root, &built, &prefix)?;
     build::run(Process::new(prefix.join("bin/ur-conformance")).args(["--adapter", adapter]))?;
     let program = prefix.join("bin/async_alloc");
-    build::c_program(&root, &root.join("conformance/c/async_alloc.c"), &prefix.join("lib"), &program)?;
+    build::c_program(
+        &root,
+        &root.join("conformance/c/async_alloc.c"),
+        &prefix.join("lib"),
+        &program,
+    )?;
     let selector = format!("{adapter}:*");
-    build::run(Process::new(program).env("ONEAPI_DEVICE_SELECTOR", selector).env_remove("UR_ADAPTERS_FORCE_LOAD"))
+    build::run(
+        Process::new(program)
+            .env("ONEAPI_DEVICE_SELECTOR", selector)
+            .env_remove("UR_ADAPTERS_FORCE_LOAD"),
+    )
 }

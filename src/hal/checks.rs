@@ -17,7 +17,9 @@ pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [T]> {
         return Ok(&[]);
     }
     ensure(!first.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-    let fits = count.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes <= isize::MAX as usize);
+    let fits = count
+        .checked_mul(size_of::<T>())
+        .is_some_and(|bytes| bytes <= isize::MAX as usize);
     if !fits || !first.is_aligned() {
         return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
     }

@@ -45,7 +45,11 @@ pub fn new<B: Backend, T: Body>(body: T) -> Arc<Object<T>> {
 ///
 /// # Safety
 /// The list is null or has room for `room` handles; the total is null or writable.
-pub unsafe fn adapter_get<B: Backend>(room: u32, list: *mut ur_adapter_handle_t, total: *mut u32) -> Result<()> {
+pub unsafe fn adapter_get<B: Backend>(
+    room: u32,
+    list: *mut ur_adapter_handle_t,
+    total: *mut u32,
+) -> Result<()> {
     ensure(list.is_null() || room > 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     let adapter = B::adapter()?;
     if let Some(adapter) = &adapter
@@ -73,10 +77,22 @@ pub unsafe fn get_table(
     to: *mut c_void,
 ) -> Result<()> {
     ensure(!to.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-    ensure(version == UR_API_VERSION_CURRENT, UR_RESULT_ERROR_UNSUPPORTED_VERSION)?;
-    ensure(offset + bytes <= size_of::<ur_dditable_t>(), UR_RESULT_ERROR_INVALID_VALUE)?;
+    ensure(
+        version == UR_API_VERSION_CURRENT,
+        UR_RESULT_ERROR_UNSUPPORTED_VERSION,
+    )?;
+    ensure(
+        offset + bytes <= size_of::<ur_dditable_t>(),
+        UR_RESULT_ERROR_INVALID_VALUE,
+    )?;
     // SAFETY: the source lies within the table, the target is writable, and they are distinct.
-    unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(table).byte_add(offset).cast::<u8>(), to.cast(), bytes) };
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            std::ptr::from_ref(table).byte_add(offset).cast::<u8>(),
+            to.cast(),
+            bytes,
+        )
+    };
     Ok(())
 }
 

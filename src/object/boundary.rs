@@ -19,8 +19,14 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_result() {
-        assert_eq!(boundary(|| std::panic::resume_unwind(Box::new(()))), UR_RESULT_ERROR_UNKNOWN);
-        assert_eq!(boundary(|| Err(UR_RESULT_ERROR_INVALID_SIZE.into())), UR_RESULT_ERROR_INVALID_SIZE);
+        assert_eq!(
+            boundary(|| std::panic::resume_unwind(Box::new(()))),
+            UR_RESULT_ERROR_UNKNOWN
+        );
+        assert_eq!(
+            boundary(|| Err(UR_RESULT_ERROR_INVALID_SIZE.into())),
+            UR_RESULT_ERROR_INVALID_SIZE
+        );
         assert_eq!(boundary(|| Ok(())), UR_RESULT_SUCCESS);
     }
 }

@@ -54,16 +54,24 @@ mod tests {
 
     #[test]
     fn finds_by_tag_and_survives_a_loop() {
-        let mut limits = ur_usm_pool_limits_desc_t { maxPoolableSize: 3, ..Default::default() };
-        let desc = ur_usm_host_desc_t { pNext: (&raw const limits).cast(), ..Default::default() };
+        let limits = &mut ur_usm_pool_limits_desc_t {
+            maxPoolableSize: 3,
+            ..Default::default()
+        };
+        let limits = std::ptr::from_mut(limits);
+        let desc = ur_usm_host_desc_t {
+            pNext: limits.cast(),
+            ..Default::default()
+        };
         let first = (&raw const desc).cast();
         // SAFETY: both structs live on this stack and are tagged as what they are.
         unsafe {
-            let found: Option<&ur_usm_pool_limits_desc_t> = find(first, UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC);
+            let found: Option<&ur_usm_pool_limits_desc_t> =
+                find(first, UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC);
             assert_eq!(found.map(|found| found.maxPoolableSize), Some(3));
             assert!(find::<ur_usm_pool_desc_t>(first, UR_STRUCTURE_TYPE_USM_POOL_DESC).is_none());
             assert!(has_other(first, &[UR_STRUCTURE_TYPE_USM_HOST_DESC]));
-            limits.pNext = first;
+            (*limits).pNext = first;
             assert!(find::<ur_usm_pool_desc_t>(first, UR_STRUCTURE_TYPE_USM_POOL_DESC).is_none());
         }
     }

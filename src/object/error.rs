@@ -45,7 +45,11 @@ impl From<ur_result_t> for Error {
 
 /// `Err(code)` unless the condition holds.
 pub fn ensure(condition: bool, code: ur_result_t) -> Result<()> {
-    if condition { Ok(()) } else { Err(Error::new(code)) }
+    if condition {
+        Ok(())
+    } else {
+        Err(Error::new(code))
+    }
 }
 
 struct Last {
@@ -89,6 +93,9 @@ mod tests {
 
     #[test]
     fn success_is_no_error() {
-        assert_eq!(Error::new(UR_RESULT_SUCCESS).code(), UR_RESULT_ERROR_UNKNOWN);
+        assert_eq!(
+            Error::new(UR_RESULT_SUCCESS).code(),
+            UR_RESULT_ERROR_UNKNOWN
+        );
     }
 }

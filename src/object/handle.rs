@@ -57,7 +57,9 @@ impl Kind {
             Self::CommandBuffer => UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP,
             Self::CommandBufferCommand => UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP,
             Self::Graph | Self::ExecutableGraph => UR_RESULT_ERROR_INVALID_GRAPH,
-            Self::Adapter | Self::UsmPool | Self::ExternalMem | Self::ExternalSemaphore => UR_RESULT_ERROR_INVALID_VALUE,
+            Self::Adapter | Self::UsmPool | Self::ExternalMem | Self::ExternalSemaphore => {
+                UR_RESULT_ERROR_INVALID_VALUE
+            }
         }
     }
 }
@@ -98,13 +100,25 @@ impl<T> Deref for Object<T> {
 impl<T: Body> Object<T> {
     /// A new object without API references: hand it out through an output, or keep it inside.
     pub fn new(ddi: &'static ur_dditable_t, body: T) -> Arc<Self> {
-        Arc::new(Self { ddi, kind: T::KIND as u32, api_refs: AtomicU32::new(0), immortal: false, body })
+        Arc::new(Self {
+            ddi,
+            kind: T::KIND as u32,
+            api_refs: AtomicU32::new(0),
+            immortal: false,
+            body,
+        })
     }
 
     /// An object that lives as long as its adapter: retaining and releasing it succeed and change
     /// nothing, and its reference count reads 1.
     pub fn immortal(ddi: &'static ur_dditable_t, body: T) -> Arc<Self> {
-        Arc::new(Self { ddi, kind: T::KIND as u32, api_refs: AtomicU32::new(1), immortal: true, body })
+        Arc::new(Self {
+            ddi,
+            kind: T::KIND as u32,
+            api_refs: AtomicU32::new(1),
+            immortal: true,
+            body,
+        })
     }
 
     /// Another Rust reference to this object.
@@ -137,7 +151,10 @@ impl<T: Body> Object<T> {
     ///
     /// # Safety
     /// A handle that is not null points to a live object of some adapter.
-    pub unsafe fn borrow<'a>(handle: *const c_void, ddi: &'static ur_dditable_t) -> Result<&'a Self> {
+    pub unsafe fn borrow<'a>(
+        handle: *const c_void,
+        ddi: &'static ur_dditable_t,
+    ) -> Result<&'a Self> {
         if handle.is_null() {
             return Err(Error::new(UR_RESULT_ERROR_INVALID_NULL_HANDLE));
         }
@@ -171,7 +188,11 @@ impl<T: Body> Object<T> {
         if self.immortal {
             return Ok(());
         }
-        let before = self.api_refs.fetch_update(Ordering::Release, Ordering::Relaxed, |count| count.checked_sub(1));
+        let before = self
+            .api_refs
+            .fetch_update(Ordering::Release, Ordering::Relaxed, |count| {
+                count.checked_sub(1)
+            });
         match before {
             Err(_) => Err(Error::new(T::KIND.invalid())),
             Ok(1) => {
@@ -237,8 +258,15 @@ mod tests {
         seen.retain();
         assert_eq!(seen.api_refs(), 2);
         assert_eq!((seen.release(), seen.release()), (Ok(()), Ok(())));
-        assert_eq!(count.load(Ordering::Relaxed), 1, "released, but alive inside");
-        assert_eq!(inside.release(), Err(Error::new(UR_RESULT_ERROR_INVALID_EVENT)));
+        assert_eq!(
+            count.load(Ordering::Relaxed),
+            1,
+            "released, but alive inside"
+        );
+        assert_eq!(
+            inside.release(),
+            Err(Error::new(UR_RESULT_ERROR_INVALID_EVENT))
+        );
         inside.retain();
         assert_eq!(inside.release(), Ok(()));
         drop(inside);
@@ -252,11 +280,20 @@ mod tests {
         // SAFETY: null, and a live object.
         unsafe {
             let code = |result: Result<&Object<Probe>>| result.err().map(Error::code);
-            assert_eq!(code(Object::borrow(std::ptr::null(), table())), Some(UR_RESULT_ERROR_INVALID_NULL_HANDLE));
-            assert_eq!(code(Object::borrow(queue.handle(), table())), Some(UR_RESULT_ERROR_INVALID_EVENT));
+            assert_eq!(
+                code(Object::borrow(std::ptr::null(), table())),
+                Some(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+            );
+            assert_eq!(
+                code(Object::borrow(queue.handle(), table())),
+                Some(UR_RESULT_ERROR_INVALID_EVENT)
+            );
             assert!(Object::<Other>::borrow(queue.handle(), foreign).is_err());
             assert!(Object::<Other>::borrow(queue.handle(), table()).is_ok());
         }
-        assert_eq!((queue.release(), queue.release(), queue.api_refs()), (Ok(()), Ok(()), 1));
+        assert_eq!(
+            (queue.release(), queue.release(), queue.api_refs()),
+            (Ok(()), Ok(()), 1)
+        );
     }
 }

@@ -33,7 +33,12 @@ impl InfoOut<'_> {
     /// The value is null or has that much room (enough for the property where there is no size);
     /// the size is null or writable.
     pub unsafe fn new(room: Option<usize>, value: *mut c_void, size: *mut usize) -> Self {
-        Self { room, value: value.cast(), size, call: PhantomData }
+        Self {
+            room,
+            value: value.cast(),
+            size,
+            call: PhantomData,
+        }
     }
 
     /// One value of a fixed size.
@@ -93,7 +98,9 @@ impl InfoOut<'_> {
                 return Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
             }
             // SAFETY: `new` was promised this much room, and the buffers are distinct.
-            unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), self.value, bytes) }
+            unsafe {
+                std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), self.value, bytes)
+            }
         }
         if !self.size.is_null() {
             // SAFETY: `new` was promised that it is writable.
@@ -117,7 +124,8 @@ impl InfoIn<'_> {
             return Self { bytes: &[] };
         }
         // SAFETY: promised by the caller.
-        Self { bytes: unsafe { std::slice::from_raw_parts(value.cast(), size) } }
+        let bytes = unsafe { std::slice::from_raw_parts(value.cast(), size) };
+        Self { bytes }
     }
 
     pub fn len(&self) -> usize {
@@ -142,7 +150,11 @@ impl InfoIn<'_> {
 mod tests {
     use super::*;
 
-    fn ask(room: usize, buffer: Option<&mut [u8]>, what: impl FnOnce(InfoOut<'_>) -> Result<()>) -> (Result<()>, usize) {
+    fn ask(
+        room: usize,
+        buffer: Option<&mut [u8]>,
+        what: impl FnOnce(InfoOut<'_>) -> Result<()>,
+    ) -> (Result<()>, usize) {
         let mut size = usize::MAX;
         let value = buffer.map_or(std::ptr::null_mut(), |bytes| bytes.as_mut_ptr().cast());
         // SAFETY: both point to live variables of this test.
@@ -154,12 +166,21 @@ mod tests {
     fn the_size_protocol() {
         let mut buffer = [9u8; 8];
         assert_eq!(ask(0, None, |out| out.value(7u32)), (Ok(()), 4));
-        assert_eq!(ask(4, Some(&mut buffer), |out| out.value(7u32)), (Ok(()), 4));
+        assert_eq!(
+            ask(4, Some(&mut buffer), |out| out.value(7u32)),
+            (Ok(()), 4)
+        );
         assert_eq!(buffer, [7, 0, 0, 0, 9, 9, 9, 9]);
         let short = Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
-        assert_eq!(ask(3, Some(&mut buffer), |out| out.value(1u32)), (short, usize::MAX));
+        assert_eq!(
+            ask(3, Some(&mut buffer), |out| out.value(1u32)),
+            (short, usize::MAX)
+        );
         assert_eq!(buffer[0], 7, "nothing is written on failure");
-        assert_eq!(ask(8, Some(&mut buffer), |out| out.string("ab\0c")), (Ok(()), 4));
+        assert_eq!(
+            ask(8, Some(&mut buffer), |out| out.string("ab\0c")),
+            (Ok(()), 4)
+        );
         assert_eq!(&buffer[..4], b"abc\0");
     }
 
@@ -183,6 +204,9 @@ mod tests {
         // SAFETY: four readable bytes.
         let input = unsafe { InfoIn::new(4, (&raw const value).cast()) };
         assert_eq!(input.value::<u32>(), Ok(5));
-        assert_eq!(input.value::<u64>(), Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE)));
+        assert_eq!(
+            input.value::<u64>(),
+            Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE))
+        );
     }
 }

@@ -21,7 +21,10 @@ impl<T> Clone for Handles<'_, T> {
 impl<T> Copy for Handles<'_, T> {}
 
 impl<'a, T: Body> Handles<'a, T> {
-    pub const EMPTY: Self = Self { raw: &[], kind: PhantomData };
+    pub const EMPTY: Self = Self {
+        raw: &[],
+        kind: PhantomData,
+    };
 
     /// Checks every handle. `null` is the error of a null list with a count, of a null element.
     ///
@@ -48,7 +51,10 @@ impl<'a, T: Body> Handles<'a, T> {
             // SAFETY: promised by the caller.
             unsafe { Object::<T>::borrow(handle, ddi) }?;
         }
-        Ok(Self { raw, kind: PhantomData })
+        Ok(Self {
+            raw,
+            kind: PhantomData,
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -65,7 +71,9 @@ impl<'a, T: Body> Handles<'a, T> {
 
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a Object<T>> + use<'a, T> {
         // SAFETY: `borrow` checked each to be a live object of this kind.
-        self.raw.iter().map(|&handle| unsafe { &*handle.cast::<Object<T>>() })
+        self.raw
+            .iter()
+            .map(|&handle| unsafe { &*handle.cast::<Object<T>>() })
     }
 }
 
@@ -81,7 +89,12 @@ impl<T: Body> ListOut<'_, T> {
     /// # Safety
     /// The list is null or has room for that many handles; the total is null or writable.
     pub unsafe fn new(room: u32, list: *mut *mut c_void, total: *mut u32) -> Self {
-        Self { room: room as usize, list, total, call: PhantomData }
+        Self {
+            room: room as usize,
+            list,
+            total,
+            call: PhantomData,
+        }
     }
 
     /// How many handles can be written.

@@ -15,7 +15,10 @@ impl<T: Copy> Out<'_, T> {
     /// # Safety
     /// The pointer is null or writable for the duration of the call.
     pub unsafe fn new(to: *mut T) -> Self {
-        Self { to, call: PhantomData }
+        Self {
+            to,
+            call: PhantomData,
+        }
     }
 
     pub fn wanted(&self) -> bool {
@@ -40,7 +43,10 @@ impl<T: Body> OutHandle<'_, T> {
     /// # Safety
     /// The pointer is null or writable for the duration of the call.
     pub unsafe fn new(to: *mut *mut c_void) -> Self {
-        Self { to, call: PhantomData }
+        Self {
+            to,
+            call: PhantomData,
+        }
     }
 
     pub fn wanted(&self) -> bool {

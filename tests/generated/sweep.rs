@@ -2168,8 +2168,8 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u64,
-                    source.number() as u64,
+                    source.number(),
+                    source.number(),
                     source.handle().cast(),
                     source.memory().cast(),
                 )
@@ -2240,7 +2240,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     source.number() as u8,
-                    source.number() as u64,
+                    source.number(),
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -2257,7 +2257,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     source.number() as u8,
-                    source.number() as u64,
+                    source.number(),
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),

@@ -75,5 +75,8 @@ fn scalar(spec: &Spec, ty: &CType) -> String {
     if spec.struct_of(&ty.base).is_some() {
         return format!("{}::default()", ty.base);
     }
-    format!("source.number() as {}", rust::ctype(ty))
+    match rust::ctype(ty).as_str() {
+        "u64" => "source.number()".to_owned(),
+        other => format!("source.number() as {other}"),
+    }
 }
