@@ -189,6 +189,22 @@ fn suggested_local_size(fixture: &Fixture) -> Done {
             local.iter().product::<usize>() <= largest,
             "{local:?} is larger than {largest}"
         );
+        let mut with_args = [0; 3];
+        let status = fixture.ur.urKernelGetSuggestedLocalWorkSizeWithArgs(
+            kernel.raw,
+            queue.raw,
+            3,
+            offset.as_ptr(),
+            global.as_ptr(),
+            0,
+            null(),
+            with_args.as_mut_ptr(),
+        );
+        status.ok()?;
+        check!(
+            with_args.iter().all(|local| *local > 0),
+            "{with_args:?} is suggested for {global:?} with arguments"
+        );
     }
     Ok(())
 }

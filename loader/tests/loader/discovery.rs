@@ -1,15 +1,27 @@
 //! Which adapters are found, in which order, and which are refused.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use ur::abi::*;
 
 use crate::common::{Fake, build_adapter, child, directory, loader, loader_path, null};
 
+/// A copy of the loader in a folder of its own, so that it finds no adapter beside it.
+fn lone_loader() -> &'static str {
+    static COPY: OnceLock<String> = OnceLock::new();
+    COPY.get_or_init(|| {
+        let copy = directory("discovery-lone").join("libur_loader.so.0");
+        std::fs::copy(loader_path(), &copy).expect("copied");
+        copy.display().to_string()
+    })
+}
+
 /// Runs [`scenario_list`]: the tags of the adapters found must be `expected`.
 fn expect(expected: &str, adapters: &[String], variables: &[(&str, &str)]) -> String {
     let joined = adapters.join(",");
     let mut all = vec![
+        ("LOADER", lone_loader()),
         ("EXPECTED_TAGS", expected),
         ("TEST_ADAPTERS", &joined),
         ("UR_LOG_LOADER", "level:info"),

@@ -1,6 +1,7 @@
 //! The maximum size of a pool.
 
 use super::errors::OUT_OF_MEMORY;
+use super::scenes::{A, B, Doomed};
 use super::*;
 use crate::check_eq;
 use crate::objects::Limits;
@@ -185,7 +186,7 @@ fn pending_free_serves(bench: &Bench, kind: Kind) -> Done {
         limited(bench, MAXIMUM)?,
     );
     let size = MAXIMUM / 4 * 3;
-    let doomed = Doomed::new(bench, &first, kind, &pool, size)?;
+    let doomed = Doomed::new(bench, &first, first.alloc(kind, &pool, size, &[])?)?;
     let start = Instant::now();
     let (block, allocated) = second.alloc_event(kind, &pool, size, &[])?;
     check!(
@@ -216,7 +217,11 @@ fn pending_free_of_several(bench: &Bench, kind: Kind) -> Done {
     // Each queue holds some of the pool, freed but pending.
     let mut doomed = Vec::new();
     for queue in &queues {
-        doomed.push(Doomed::new(bench, queue, kind, &pool, size)?);
+        doomed.push(Doomed::new(
+            bench,
+            queue,
+            queue.alloc(kind, &pool, size, &[])?,
+        )?);
     }
     let rest = exhaust(&last, kind, &pool, size)?;
     let served = rest.len();
@@ -256,7 +261,7 @@ fn pending_free_serves_out_of_order(bench: &Bench, kind: Kind) -> Done {
         limited(bench, MAXIMUM)?,
     );
     let size = MAXIMUM / 4 * 3;
-    let doomed = Doomed::new(bench, &first, kind, &pool, size)?;
+    let doomed = Doomed::new(bench, &first, first.alloc(kind, &pool, size, &[])?)?;
     let (block, allocated) = second.alloc_event(kind, &pool, size, &[])?;
     check!(!doomed.gate.is_open(), "an allocation blocked the host");
     let filled = second.fill(block.ptr, B, size, &[&allocated])?;

@@ -13,6 +13,7 @@ mod pools;
 mod random;
 mod refusal;
 mod reuse;
+mod scenes;
 mod synchronous;
 mod threads;
 mod thresholds;
@@ -174,53 +175,5 @@ fn completes(event: &Event, what: &str) -> Done {
     match event.completes_within(LONG)? {
         true => Ok(()),
         false => Err(Stop::failed(what)),
-    }
-}
-
-/// A block that stays in use until the gate opens: filled with `A`, then to be copied to `result`,
-/// then to be freed, on a queue that is held back.
-struct Doomed {
-    gate: Gate,
-    block: Block,
-    result: Usm,
-    /// Completes with the free: the block's death.
-    death: Event,
-}
-
-const A: u8 = 0xa1;
-const B: u8 = 0xb2;
-
-impl Doomed {
-    fn new(
-        bench: &Bench,
-        queue: &Queue,
-        kind: Kind,
-        pool: &Pool,
-        size: usize,
-    ) -> Result<Self, Stop> {
-        let result = bench.result(size)?;
-        let block = queue.alloc(kind, pool, size, &[])?;
-        let gate = bench.gate(queue)?;
-        queue.fill(block.ptr, A, size, &[])?;
-        queue.copy(result.ptr, block.ptr, size, &[])?;
-        let death = queue.free_event(block, &[])?;
-        Ok(Self {
-            gate,
-            block,
-            result,
-            death,
-        })
-    }
-
-    /// Opens the gate and sees that nobody wrote into the block before its death.
-    fn check_untouched(&self, queue: &Queue) -> Done {
-        self.gate.open();
-        queue.finish()?;
-        let intact = same_bytes(self.result.host(), A).is_ok();
-        check!(
-            intact,
-            "memory whose use was pending was given to another allocation"
-        );
-        Ok(())
     }
 }

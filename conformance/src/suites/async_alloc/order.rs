@@ -1,5 +1,6 @@
 //! When allocations and frees complete, and what they hold back.
 
+use super::scenes::{A, B};
 use super::*;
 
 const SUITE: &str = "async_order";

@@ -1,5 +1,6 @@
 //! Out-of-order queues: diamonds, and what barriers, markers and finish cover.
 
+use super::scenes::A;
 use super::*;
 use crate::check_eq;
 use crate::kernels::{ADD, IOTA, SUM};

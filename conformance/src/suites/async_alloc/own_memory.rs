@@ -1,6 +1,7 @@
 //! Pools on a block of the caller's own.
 
 use super::errors::OUT_OF_MEMORY;
+use super::scenes::A;
 use super::*;
 use crate::check_eq;
 

@@ -1,5 +1,6 @@
 //! Pools: default, current and created ones, their flags and their end.
 
+use super::scenes::{A, B, Doomed};
 use super::*;
 use crate::check_eq;
 use crate::objects::{Limits, alloc_info};
@@ -245,7 +246,7 @@ fn destroyed_while_blocks_live(bench: &Bench, kind: Kind) -> Done {
 
 fn destroyed_while_work_is_pending(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let doomed = Doomed::new(bench, &queue, kind, &pool, MIB)?;
+    let doomed = Doomed::new(bench, &queue, queue.alloc(kind, &pool, MIB, &[])?)?;
     drop(pool);
     check!(
         !doomed.gate.is_open(),

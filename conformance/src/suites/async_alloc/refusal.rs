@@ -1,6 +1,7 @@
 //! What must not be reused: memory whose last use is pending and not ordered before the allocation.
 //! The data tells, whatever the pointers are: pattern A of the old block must reach its copy.
 
+use super::scenes::{A, B, Doomed, Full, use_later};
 use super::*;
 use crate::check_eq;
 
@@ -46,26 +47,38 @@ fn overwrite(doomed: &Doomed, home: &Queue, queue: &Queue, block: Block, wait: &
     filled.completes_within(MOMENT)?;
     doomed.check_untouched(home)?;
     filled.wait()?;
+    let data = queue.read::<u8>(block.ptr, block.size, &[])?;
+    check!(
+        same_bytes(&data, B).is_ok(),
+        "pending work wrote into a new allocation"
+    );
     let freed = queue.free_event(block, &[&filled])?;
     freed.wait()
 }
 
 fn without_dependency(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let doomed = Doomed::new(bench, &first, kind, &pool, SIZE)?;
-    let block = second.alloc(kind, &pool, SIZE, &[])?;
-    overwrite(&doomed, &first, &second, block, &[])
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let doomed = Doomed::new(bench, &first, full.take()?)?;
+    let block = second.alloc(kind, &full.pool, SIZE, &[])?;
+    overwrite(&doomed, &first, &second, block, &[])?;
+    full.empty(&second)
 }
 
 /// A pool that may grow does so rather than make an allocation wait for memory that it does not
 /// depend on.
 fn grows_rather_than_waits(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let doomed = Doomed::new(bench, &first, kind, &pool, SIZE)?;
-    let (block, allocated) = second.alloc_event(kind, &pool, SIZE, &[])?;
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let doomed = Doomed::new(bench, &first, full.take()?)?;
+    let (block, allocated) = second.alloc_event(kind, &full.pool, SIZE, &[])?;
     check!(
         !block.overlaps(&doomed.block),
         "a block was handed out whose free is pending"
+    );
+    check!(
+        full.pool.reserved()? > full.reserved,
+        "a full pool has not grown"
     );
     completes(
         &allocated,
@@ -82,62 +95,51 @@ fn grows_rather_than_waits(bench: &Bench, kind: Kind) -> Done {
     );
     doomed.check_untouched(&first)?;
     second.free(block, &[])?;
-    second.finish()
+    full.empty(&second)
 }
 
 /// The wait list of a free belongs to the block's death.
 fn wait_list_of_the_free(bench: &Bench, kind: Kind) -> Done {
     let (user, owner, third) = (bench.in_order()?, bench.in_order()?, bench.in_order()?);
-    let pool = bench.pool()?;
+    let mut full = Full::new(bench, kind, SIZE)?;
     let result = bench.result(SIZE)?;
-    let (block, allocated) = owner.alloc_event(kind, &pool, SIZE, &[])?;
-    let gate = bench.gate(&user)?;
-    user.fill(block.ptr, A, SIZE, &[&allocated])?;
-    let used = user.copy(result.ptr, block.ptr, SIZE, &[])?;
+    let block = full.take()?;
+    let (gate, used) = use_later(bench, &user, block, &result)?;
     owner.free(block, &[&used])?;
-    let other = third.alloc(kind, &pool, SIZE, &[])?;
+    let other = third.alloc(kind, &full.pool, SIZE, &[])?;
     third
         .fill(other.ptr, B, SIZE, &[])?
         .completes_within(MOMENT)?;
     gate.open();
     user.finish()?;
     same_bytes(result.host(), A)?;
+    all_bytes(&third, other, B)?;
     third.free(other, &[])?;
-    third.finish()?;
+    full.empty(&third)?;
     owner.finish()
 }
 
 /// An event from before the free orders nothing.
 fn event_before_the_free(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let result = bench.result(SIZE)?;
-    let (block, early) = first.alloc_event(kind, &pool, SIZE, &[])?;
-    let gate = bench.gate(&first)?;
-    first.fill(block.ptr, A, SIZE, &[])?;
-    first.copy(result.ptr, block.ptr, SIZE, &[])?;
-    first.free(block, &[])?;
-    let other = second.alloc(kind, &pool, SIZE, &[&early])?;
-    second
-        .fill(other.ptr, B, SIZE, &[])?
-        .completes_within(MOMENT)?;
-    gate.open();
-    first.finish()?;
-    same_bytes(result.host(), A)?;
-    second.free(other, &[])?;
-    second.finish()
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let early = first.marker(&[])?;
+    let doomed = Doomed::new(bench, &first, full.take()?)?;
+    let block = second.alloc(kind, &full.pool, SIZE, &[&early])?;
+    overwrite(&doomed, &first, &second, block, &[])?;
+    full.empty(&second)
 }
 
 /// A free on an idle queue that waits for the use elsewhere: the same queue may reuse the block, but
 /// its use waits.
 fn free_on_idle_queue_of_pending_use(bench: &Bench, kind: Kind) -> Done {
-    let (user, owner, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+    let (user, owner) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
     let result = bench.result(SIZE)?;
-    let (block, allocated) = owner.alloc_event(kind, &pool, SIZE, &[])?;
-    let gate = bench.gate(&user)?;
-    user.fill(block.ptr, A, SIZE, &[&allocated])?;
-    let used = user.copy(result.ptr, block.ptr, SIZE, &[])?;
+    let block = full.take()?;
+    let (gate, used) = use_later(bench, &user, block, &result)?;
     owner.free(block, &[&used])?;
-    let again = owner.alloc(kind, &pool, SIZE, &[])?;
+    let again = owner.alloc(kind, &full.pool, SIZE, &[])?;
     owner
         .fill(again.ptr, B, SIZE, &[])?
         .completes_within(MOMENT)?;
@@ -146,15 +148,16 @@ fn free_on_idle_queue_of_pending_use(bench: &Bench, kind: Kind) -> Done {
     same_bytes(result.host(), A)?;
     all_bytes(&owner, again, B)?;
     owner.free(again, &[])?;
-    owner.finish()
+    full.empty(&owner)
 }
 
 fn parts_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let doomed = Doomed::new(bench, &first, kind, &pool, 4 * MIB)?;
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, 4 * MIB)?;
+    let doomed = Doomed::new(bench, &first, full.take()?)?;
     let mut parts = Vec::new();
     for size in [64, 4 * KIB, 64 * KIB, MIB, 64, 2 * MIB] {
-        let part = second.alloc(kind, &pool, size, &[])?;
+        let part = second.alloc(kind, &full.pool, size, &[])?;
         second.fill(part.ptr, B, size, &[])?;
         parts.push(part);
     }
@@ -163,50 +166,41 @@ fn parts_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
     parts
         .into_iter()
         .try_for_each(|part| second.free(part, &[]))?;
-    second.finish()
+    full.empty(&second)
 }
 
 /// Neighbours with different deaths do not merge into one block.
 fn neighbour_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let result = bench.result(SIZE)?;
-    let blocks = (0..8)
-        .map(|_| first.alloc(kind, &pool, SIZE, &[]))
-        .collect::<Result<Vec<Block>, Stop>>()?;
-    first.finish()?;
-    let gate = bench.gate(&first)?;
-    first.fill(blocks[3].ptr, A, SIZE, &[])?;
-    first.copy(result.ptr, blocks[3].ptr, SIZE, &[])?;
-    for (index, block) in blocks.iter().enumerate() {
-        // All but one die on the idle queue.
-        if index == 3 {
-            first.free(*block, &[])?
-        } else {
-            second.free(*block, &[])?
-        };
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let mut doomed = None;
+    // All but one in the middle die on the idle queue.
+    let middle = full.filler.len() / 2;
+    for (index, block) in std::mem::take(&mut full.filler).into_iter().enumerate() {
+        match index == middle {
+            true => doomed = Some(Doomed::new(bench, &first, block)?),
+            false => second.free(block, &[])?,
+        }
     }
-    let large = second.alloc(kind, &pool, 4 * SIZE, &[])?;
-    second
-        .fill(large.ptr, B, 4 * SIZE, &[])?
-        .completes_within(MOMENT)?;
-    gate.open();
-    first.finish()?;
-    same_bytes(result.host(), A)?;
-    second.free(large, &[])?;
-    second.finish()
+    let large = second.alloc(kind, &full.pool, full.reserved / 4 * 3, &[])?;
+    match doomed {
+        Some(doomed) => overwrite(&doomed, &first, &second, large, &[])?,
+        None => return Err(Stop::failed("the pool has no block")),
+    }
+    full.empty(&second)
 }
 
 /// A block with two deaths is not free after one of them.
 fn both_of_two_deaths(bench: &Bench, kind: Kind) -> Done {
     let queues = [bench.in_order()?, bench.in_order()?, bench.in_order()?];
-    let pool = bench.pool()?;
+    let mut full = Full::new(bench, kind, SIZE)?;
     let result = bench.result(SIZE)?;
-    let (block, allocated) = queues[0].alloc_event(kind, &pool, SIZE, &[])?;
-    let first = queues[1].fill(block.ptr, A, SIZE, &[&allocated])?;
+    let block = full.take()?;
+    let first = queues[1].fill(block.ptr, A, SIZE, &[])?;
     let gate = bench.gate(&queues[2])?;
     let second = queues[2].copy(result.ptr, block.ptr, SIZE, &[&first])?;
     queues[0].free(block, &[&first, &second])?;
-    let other = queues[1].alloc(kind, &pool, SIZE, &[&first])?;
+    let other = queues[1].alloc(kind, &full.pool, SIZE, &[&first])?;
     queues[1]
         .fill(other.ptr, B, SIZE, &[])?
         .completes_within(MOMENT)?;
@@ -214,27 +208,29 @@ fn both_of_two_deaths(bench: &Bench, kind: Kind) -> Done {
     queues[2].finish()?;
     same_bytes(result.host(), A)?;
     queues[1].free(other, &[])?;
-    queues.iter().try_for_each(Queue::finish)
+    queues.iter().try_for_each(Queue::finish)?;
+    full.empty(&queues[0])
 }
 
 fn out_of_order_without_dependency(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.out_of_order()?, bench.pool()?);
-    let doomed = Doomed::new(bench, &first, kind, &pool, SIZE)?;
-    let (block, allocated) = second.alloc_event(kind, &pool, SIZE, &[])?;
-    overwrite(&doomed, &first, &second, block, &[&allocated])
+    let (first, second) = (bench.in_order()?, bench.out_of_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let doomed = Doomed::new(bench, &first, full.take()?)?;
+    let (block, allocated) = second.alloc_event(kind, &full.pool, SIZE, &[])?;
+    overwrite(&doomed, &first, &second, block, &[&allocated])?;
+    full.empty(&second)
 }
 
 /// Without an event nothing could wait for the allocation: it takes only what is free at once. On an
 /// out-of-order queue even an earlier free of the same queue is no such thing.
 fn out_of_order_without_event(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.out_of_order()?, bench.pool()?);
+    let queue = bench.out_of_order()?;
+    let mut full = Full::new(bench, kind, SIZE)?;
     let result = bench.result(SIZE)?;
-    let (block, allocated) = queue.alloc_event(kind, &pool, SIZE, &[])?;
-    let gate = bench.gate(&queue)?;
-    let filled = queue.fill(block.ptr, A, SIZE, &[&allocated, &gate.event])?;
-    let copied = queue.copy(result.ptr, block.ptr, SIZE, &[&filled])?;
+    let block = full.take()?;
+    let (gate, copied) = use_later(bench, &queue, block, &result)?;
     queue.free(block, &[&copied])?;
-    let other = queue.alloc(kind, &pool, SIZE, &[])?;
+    let other = queue.alloc(kind, &full.pool, SIZE, &[])?;
     check!(
         !other.overlaps(&block),
         "a block was handed out whose free is pending"
@@ -248,36 +244,41 @@ fn out_of_order_without_event(bench: &Bench, kind: Kind) -> Done {
     queue.finish()?;
     same_bytes(result.host(), A)?;
     queue.free(other, &[])?;
-    queue.finish()
+    full.empty(&queue)
 }
 
 fn many_pending_blocks(bench: &Bench) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let result = bench.result(64 * KIB)?;
+    const SMALL: usize = 16 * KIB;
+    let (first, second) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, Kind::Device, SMALL)?;
+    let blocks: Vec<Block> = full.filler.drain(..).collect();
+    let result = bench.result(blocks.len() * SMALL)?;
+    for (index, block) in blocks.iter().enumerate() {
+        first.fill(block.ptr, index as u8, SMALL, &[])?;
+    }
+    first.finish()?;
     let gate = bench.gate(&first)?;
-    for index in 0..64 {
-        let block = first.alloc(Kind::Device, &pool, KIB, &[])?;
-        first.fill(block.ptr, index as u8, KIB, &[])?;
+    for (index, block) in blocks.iter().enumerate() {
         first.copy(
-            result.ptr.wrapping_byte_add(index * KIB),
+            result.ptr.wrapping_byte_add(index * SMALL),
             block.ptr,
-            KIB,
+            SMALL,
             &[],
         )?;
-        first.free(block, &[])?;
+        first.free(*block, &[])?;
     }
-    for _ in 0..64 {
-        let block = second.alloc(Kind::Device, &pool, KIB, &[])?;
-        second.fill(block.ptr, 0xff_u8, KIB, &[])?;
+    for _ in 0..blocks.len() {
+        let block = second.alloc(Kind::Device, &full.pool, SMALL, &[])?;
+        second.fill(block.ptr, 0xff_u8, SMALL, &[])?;
         second.free(block, &[])?;
     }
     second.finish()?;
     gate.open();
     first.finish()?;
-    for (index, data) in result.host::<u8>().chunks(KIB).enumerate() {
+    for (index, data) in result.host::<u8>().chunks(SMALL).enumerate() {
         same_bytes(data, index as u8)?;
     }
-    Ok(())
+    full.empty(&second)
 }
 
 /// Nothing that is in use is ever handed out, however much is freed around it.

@@ -1,6 +1,7 @@
 //! Reuse that the program's own order allows: without growth, and without waiting for anything. In
 //! each test the block's death is pending, so that order alone can be the reason.
 
+use super::scenes::{A, B, Full};
 use super::*;
 use crate::check_eq;
 
@@ -41,74 +42,6 @@ pub fn all() -> Vec<Test> {
         ],
     ));
     tests
-}
-
-/// The pool has not grown.
-#[track_caller]
-fn no_growth(pool: &Pool, before: usize) -> Done {
-    let now = pool.reserved()?;
-    match now == before {
-        true => Ok(()),
-        false => Err(Stop::failed(format!(
-            "the pool grew from {before} to {now} bytes, though a free block was in order"
-        ))),
-    }
-}
-
-/// A pool filled up to the last block, so that another of the size would make it grow.
-struct Full {
-    pool: Pool,
-    reserved: usize,
-    filler: Vec<Block>,
-}
-
-impl Full {
-    fn new(bench: &Bench, kind: Kind, size: usize) -> Result<Self, Stop> {
-        let pool = bench.pool()?;
-        let queue = bench.in_order()?;
-        let mut filler = vec![queue.alloc(kind, &pool, size, &[])?];
-        // A pool takes memory in larger pieces: use up what the first of them holds.
-        loop {
-            let before = pool.reserved()?;
-            let block = queue.alloc(kind, &pool, size, &[])?;
-            if pool.reserved()? > before || filler.len() > 4096 {
-                // This one made it grow: give all of it back, so that the rest is full.
-                queue.free(block, &[])?;
-                queue.finish()?;
-                pool.trim(0)?;
-                break;
-            }
-            filler.push(block);
-        }
-        queue.finish()?;
-        let reserved = pool.reserved()?;
-        Ok(Self {
-            pool,
-            reserved,
-            filler,
-        })
-    }
-
-    /// One of the blocks, to be freed by the test.
-    fn take(&mut self) -> Result<Block, Stop> {
-        self.filler
-            .pop()
-            .ok_or_else(|| Stop::failed("the pool has no block"))
-    }
-
-    fn no_growth(&self) -> Done {
-        no_growth(&self.pool, self.reserved)
-    }
-
-    /// Frees what is left, on any queue.
-    fn empty(self, queue: &Queue) -> Done {
-        for block in self.filler {
-            queue.free(block, &[])?;
-        }
-        queue.finish()?;
-        check_eq!(self.pool.used()?, 0, "used bytes at the end");
-        Ok(())
-    }
 }
 
 fn same_queue(bench: &Bench, kind: Kind) -> Done {

@@ -1,5 +1,6 @@
 //! Synchronous and asynchronous allocation of the same memory.
 
+use super::scenes::{A, B, Doomed, Full, use_later};
 use super::*;
 use crate::check_eq;
 use crate::objects::alloc_info;
@@ -71,15 +72,16 @@ fn asynchronous_free_of_synchronous_block(bench: &Bench, kind: Kind) -> Done {
 
 /// A synchronous allocation may be used at once, so it takes only what was seen to be free.
 fn synchronous_allocation_takes_nothing_pending(bench: &Bench, kind: Kind) -> Done {
-    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let doomed = Doomed::new(bench, &queue, kind, &pool, SIZE)?;
+    let (queue, other) = (bench.in_order()?, bench.in_order()?);
+    let mut full = Full::new(bench, kind, SIZE)?;
+    let doomed = Doomed::new(bench, &queue, full.take()?)?;
     let memory = Usm::new(
         &bench.context,
         bench.fixture.device,
         kind,
         SIZE,
         0,
-        pool.raw,
+        full.pool.raw,
     )?;
     let block = Block {
         ptr: memory.ptr,
@@ -91,7 +93,9 @@ fn synchronous_allocation_takes_nothing_pending(bench: &Bench, kind: Kind) -> Do
     );
     other.fill(memory.ptr, B, SIZE, &[])?.wait()?;
     doomed.check_untouched(&queue)?;
-    all_bytes(&other, block, B)
+    all_bytes(&other, block, B)?;
+    drop(memory);
+    full.empty(&other)
 }
 
 /// `urUSMFree` does not hand out memory that enqueued commands still use; it may block for them.
@@ -99,9 +103,7 @@ fn synchronous_free_with_pending_use(bench: &Bench, kind: Kind) -> Done {
     let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
     let result = bench.result(SIZE)?;
     let block = queue.alloc(kind, &pool, SIZE, &[])?;
-    let gate = bench.gate(&queue)?;
-    queue.fill(block.ptr, A, SIZE, &[])?;
-    queue.copy(result.ptr, block.ptr, SIZE, &[])?;
+    let (gate, _) = use_later(bench, &queue, block, &result)?;
     gate.open_after(2 * MOMENT);
     bench
         .fixture

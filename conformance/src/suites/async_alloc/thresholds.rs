@@ -1,5 +1,6 @@
 //! Release thresholds and trimming: what a pool gives back, and when.
 
+use super::scenes::{A, B, Doomed};
 use super::*;
 use crate::check_eq;
 use crate::objects::Limits;
@@ -189,7 +190,7 @@ fn pending_frees_stay(bench: &Bench, kind: Kind) -> Done {
         bench.in_order()?,
         with_threshold(bench, 0)?,
     );
-    let doomed = Doomed::new(bench, &first, kind, &pool, BLOCK)?;
+    let doomed = Doomed::new(bench, &first, first.alloc(kind, &pool, BLOCK, &[])?)?;
     let blocks = some(&second, kind, &pool, 4)?;
     free_all(&second, blocks)?;
     second.finish()?;
@@ -295,7 +296,7 @@ fn trim_keeps_live_blocks(bench: &Bench, kind: Kind) -> Done {
 
 fn trim_leaves_pending_frees(bench: &Bench, kind: Kind) -> Done {
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let doomed = Doomed::new(bench, &queue, kind, &pool, BLOCK)?;
+    let doomed = Doomed::new(bench, &queue, queue.alloc(kind, &pool, BLOCK, &[])?)?;
     pool.trim(0)?;
     check!(!doomed.gate.is_open(), "a trim waited for a queue");
     check!(
