@@ -102,3 +102,18 @@ fn the_selector_can_leave_nothing() {
 fn calls_in_cs_own_ways() {
     says_ok(&success(&mut Built::new("abi_calls").forced()));
 }
+
+/// Every life ends cleanly: from several threads, after a fork, and with two loaders (copies of one,
+/// which the system takes for two) over one adapter library.
+#[test]
+fn life_cycle() {
+    let built = Built::new("lifecycle");
+    let loader = libraries().join("libur_loader.so");
+    let other = built.folder.path().join("other_loader.so");
+    std::fs::copy(&loader, &other).expect("a copy of the loader");
+    for test in ["again", "quiet", "threads", "fork", "two-loaders"] {
+        let mut command = built.forced();
+        let output = success(command.arg(test).arg(&loader).arg(&other));
+        assert_eq!(output, format!("ok {test}\n"));
+    }
+}

@@ -39,51 +39,28 @@ fn check_ids(
     .ok()?;
     let seen = queue.read::<Ids>(memory.ptr, items, &[])?;
     for (at, ids) in seen.iter().enumerate() {
-        let position = [
-            at % global[0],
-            at / global[0] % global[1],
-            at / global[0] / global[1],
-        ];
+        let position = [at % global[0], at / global[0] % global[1], at / global[0] / global[1]];
         for d in 0..3 {
-            let number = |value: u32| value as usize;
-            check_eq!(
-                number(ids.global[d]),
-                position[d] + offset[d],
-                "global id, dimension {d}, item {at}"
-            );
-            check_eq!(
-                number(ids.range[d]),
-                global[d],
-                "global range, dimension {d}, item {at}"
-            );
-            check_eq!(
-                number(ids.offset[d]),
-                offset[d],
-                "offset, dimension {d}, item {at}"
-            );
-            let size = number(ids.size[d]);
+            let size = local.map_or(ids.size[d] as usize, |local| local[d]);
             check!(
                 size > 0 && global[d].is_multiple_of(size),
                 "work-groups of {size} in {}, dimension {d}",
                 global[d]
             );
-            if let Some(local) = local {
-                check_eq!(size, local[d], "work-group size, dimension {d}, item {at}");
-            }
-            check_eq!(
-                number(ids.groups[d]),
+            let seen = [ids.global, ids.range, ids.offset, ids.size, ids.groups, ids.group, ids.local];
+            let want = [
+                position[d] + offset[d],
+                global[d],
+                offset[d],
+                size,
                 global[d] / size,
-                "number of work-groups, dimension {d}, item {at}"
-            );
-            check_eq!(
-                number(ids.group[d]),
                 position[d] / size,
-                "work-group, dimension {d}, item {at}"
-            );
-            check_eq!(
-                number(ids.local[d]),
                 position[d] % size,
-                "local id, dimension {d}, item {at}"
+            ];
+            check_eq!(
+                seen.map(|of| of[d] as usize),
+                want,
+                "global id, range, offset, group size, groups, group and local id, dimension {d}, item {at}"
             );
         }
     }

@@ -324,6 +324,12 @@ fn metadata(fixture: &Fixture) -> Done {
     .ok()?;
     let program = Program::adopt(ur, raw);
     ur.urProgramBuild(context.raw, program.raw, null()).ok()?;
+    required_size_is_kept(fixture, &context, &program)
+}
+
+/// The work-group size that metadata requires is told, and no other is accepted.
+fn required_size_is_kept(fixture: &Fixture, context: &Context, program: &Program) -> Done {
+    let ur = fixture.ur;
     let kernel = program.kernel(IOTA)?;
     let size: [usize; 3] = info::value(|size, value, ret| {
         let name = UR_KERNEL_GROUP_INFO_COMPILE_WORK_GROUP_SIZE;

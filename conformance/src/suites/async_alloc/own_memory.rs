@@ -119,43 +119,14 @@ fn on_own_memory_refused(bench: &Bench) -> Done {
         device: bench.fixture.device,
         ..Default::default()
     };
+    type Buffer = ur_usm_pool_buffer_desc_t;
     let cases = [
-        (
-            "no memory",
-            ur_usm_pool_buffer_desc_t {
-                pMem: null_mut(),
-                ..good
-            },
-        ),
-        ("no size", ur_usm_pool_buffer_desc_t { size: 0, ..good }),
-        (
-            "more than there is",
-            ur_usm_pool_buffer_desc_t {
-                size: 64 * MIB,
-                ..good
-            },
-        ),
-        (
-            "an unknown kind",
-            ur_usm_pool_buffer_desc_t {
-                memType: UR_USM_TYPE_UNKNOWN,
-                ..good
-            },
-        ),
-        (
-            "another kind",
-            ur_usm_pool_buffer_desc_t {
-                memType: UR_USM_TYPE_HOST,
-                ..good
-            },
-        ),
-        (
-            "a kind that does not exist",
-            ur_usm_pool_buffer_desc_t {
-                memType: ur_usm_type_t(99),
-                ..good
-            },
-        ),
+        ("no memory", Buffer { pMem: null_mut(), ..good }),
+        ("no size", Buffer { size: 0, ..good }),
+        ("more than there is", Buffer { size: 64 * MIB, ..good }),
+        ("an unknown kind", Buffer { memType: UR_USM_TYPE_UNKNOWN, ..good }),
+        ("another kind", Buffer { memType: UR_USM_TYPE_HOST, ..good }),
+        ("a kind that does not exist", Buffer { memType: ur_usm_type_t(99), ..good }),
     ];
     for (what, buffer) in cases {
         let mut desc = ur_usm_pool_desc_t {
