@@ -117,3 +117,8 @@ fn life_cycle() {
         assert_eq!(output, format!("ok {test}\n"));
     }
 }
+
+#[test]
+fn functions_that_the_reference_dropped() {
+    says_ok(&success(&mut Built::new("dropped_functions").forced()));
+}

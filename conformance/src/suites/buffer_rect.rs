@@ -10,7 +10,7 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["buffer"; read_rect, write_rect, copy_rect, rect_refused]
+    crate::tests!["buffer"; read_rect, read_rect_packed, write_rect, copy_rect, rect_refused]
 }
 
 const PITCH: usize = 32;
@@ -73,7 +73,16 @@ fn read_rect(fixture: &Fixture) -> Done {
     )
     .ok()?;
     check!(found == boxed(&data), "a box read from a buffer");
-    // Packed on the host's side.
+    Ok(())
+}
+
+/// Pitches of 0 stand for packed data, here on the host's side.
+fn read_rect_packed(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let mut data = source();
+    let buffer = Buffer::copied(&context, &mut data)?;
+    let (ur, q, b) = (fixture.ur, queue.raw, buffer.raw);
     let mut packed = vec![0_u8; 7 * 5 * 3];
     let (zero, dst) = (ur_rect_offset_t::default(), packed.as_mut_ptr().cast());
     ur.urEnqueueMemBufferReadRect(

@@ -39,7 +39,11 @@ fn check_ids(
     .ok()?;
     let seen = queue.read::<Ids>(memory.ptr, items, &[])?;
     for (at, ids) in seen.iter().enumerate() {
-        let position = [at % global[0], at / global[0] % global[1], at / global[0] / global[1]];
+        let position = [
+            at % global[0],
+            at / global[0] % global[1],
+            at / global[0] / global[1],
+        ];
         for d in 0..3 {
             let size = local.map_or(ids.size[d] as usize, |local| local[d]);
             check!(
@@ -47,7 +51,9 @@ fn check_ids(
                 "work-groups of {size} in {}, dimension {d}",
                 global[d]
             );
-            let seen = [ids.global, ids.range, ids.offset, ids.size, ids.groups, ids.group, ids.local];
+            let seen = [
+                ids.global, ids.range, ids.offset, ids.size, ids.groups, ids.group, ids.local,
+            ];
             let want = [
                 position[d] + offset[d],
                 global[d],

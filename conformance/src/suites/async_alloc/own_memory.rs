@@ -121,12 +121,42 @@ fn on_own_memory_refused(bench: &Bench) -> Done {
     };
     type Buffer = ur_usm_pool_buffer_desc_t;
     let cases = [
-        ("no memory", Buffer { pMem: null_mut(), ..good }),
+        (
+            "no memory",
+            Buffer {
+                pMem: null_mut(),
+                ..good
+            },
+        ),
         ("no size", Buffer { size: 0, ..good }),
-        ("more than there is", Buffer { size: 64 * MIB, ..good }),
-        ("an unknown kind", Buffer { memType: UR_USM_TYPE_UNKNOWN, ..good }),
-        ("another kind", Buffer { memType: UR_USM_TYPE_HOST, ..good }),
-        ("a kind that does not exist", Buffer { memType: ur_usm_type_t(99), ..good }),
+        (
+            "more than there is",
+            Buffer {
+                size: 64 * MIB,
+                ..good
+            },
+        ),
+        (
+            "an unknown kind",
+            Buffer {
+                memType: UR_USM_TYPE_UNKNOWN,
+                ..good
+            },
+        ),
+        (
+            "another kind",
+            Buffer {
+                memType: UR_USM_TYPE_HOST,
+                ..good
+            },
+        ),
+        (
+            "a kind that does not exist",
+            Buffer {
+                memType: ur_usm_type_t(99),
+                ..good
+            },
+        ),
     ];
     for (what, buffer) in cases {
         let mut desc = ur_usm_pool_desc_t {
