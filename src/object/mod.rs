@@ -6,6 +6,7 @@
 mod boundary;
 pub mod chain;
 mod error;
+mod fork;
 mod handle;
 mod info;
 mod list;
@@ -14,6 +15,7 @@ mod out;
 
 pub use boundary::boundary;
 pub use error::{Error, Result, ensure, last as last_error};
+pub use fork::Origin;
 pub use handle::{Body, Kind, Object};
 pub use info::{InfoIn, InfoOut, Plain};
 pub use list::{Handles, ListOut};

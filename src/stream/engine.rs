@@ -5,7 +5,7 @@ use super::reach::Reach;
 use super::threads::{Job, Threads};
 use super::{Domain, Driver, Notice};
 use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
-use crate::object::{Object, Result, ensure};
+use crate::object::{Object, Origin, Result, ensure};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ pub struct Engine<D: Driver> {
     unsignalled: AtomicUsize,
     domains: Mutex<Vec<Weak<Domain<D>>>>,
     threads: Threads,
-    process: u32,
+    origin: Origin,
 }
 
 /// Who can tell when a point is complete.
@@ -46,7 +46,7 @@ impl<D: Driver> Default for Engine<D> {
             unsignalled: AtomicUsize::new(0),
             domains: Mutex::default(),
             threads: Threads::default(),
-            process: std::process::id(),
+            origin: Origin::here(),
         }
     }
 }
@@ -87,10 +87,7 @@ impl<D: Driver> Engine<D> {
 
     /// A forked child has none of our threads: it gets an error instead of a hang.
     pub(crate) fn check(&self) -> Result<()> {
-        ensure(
-            self.process == std::process::id(),
-            UR_RESULT_ERROR_DEVICE_LOST,
-        )
+        ensure(!self.origin.is_left(), UR_RESULT_ERROR_DEVICE_LOST)
     }
 
     pub(crate) fn add_domain(&self, domain: &Arc<Domain<D>>) {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use ur::abi::*;
 use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
 use ur::object::log::{self, Level, LevelFilter};
-use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result, last_error};
+use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Origin, Result, last_error};
 use ur::stream::Engine;
 
 use crate::device::Device;
-use crate::exec::{Crew, Executor, Failure, Origin};
+use crate::exec::{Crew, Executor, Failure};
 use crate::platform::Platform;
 use crate::{Cpu, cpu};
 

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 
 use super::fence::SPIN_NS;
-use super::fork::Origin;
 use super::job::Job;
 use super::lane::{Track, Turn};
 use super::mask::{Mask, Span};
 use super::scratch::Scratch;
 use super::{Failure, now};
+use ur::object::Origin;
 
 /// What lanes and fences know of the workers.
 pub struct Crew {

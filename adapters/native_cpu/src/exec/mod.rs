@@ -19,7 +19,6 @@ mod clock;
 mod command;
 mod crew;
 mod fence;
-mod fork;
 mod job;
 mod kernel;
 mod lane;
@@ -32,7 +31,6 @@ pub use clock::now;
 pub use command::{Command, Pitched};
 pub use crew::{Crew, Executor};
 pub use fence::{Fence, Marker, Signal};
-pub use fork::Origin;
 #[cfg(test)]
 pub use kernel::State;
 pub use kernel::{Args, Form, Function, Launch, NdRange};
