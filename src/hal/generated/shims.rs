@@ -1098,6 +1098,10 @@ pub unsafe extern "C" fn urUSMGetMemAllocInfo<B: Backend>(
     boundary(|| {
         pointer(pMem)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
         let mem = pMem;
         let prop_name: UsmAllocInfo = propName.try_into()?;
         let out = unsafe {
@@ -1371,6 +1375,10 @@ pub unsafe extern "C" fn urPhysicalMemGetInfo<B: Backend>(
         let this = unsafe {
             Object::<B::PhysicalMem>::borrow(hPhysicalMem.cast(), B::table())
         }?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
         let prop_name: PhysicalMemInfo = propName.try_into()?;
         let out = unsafe {
             InfoOut::new(Some(propSize), pPropValue.cast(), pPropSizeRet)
@@ -1644,6 +1652,10 @@ pub unsafe extern "C" fn urProgramGetBuildInfo<B: Backend>(
     boundary(|| {
         let this = unsafe { Object::<B::Program>::borrow(hProgram.cast(), B::table()) }?;
         let device = unsafe { Object::<B::Device>::borrow(hDevice.cast(), B::table()) }?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
         let prop_name: ProgramBuildInfo = propName.try_into()?;
         let out = unsafe {
             InfoOut::new(Some(propSize), pPropValue.cast(), pPropSizeRet)
@@ -3567,6 +3579,10 @@ pub unsafe extern "C" fn urKernelGetGroupInfo<B: Backend>(
     boundary(|| {
         let this = unsafe { Object::<B::Kernel>::borrow(hKernel.cast(), B::table()) }?;
         let device = unsafe { Object::<B::Device>::borrow(hDevice.cast(), B::table()) }?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
         let prop_name: KernelGroupInfo = propName.try_into()?;
         let out = unsafe {
             InfoOut::new(Some(propSize), pPropValue.cast(), pPropSizeRet)
@@ -3585,6 +3601,10 @@ pub unsafe extern "C" fn urKernelGetSubGroupInfo<B: Backend>(
     boundary(|| {
         let this = unsafe { Object::<B::Kernel>::borrow(hKernel.cast(), B::table()) }?;
         let device = unsafe { Object::<B::Device>::borrow(hDevice.cast(), B::table()) }?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
         let prop_name: KernelSubGroupInfo = propName.try_into()?;
         let out = unsafe {
             InfoOut::new(Some(propSize), pPropValue.cast(), pPropSizeRet)
