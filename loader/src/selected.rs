@@ -10,7 +10,7 @@
 
 use std::ffi::c_void;
 
-use log::{debug, error};
+use log::debug;
 use ur::abi::*;
 use ur::object::{Error, Out, Result, ensure};
 
@@ -58,7 +58,7 @@ versioned! {
 fn selector(env: &Env<'_>) -> Result<Selector> {
     let text = env.text("ONEAPI_DEVICE_SELECTOR").unwrap_or_default();
     Selector::parse(&text, Duplicates::Reject).map_err(|reason| {
-        error!("ONEAPI_DEVICE_SELECTOR: {reason}");
+        ur::object::log::always(&format!("ONEAPI_DEVICE_SELECTOR: {reason}"));
         Error::new(UR_RESULT_ERROR_INVALID_VALUE)
     })
 }

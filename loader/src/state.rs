@@ -180,7 +180,8 @@ fn layer_names(mut configured: Vec<String>, env: &Env<'_>) -> Vec<String> {
 
 fn load(plan: &Plan) -> Arc<[AdapterLibrary]> {
     for note in &plan.notes {
-        error!("{note}");
+        // A setting that cannot be read is worth a line at any level.
+        ur::object::log::always(note);
     }
     let adapters: Arc<[AdapterLibrary]> = plan
         .candidates

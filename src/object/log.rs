@@ -77,6 +77,21 @@ pub fn set_callback_level(level: LevelFilter) {
     update_max_level();
 }
 
+/// Writes a line whatever the level: for what a user has to know, such as a setting that cannot be
+/// read. Goes to the callback too, as an error.
+pub fn always(text: &str) {
+    let Some(sink) = SINK.get() else { return };
+    let line = format!("<{}>[{}]: {text}", sink.name, level_name(Level::Error));
+    let callback = CALLBACK
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    if let Some(callback) = callback {
+        callback(Level::Error, &line);
+    }
+    sink.target.write(format!("{line}\n").as_bytes());
+}
+
 fn update_max_level() {
     let sink = SINK
         .get()
