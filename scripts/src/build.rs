@@ -15,10 +15,10 @@ pub fn adapters(root: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Builds every library and program; returns the folder that they are in.
+/// Builds every library and program that is installed; returns the folder that they are in.
 pub fn workspace(root: &Path, release: bool) -> Result<PathBuf> {
     let mut cargo = cargo(root);
-    cargo.args(["build", "--workspace"]);
+    cargo.args(["build", "--workspace", "--exclude", "xtask"]);
     if release {
         cargo.arg("--release");
     }
