@@ -41,4 +41,4 @@ for version in "${versions[@]}"; do
         passed=$((passed + 1))
     done
 done
-echo "real client: $passed passed, 0 failed"
+echo "real-client: $passed passed, 0 failed"

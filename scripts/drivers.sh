@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Brings the OpenCL CPU drivers that tests and CI use, and says how to run something on each.
+#
+#   scripts/drivers.sh FOLDER          install: PoCL from Debian's packages, Intel's from PyPI
+#   scripts/drivers.sh FOLDER intel COMMAND...
+#   scripts/drivers.sh FOLDER pocl COMMAND...
+#
+# Intel's driver lives in a virtual environment in FOLDER; PoCL and the ICD loader are installed
+# with apt-get where that is there. What is installed already is not fetched again.
+set -euo pipefail
+folder=$1
+shift
+version=2026.2.0
+venv=$folder/intel-opencl-rt-$version
+
+case ${1:-install} in
+install)
+    mkdir -p "$folder"
+    if [ ! -e "$venv/ready" ]; then
+        python3 -m venv --clear "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check \
+            "intel-opencl-rt==$version" "intel-cmplr-lib-rt==$version"
+        touch "$venv/ready"
+    fi
+    if ! ls /etc/OpenCL/vendors/pocl.icd /usr/lib/*/libOpenCL.so.1 >/dev/null 2>&1; then
+        apt-get update -qq
+        apt-get install -y -qq ocl-icd-libopencl1 pocl-opencl-icd >/dev/null
+    fi
+    echo "drivers are in $folder"
+    ;;
+intel)
+    shift
+    # The vendor list of Debian's ICD loader is a folder; its own variable takes a file's name.
+    mkdir -p "$folder/vendors"
+    echo "$(cd "$venv/lib" && pwd)/libintelocl.so" >"$folder/vendors/intel.icd"
+    LD_LIBRARY_PATH=$venv/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+        OCL_ICD_FILENAMES=$venv/lib/libintelocl.so OCL_ICD_VENDORS=$folder/vendors "$@"
+    ;;
+pocl)
+    shift
+    OCL_ICD_VENDORS=/etc/OpenCL/vendors "$@"
+    ;;
+*)
+    echo "unknown driver: $1" >&2
+    exit 2
+    ;;
+esac
