@@ -1,0 +1,95 @@
+//! The traits, one an object, with default bodies.
+
+use super::info::info_name;
+use super::plan::{Arg, Plan, Shape, associated};
+use crate::generate::rust;
+use crate::model::Spec;
+use std::fmt::Write as _;
+
+pub(super) const TRAITS_DOC: &str = "One trait an object: what a backend may implement. Each method stands for the C function that\n\
+its documentation names; a method that a backend leaves out answers `UNSUPPORTED_FEATURE`.";
+
+pub(super) fn traits(spec: &Spec, plans: &[Plan<'_>]) -> String {
+    let mut out = String::from(
+        "#![allow(unused_variables, clippy::too_many_arguments)]
+        use super::info::*;
+        use crate::abi::*;
+        use crate::hal::{Absent, Unwrapped};
+        use crate::object::{Body, Error, Handles, InfoIn, InfoOut, Kind, ListOut, Object, Out, OutHandle, Result};
+        use std::ffi::{CStr, c_char, c_void};
+        use std::sync::Arc;\n",
+    );
+    let handles: Vec<_> = spec
+        .handles()
+        .filter(|handle| handle.name != "ur_loader_config_handle_t")
+        .collect();
+    let mut types = String::new();
+    for handle in &handles {
+        let name = associated(&handle.name);
+        let _ = writeln!(
+            types,
+            "{}type {name}: {name}<Self>;",
+            rust::doc(&handle.desc)
+        );
+    }
+    let _ = write!(
+        out,
+        "/// A backend: its table, its adapter, and the types that stand behind its handles.
+        pub trait Backend: crate::hal::Exported + Sized + Send + Sync + 'static {{
+            {types}
+            /// The adapter that `urAdapterGet` hands out, made ready; none where the backend finds
+            /// no driver, which is no error.
+            fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>>;
+        }}\n"
+    );
+    for handle in &handles {
+        let name = associated(&handle.name);
+        let mut methods = String::new();
+        for plan in plans.iter().filter(|plan| plan.object == handle.name) {
+            let Shape::Method { this } = &plan.kind else {
+                continue;
+            };
+            let mut params: Vec<String> = Vec::new();
+            if this.is_some() {
+                params.push("this: &Object<Self>".into());
+            }
+            params.extend(
+                plan.args
+                    .iter()
+                    .map(|arg| format!("{}: {}", arg.name, method_ty(spec, arg))),
+            );
+            let _ = write!(
+                methods,
+                "{}#[doc = \"\"]\n#[doc = {:?}]\nfn {}({}) -> Result<{}> {{ Err(Error::unsupported()) }}\n",
+                rust::doc(&plan.function.desc),
+                format!(" `{}`", plan.function.name),
+                plan.method,
+                params.join(", "),
+                plan.return_type(),
+            );
+        }
+        let _ = writeln!(
+            out,
+            "{}pub trait {name}<B: Backend>: Body {{ {methods} }}",
+            rust::doc(&format!("Behind `{}`. {}", handle.name, handle.desc))
+        );
+        let _ = write!(
+            out,
+            "/// Stands for the `{0}` of a backend that has none.
+            pub type No{name} = Absent<{{ Kind::{name} as u32 }}>;
+            impl Body for No{name} {{ const KIND: Kind = Kind::{name}; }}
+            impl<B: Backend> {name}<B> for No{name} {{}}\n",
+            handle.name
+        );
+    }
+    out
+}
+
+pub(super) fn method_ty(spec: &Spec, arg: &Arg<'_>) -> String {
+    if arg.param.name == "propName"
+        && let Some(found) = spec.enum_of(&arg.param.c_type().base)
+    {
+        return info_name(&found.name);
+    }
+    arg.ty.clone()
+}
