@@ -238,80 +238,22 @@ pub(super) fn arg_name(name: &str) -> String {
 fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Result<Decoded<'a>> {
     let ty = param.c_type();
     let raw = rust::ident(&param.name);
-    let name = arg_name(&param.name);
-    let is_handle = spec.is_handle(&ty.base);
-    let done = |ty: String, decode: String| {
-        Ok(Decoded::Arg(Arg {
-            name: name.clone(),
-            ty,
-            decode,
-            param,
-        }))
-    };
     if let Some(info) = &param.info {
         return done_info(spec, function, param, info);
     }
-    if is_handle {
-        let object = object_ty(&ty.base);
-        return match (ty.pointers, &param.count, param.dir) {
-            (0, None, _) if param.optional => done(
-                format!("Option<&Object<{object}>>"),
-                format!(
-                    "if {raw}.is_null() {{ None }} else {{ Some(unsafe {{ Object::<{object}>::borrow({raw}.cast(), B::table()) }}?) }}"
-                ),
-            ),
-            (0, None, _) => done(
-                format!("&Object<{object}>"),
-                format!("unsafe {{ Object::<{object}>::borrow({raw}.cast(), B::table()) }}?"),
-            ),
-            (1, Some(count), Dir::Out) => {
-                let total = total_of(function, param)
-                    .map_or("std::ptr::null_mut()".to_owned(), |total| {
-                        total.name.clone()
-                    });
-                done(
-                    format!("ListOut<'_, {object}>"),
-                    format!("unsafe {{ ListOut::new({count}, {raw}.cast(), {total}) }}"),
-                )
-            }
-            (1, Some(count), _) => {
-                let null = if param.name == "phEventWaitList" {
-                    "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST"
-                } else {
-                    "UR_RESULT_ERROR_INVALID_NULL_HANDLE"
-                };
-                done(
-                    format!("Handles<'_, {object}>"),
-                    format!(
-                        "unsafe {{ Handles::<{object}>::borrow({raw}.cast(), {count} as usize, B::table(), {null}) }}?"
-                    ),
-                )
-            }
-            (1, None, Dir::Out) if !param.optional => Ok(Decoded::Return(Return {
-                param,
-                ty: format!("Arc<Object<{object}>>"),
-                is_handle: true,
-            })),
-            (1, None, _) => done(
-                format!("OutHandle<'_, {object}>"),
-                format!("unsafe {{ OutHandle::<{object}>::new({raw}.cast()) }}"),
-            ),
-            _ => anyhow::bail!(
-                "{}: {} is a handle in no known role",
-                function.name,
-                param.name
-            ),
-        };
+    if spec.is_handle(&ty.base) {
+        return done_handle(function, param, &ty);
     }
     if let Some(count) = &param.count {
-        return done_slice(param, &ty, &raw, &name, count);
+        return done_slice(param, &ty, &raw, count);
     }
     if spec.is_callback(&ty.base) && ty.pointers == 0 {
         return match param.optional {
-            true => done(ty.base.clone(), raw),
+            true => done(param, ty.base.clone(), raw),
             false => {
                 let bare = format!("<{} as Unwrapped>::Fn", ty.base);
                 done(
+                    param,
                     bare,
                     format!("{raw}.ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER))?"),
                 )
@@ -321,12 +263,14 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
     if ty.base == "char" && ty.is_const && ty.pointers == 1 && param.dir == Dir::In {
         return match param.optional {
             true => done(
+                param,
                 "Option<&CStr>".into(),
                 format!(
                     "if {raw}.is_null() {{ None }} else {{ Some(unsafe {{ CStr::from_ptr({raw}) }}) }}"
                 ),
             ),
             false => done(
+                param,
                 "&CStr".into(),
                 format!("unsafe {{ CStr::from_ptr({raw}) }}"),
             ),
@@ -335,10 +279,15 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
     if ty.pointers == 1 && param.dir == Dir::In && spec.struct_of(&ty.base).is_some() {
         return match param.optional {
             true => done(
+                param,
                 format!("Option<&{}>", ty.base),
                 format!("unsafe {{ {raw}.as_ref() }}"),
             ),
-            false => done(format!("&{}", ty.base), format!("unsafe {{ &*{raw} }}")),
+            false => done(
+                param,
+                format!("&{}", ty.base),
+                format!("unsafe {{ &*{raw} }}"),
+            ),
         };
     }
     let is_value_out =
@@ -351,6 +300,7 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
         let inner = rust::ctype(&inner);
         return match param.optional {
             true => done(
+                param,
                 format!("Out<'_, {inner}>"),
                 format!("unsafe {{ Out::new({raw}) }}"),
             ),
@@ -362,9 +312,79 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
         };
     }
     if ty.is_plain() && matches!(ty.base.as_str(), "bool" | "ur_bool_t") {
-        return done("bool".into(), format!("{raw} != 0"));
+        return done(param, "bool".into(), format!("{raw} != 0"));
     }
-    done(rust::ctype(&ty), raw)
+    done(param, rust::ctype(&ty), raw)
+}
+
+/// An argument of this Rust type, made by this expression.
+fn done(param: &Param, ty: String, decode: String) -> Result<Decoded<'_>> {
+    let name = arg_name(&param.name);
+    Ok(Decoded::Arg(Arg {
+        name,
+        ty,
+        decode,
+        param,
+    }))
+}
+
+fn done_handle<'a>(function: &'a Function, param: &'a Param, ty: &CType) -> Result<Decoded<'a>> {
+    let raw = rust::ident(&param.name);
+    let object = object_ty(&ty.base);
+    match (ty.pointers, &param.count, param.dir) {
+        (0, None, _) if param.optional => done(
+            param,
+            format!("Option<&Object<{object}>>"),
+            format!(
+                "if {raw}.is_null() {{ None }} else {{ Some(unsafe {{ Object::<{object}>::borrow({raw}.cast(), B::table()) }}?) }}"
+            ),
+        ),
+        (0, None, _) => done(
+            param,
+            format!("&Object<{object}>"),
+            format!("unsafe {{ Object::<{object}>::borrow({raw}.cast(), B::table()) }}?"),
+        ),
+        (1, Some(count), Dir::Out) => {
+            let total = total_of(function, param)
+                .map_or("std::ptr::null_mut()".to_owned(), |total| {
+                    total.name.clone()
+                });
+            done(
+                param,
+                format!("ListOut<'_, {object}>"),
+                format!("unsafe {{ ListOut::new({count}, {raw}.cast(), {total}) }}"),
+            )
+        }
+        (1, Some(count), _) => {
+            let null = if param.name == "phEventWaitList" {
+                "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST"
+            } else {
+                "UR_RESULT_ERROR_INVALID_NULL_HANDLE"
+            };
+            done(
+                param,
+                format!("Handles<'_, {object}>"),
+                format!(
+                    "unsafe {{ Handles::<{object}>::borrow({raw}.cast(), {count} as usize, B::table(), {null}) }}?"
+                ),
+            )
+        }
+        (1, None, Dir::Out) if !param.optional => Ok(Decoded::Return(Return {
+            param,
+            ty: format!("Arc<Object<{object}>>"),
+            is_handle: true,
+        })),
+        (1, None, _) => done(
+            param,
+            format!("OutHandle<'_, {object}>"),
+            format!("unsafe {{ OutHandle::<{object}>::new({raw}.cast()) }}"),
+        ),
+        _ => anyhow::bail!(
+            "{}: {} is a handle in no known role",
+            function.name,
+            param.name
+        ),
+    }
 }
 
 fn done_info<'a>(
@@ -394,13 +414,7 @@ fn done_info<'a>(
     }))
 }
 
-fn done_slice<'a>(
-    param: &'a Param,
-    ty: &CType,
-    raw: &str,
-    name: &str,
-    count: &str,
-) -> Result<Decoded<'a>> {
+fn done_slice<'a>(param: &'a Param, ty: &CType, raw: &str, count: &str) -> Result<Decoded<'a>> {
     let element = match (ty.base.as_str(), ty.pointers) {
         ("void", 1) => "u8".to_owned(),
         _ => rust::ctype(&CType {
@@ -409,12 +423,11 @@ fn done_slice<'a>(
         }),
     };
     if param.dir == Dir::Out {
-        return Ok(Decoded::Arg(Arg {
-            name: name.to_owned(),
-            ty: format!("&mut [{element}]"),
-            decode: format!("unsafe {{ slice_mut({raw}.cast::<{element}>(), {count} as usize) }}?"),
+        return done(
             param,
-        }));
+            format!("&mut [{element}]"),
+            format!("unsafe {{ slice_mut({raw}.cast::<{element}>(), {count} as usize) }}?"),
+        );
     }
     let slice = format!("unsafe {{ slice({raw}.cast::<{element}>(), {count} as usize) }}");
     let (ty, decode) = match (param.optional, ty.base.as_str()) {
@@ -428,10 +441,5 @@ fn done_slice<'a>(
         ),
         (false, _) => (format!("&[{element}]"), format!("{slice}?")),
     };
-    Ok(Decoded::Arg(Arg {
-        name: name.to_owned(),
-        ty,
-        decode,
-        param,
-    }))
+    done(param, ty, decode)
 }
