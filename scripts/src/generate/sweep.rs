@@ -41,12 +41,8 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
 
 fn draw(spec: &Spec, function: &Function, param: &Param) -> String {
     let ty = param.c_type();
-    let counted = function
-        .params
-        .iter()
-        .find(|other| other.count.as_deref() == Some(param.name.as_str()));
-    if let Some(list) = counted {
-        let _ = list;
+    let counts = |other: &Param| other.count.as_deref() == Some(param.name.as_str());
+    if function.params.iter().any(counts) {
         return "source.count() as _".into();
     }
     if spec.is_callback(&ty.base) && ty.pointers == 0 {

@@ -163,7 +163,7 @@ fn absorbed<'a>(spec: &Spec, function: &'a Function) -> BTreeSet<&'a str> {
     let mut out = BTreeSet::new();
     for param in &function.params {
         if let Some(count) = &param.count
-            && !keeps_count(function, count)
+            && !keeps_count(count)
         {
             out.insert(count.as_str());
         }
@@ -187,7 +187,7 @@ fn absorbed<'a>(spec: &Spec, function: &'a Function) -> BTreeSet<&'a str> {
 }
 
 /// Counts that mean something of their own stay parameters.
-fn keeps_count(_function: &Function, count: &str) -> bool {
+fn keeps_count(count: &str) -> bool {
     matches!(count, "workDim")
 }
 
@@ -239,7 +239,7 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
     let ty = param.c_type();
     let raw = rust::ident(&param.name);
     if let Some(info) = &param.info {
-        return done_info(spec, function, param, info);
+        return done_info(function, param, info);
     }
     if spec.is_handle(&ty.base) {
         return done_handle(function, param, &ty);
@@ -387,13 +387,7 @@ fn done_handle<'a>(function: &'a Function, param: &'a Param, ty: &CType) -> Resu
     }
 }
 
-fn done_info<'a>(
-    spec: &'a Spec,
-    function: &'a Function,
-    param: &'a Param,
-    info: &[String],
-) -> Result<Decoded<'a>> {
-    let _ = spec;
+fn done_info<'a>(function: &'a Function, param: &'a Param, info: &[String]) -> Result<Decoded<'a>> {
     let raw = rust::ident(&param.name);
     let size = info.get(1);
     if param.dir == Dir::In {
