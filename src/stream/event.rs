@@ -164,6 +164,7 @@ impl<D: Driver> hal::Event<D> for Event<D> {
     ) -> Result<()> {
         let unknown = Error::new(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE);
         let times = this.times.as_ref().ok_or(unknown)?;
+        times.stamps.refresh();
         let stamp = |stamp: &std::sync::atomic::AtomicU64| match stamp.load(Ordering::Acquire) {
             0 => Err(unknown),
             time => Ok(time),
