@@ -15,7 +15,7 @@ use ur::stream::{Context, LaunchRequest, Queue};
 use crate::OpenCl;
 use crate::cl::{self, Api, KernelRef, MemRef, SamplerRef, Version, check};
 use crate::device::Device;
-use crate::exec::Slot;
+use crate::exec::{Lane, Slot};
 use crate::mem::Mem;
 use crate::program::Program;
 use crate::sampler::Sampler;
@@ -114,26 +114,30 @@ impl Kernel {
     fn suggest(
         &self,
         queue: &Object<Queue<OpenCl>>,
-        dims: u32,
-        offset: *const usize,
-        global: *const usize,
-        args: Option<&[ur_exp_kernel_arg_properties_t]>,
-    ) -> Result<[usize; 3]> {
+        offset: &[usize],
+        global: &[usize],
+        args: &[ur_exp_kernel_arg_properties_t],
+        local: &mut [usize],
+    ) -> Result<()> {
+        let dims = global.len();
         ensure((1..=3).contains(&dims), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
         let suggest = self.api().ext.clGetKernelSuggestedLocalWorkSizeKHR.ok_or(Error::unsupported())?;
-        let lane = crate::exec::Lane::open(&queue.context().domain().state().context, queue.device(), ur_queue_flags_t(0))?;
-        let mut local = [1; 3];
+        let context = &queue.context().domain().state().context;
+        let lane = Lane::open(context, queue.device(), ur_queue_flags_t(0))?;
+        let (args, values) = arguments(args)?;
+        let offset = if offset.is_empty() { null() } else { offset.as_ptr() };
+        let mut sizes = [1; 3];
         let _held = self.native.arguments.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(args) = args {
-            let (args, values) = arguments(args)?;
-            for (index, arg) in &args {
-                self.native.set(*index, arg, &values)?;
-            }
+        for (index, arg) in &args {
+            self.native.set(*index, arg, &values)?;
         }
         // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
-        let code = unsafe { suggest(lane.queue().raw(), self.raw(), dims, offset, global, local.as_mut_ptr()) };
+        let code = unsafe {
+            suggest(lane.queue().raw(), self.raw(), dims as u32, offset, global.as_ptr(), sizes.as_mut_ptr())
+        };
         check(code, "clGetKernelSuggestedLocalWorkSizeKHR")?;
-        Ok(local)
+        local.copy_from_slice(&sizes[..local.len().min(3)]);
+        Ok(())
     }
 }
 
@@ -400,21 +404,21 @@ impl hal::Kernel<OpenCl> for Kernel {
     fn get_suggested_local_work_size(
         this: &Object<Self>,
         queue: &Object<Queue<OpenCl>>,
-        dims: u32,
-        offset: *const usize,
-        global: *const usize,
-    ) -> Result<usize> {
-        Ok(this.suggest(queue, dims, offset, global, None)?[0])
+        offset: &[usize],
+        global: &[usize],
+        local: &mut [usize],
+    ) -> Result<()> {
+        this.suggest(queue, offset, global, &[], local)
     }
 
     fn get_suggested_local_work_size_with_args(
         this: &Object<Self>,
         queue: &Object<Queue<OpenCl>>,
-        dims: u32,
-        offset: *const usize,
-        global: *const usize,
+        offset: &[usize],
+        global: &[usize],
         args: &[ur_exp_kernel_arg_properties_t],
-    ) -> Result<usize> {
-        Ok(this.suggest(queue, dims, offset, global, Some(args))?[0])
+        local: &mut [usize],
+    ) -> Result<()> {
+        this.suggest(queue, offset, global, args, local)
     }
 }
