@@ -2,6 +2,7 @@
 //! kernel and never knows in what form a backend takes it.
 
 mod native_cpu;
+mod opencl;
 
 use std::ffi::{CStr, c_void};
 use ur::abi::*;
@@ -51,6 +52,8 @@ pub struct Triple {
 pub enum Source {
     /// For `urProgramCreateWithBinary`.
     Binary { data: *const c_void, size: usize },
+    /// For `urProgramCreateWithIL`.
+    Il { data: *const c_void, size: usize },
 }
 
 /// The test kernels in the form of one backend.
@@ -62,6 +65,7 @@ pub trait KernelProvider: Sync {
 pub fn provider(backend: ur_backend_t) -> Option<&'static dyn KernelProvider> {
     match backend {
         UR_BACKEND_NATIVE_CPU => Some(&native_cpu::NativeCpu),
+        UR_BACKEND_OPENCL => Some(&opencl::OpenCl),
         _ => None,
     }
 }

@@ -51,6 +51,10 @@ impl Program {
                 )
                 .ok()?;
             }
+            Source::Il { data, size } => {
+                ur.urProgramCreateWithIL(context.raw, data, size, null(), &mut raw)
+                    .ok()?;
+            }
         }
         Ok(Self::adopt(ur, raw))
     }
