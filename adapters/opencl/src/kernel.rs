@@ -13,7 +13,7 @@ use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Context, LaunchRequest, Queue};
 
 use crate::OpenCl;
-use crate::cl::{self, Api, KernelRef, MemRef, SamplerRef, Version, check};
+use crate::cl::{self, SuggestedSize, Api, KernelRef, MemRef, SamplerRef, Version, check};
 use crate::device::Device;
 use crate::exec::{Lane, Slot};
 use crate::mem::Mem;
@@ -121,23 +121,53 @@ impl Kernel {
     ) -> Result<()> {
         let dims = global.len();
         ensure((1..=3).contains(&dims), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
-        let suggest = self.api().ext.clGetKernelSuggestedLocalWorkSizeKHR.ok_or(Error::unsupported())?;
+        let sizes = match self.api().ext.clGetKernelSuggestedLocalWorkSizeKHR {
+            Some(ask) => self.ask_local(ask, queue, offset, global, args)?,
+            None => None,
+        };
+        let sizes = sizes.map_or_else(|| self.choose_local(queue.device(), global), Ok)?;
+        local.copy_from_slice(&sizes[..local.len().min(3)]);
+        Ok(())
+    }
+
+    /// What the driver suggests. It wants all arguments before; none if it lacks some.
+    fn ask_local(
+        &self,
+        ask: SuggestedSize,
+        queue: &Object<Queue<OpenCl>>,
+        offset: &[usize],
+        global: &[usize],
+        args: &[ur_exp_kernel_arg_properties_t],
+    ) -> Result<Option<[usize; 3]>> {
         let context = &queue.context().domain().state().context;
         let lane = Lane::open(context, queue.device(), ur_queue_flags_t(0))?;
         let (args, values) = arguments(args)?;
         let offset = if offset.is_empty() { null() } else { offset.as_ptr() };
-        let mut sizes = [1; 3];
+        let (dims, mut sizes) = (global.len() as u32, [1; 3]);
         let _held = self.native.arguments.lock().unwrap_or_else(PoisonError::into_inner);
         for (index, arg) in &args {
             self.native.set(*index, arg, &values)?;
         }
         // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
-        let code = unsafe {
-            suggest(lane.queue().raw(), self.raw(), dims as u32, offset, global.as_ptr(), sizes.as_mut_ptr())
-        };
+        let code =
+            unsafe { ask(lane.queue().raw(), self.raw(), dims, offset, global.as_ptr(), sizes.as_mut_ptr()) };
+        if code == CL_INVALID_KERNEL_ARGS {
+            return Ok(None);
+        }
         check(code, "clGetKernelSuggestedLocalWorkSizeKHR")?;
-        local.copy_from_slice(&sizes[..local.len().min(3)]);
-        Ok(())
+        Ok(Some(sizes))
+    }
+
+    /// A work-group size that divides the global one: what the kernel requires, or as many work-items
+    /// in the first dimension as it takes.
+    fn choose_local(&self, device: &Object<Device>, global: &[usize]) -> Result<[usize; 3]> {
+        let required: [usize; 3] = self.group(device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?;
+        if required[0] > 0 {
+            return Ok(required);
+        }
+        let most: usize = self.group(device, CL_KERNEL_WORK_GROUP_SIZE)?;
+        let first = (1..=most.min(global[0].max(1))).rev().find(|size| global[0].is_multiple_of(*size));
+        Ok([first.unwrap_or(1), 1, 1])
     }
 }
 
@@ -309,8 +339,10 @@ impl hal::Kernel<OpenCl> for Kernel {
         let size = |what| this.group::<usize>(device, what);
         match what {
             KernelGroupInfo::GlobalWorkSize => {
-                // OpenCL tells this of built-in kernels and custom devices alone.
-                out.value(this.group::<[usize; 3]>(device, CL_KERNEL_GLOBAL_WORK_SIZE)?)
+                // OpenCL tells this of built-in kernels and custom devices alone; elsewhere any size
+                // goes that a `size_t` holds.
+                let told = this.group(device, CL_KERNEL_GLOBAL_WORK_SIZE);
+                out.value(told.unwrap_or([usize::MAX; 3]))
             }
             KernelGroupInfo::WorkGroupSize => out.value(size(CL_KERNEL_WORK_GROUP_SIZE)?),
             KernelGroupInfo::CompileWorkGroupSize => {

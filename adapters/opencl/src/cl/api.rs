@@ -17,7 +17,7 @@ type VariablePointer =
 /// `clMemBlockingFreeINTEL`
 type BlockingFree = unsafe extern "C" fn(cl_context, *mut c_void) -> cl_int;
 /// `clGetKernelSuggestedLocalWorkSizeKHR`
-type SuggestedSize = unsafe extern "C" fn(
+pub type SuggestedSize = unsafe extern "C" fn(
     cl_command_queue,
     cl_kernel,
     cl_uint,

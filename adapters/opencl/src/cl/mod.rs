@@ -6,7 +6,7 @@ mod error;
 mod handle;
 mod query;
 
-pub use api::{Api, Core};
+pub use api::{Api, Core, SuggestedSize};
 pub use error::{check, failure};
 pub use handle::{ContextRef, EventRef, KernelRef, MemRef, ProgramRef, QueueRef, SamplerRef};
 pub use query::{Version, list, text, value};
