@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::ptr::{self, null, null_mut};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -71,12 +71,7 @@ impl Marker {
     }
 
     fn status(&self) -> Result<cl_int> {
-        let event = &self.event;
-        // SAFETY: a live event.
-        let ask = |size, value, ret| unsafe {
-            (event.api().core.clGetEventInfo)(event.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS, size, value, ret)
-        };
-        cl::value(ask, "clGetEventInfo")
+        event_property(&self.event, CL_EVENT_COMMAND_EXECUTION_STATUS)
     }
 
     /// Whether it is complete; an error if the command failed.
@@ -166,6 +161,11 @@ pub struct Lane {
     queue: QueueRef,
     context: ContextRef,
     profiles: bool,
+    /// Whether the queue itself keeps commands in order. One of the user's own may not: then each
+    /// waits for the one before.
+    in_order: bool,
+    /// Whether others put work on the queue: what it waits for is then there at once.
+    open: AtomicBool,
     device: Arc<Object<Device>>,
     state: Mutex<Pending>,
 }
@@ -198,7 +198,40 @@ impl Lane {
             };
             QueueRef::created(api, raw, code, "clCreateCommandQueue")
         }?;
-        Ok(Self { queue, context: context.clone(), profiles, device: device.arc(), state: Mutex::default() })
+        Ok(Self::over(queue, context, device, profiles, true))
+    }
+
+    fn over(queue: QueueRef, context: &ContextRef, device: &Object<Device>, profiles: bool, in_order: bool) -> Self {
+        let (context, device) = (context.clone(), device.arc());
+        let open = AtomicBool::new(false);
+        Self { queue, context, profiles, in_order, open, device, state: Mutex::default() }
+    }
+
+    /// A command queue of the user's own, and its flags.
+    pub fn adopt(
+        queue: QueueRef,
+        context: &ContextRef,
+        device: &Object<Device>,
+    ) -> Result<(Self, ur_queue_flags_t)> {
+        let bits: cl_command_queue_properties = queue_property(&queue, CL_QUEUE_PROPERTIES)?;
+        let profiles = bits & CL_QUEUE_PROFILING_ENABLE != 0;
+        let in_order = bits & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
+        let flag = |set: bool, flag: ur_queue_flags_t| if set { flag.0 } else { 0 };
+        let flags = flag(profiles, UR_QUEUE_FLAG_PROFILING_ENABLE)
+            | flag(!in_order, UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+        let lane = Self::over(queue, context, device, profiles, in_order);
+        lane.open.store(true, Ordering::Relaxed);
+        Ok((lane, ur_queue_flags_t(flags)))
+    }
+
+    /// The queue, to be given to the user, with all that it has to wait for on it.
+    pub fn expose(&self) -> Result<&QueueRef> {
+        self.open.store(true, Ordering::Relaxed);
+        let mut pending = self.pending();
+        if !pending.waits.is_empty() {
+            Batch { lane: self, pending: &mut pending, first: None }.barrier()?;
+        }
+        Ok(&self.queue)
     }
 
     pub fn queue(&self) -> &QueueRef {
@@ -232,15 +265,7 @@ impl Lane {
     /// Has the times of a command noted.
     fn stamp(&self, stamps: &Arc<Stamps>, first: EventRef, last: EventRef) -> Result<()> {
         if self.profiles {
-            stamps.fill_from(Box::new(move |stamps| {
-                if let (Some(start), Some(end)) = (
-                    time(&first, CL_PROFILING_COMMAND_START),
-                    time(&last, CL_PROFILING_COMMAND_END),
-                ) {
-                    stamps.start.store(start, Ordering::Relaxed);
-                    stamps.end.store(end.max(start), Ordering::Release);
-                }
-            }));
+            times(stamps, first, last);
             return Ok(());
         }
         // The queue keeps no times: take those of the call back, on a clock that runs like the
@@ -272,13 +297,43 @@ impl Lane {
 
     pub fn wait(&self, marker: &Marker) -> Result<()> {
         ensure(marker.context == self.context, UR_RESULT_ERROR_INVALID_CONTEXT)?;
-        self.pending().waits.push(marker.event.clone());
+        let mut pending = self.pending();
+        pending.waits.push(marker.event.clone());
+        if self.open.load(Ordering::Relaxed) {
+            Batch { lane: self, pending: &mut pending, first: None }.barrier()?;
+        }
         Ok(())
     }
 }
 
+pub fn queue_property<T: Copy>(queue: &QueueRef, what: cl_command_queue_info) -> Result<T> {
+    // SAFETY: a live queue.
+    let ask = |size, value, ret| unsafe {
+        (queue.api().core.clGetCommandQueueInfo)(queue.raw(), what, size, value, ret)
+    };
+    cl::value(ask, "clGetCommandQueueInfo")
+}
+
+pub fn event_property<T: Copy>(event: &EventRef, what: cl_event_info) -> Result<T> {
+    // SAFETY: a live event.
+    let ask =
+        |size, value, ret| unsafe { (event.api().core.clGetEventInfo)(event.raw(), what, size, value, ret) };
+    cl::value(ask, "clGetEventInfo")
+}
+
+/// Has `stamps` filled in from a profiled command's events.
+pub fn times(stamps: &Stamps, first: EventRef, last: EventRef) {
+    stamps.fill_from(Box::new(move |stamps| {
+        let start = time(&first, CL_PROFILING_COMMAND_START);
+        if let (Some(start), Some(end)) = (start, time(&last, CL_PROFILING_COMMAND_END)) {
+            stamps.start.store(start, Ordering::Relaxed);
+            stamps.end.store(end.max(start), Ordering::Release);
+        }
+    }));
+}
+
 /// A profiled event's time, once it is known.
-fn time(event: &EventRef, what: cl_profiling_info) -> Option<u64> {
+pub fn time(event: &EventRef, what: cl_profiling_info) -> Option<u64> {
     // SAFETY: a live event.
     let ask = |size, value, ret| unsafe {
         (event.api().core.clGetEventProfilingInfo)(event.raw(), what, size, value, ret)
@@ -299,11 +354,7 @@ pub fn now(device: &Object<Device>) -> Result<u64> {
 impl Pending {
     fn forget_complete(&mut self) -> Result<()> {
         while let Some((event, _)) = self.keep.front() {
-            // SAFETY: a live event.
-            let ask = |size, value, ret| unsafe {
-                (event.api().core.clGetEventInfo)(event.raw(), CL_EVENT_COMMAND_EXECUTION_STATUS, size, value, ret)
-            };
-            if cl::value::<cl_int>(ask, "clGetEventInfo")? > 0 {
+            if event_property::<cl_int>(event, CL_EVENT_COMMAND_EXECUTION_STATUS)? > 0 {
                 break;
             }
             self.keep.pop_front();
@@ -325,7 +376,8 @@ const MAX_PATTERN: usize = 128;
 impl Batch<'_> {
     /// Enqueues one command after what the lane has to wait for.
     fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<EventRef> {
-        let waits: Vec<cl_event> = self.pending.waits.iter().map(EventRef::raw).collect();
+        let before = self.pending.last.as_ref().filter(|_| !self.lane.in_order);
+        let waits: Vec<cl_event> = self.pending.waits.iter().chain(before).map(EventRef::raw).collect();
         let mut event = null_mut();
         let slot = Slot {
             queue: self.lane.queue.raw(),
@@ -363,13 +415,41 @@ impl Batch<'_> {
         }
     }
 
+    /// What waits hold back everything that follows, work of others too.
+    fn barrier(&mut self) -> Result<()> {
+        let last = self.pending.last.clone();
+        let barrier = self.give(|api, slot| {
+            let enqueue = api.core.clEnqueueBarrierWithWaitList;
+            // SAFETY: a live queue and wait list.
+            let code = unsafe { enqueue(slot.queue, slot.count, slot.waits, slot.event) };
+            check(code, "clEnqueueBarrierWithWaitList")
+        });
+        // The lane's last command is what it was: the barrier is none of the engine's.
+        self.pending.last = last.or_else(|| self.pending.last.take());
+        barrier.map(drop)
+    }
+
     fn marker(&mut self) -> Result<EventRef> {
+        if !self.lane.in_order && self.lane.open.load(Ordering::Relaxed) {
+            // Without a list it waits for everything on the queue, work of others included.
+            self.barrier_of_all()?;
+        }
         self.give(|api, slot| {
             let enqueue = api.core.clEnqueueMarkerWithWaitList;
             // SAFETY: a live queue and wait list.
             let code = unsafe { enqueue(slot.queue, slot.count, slot.waits, slot.event) };
             check(code, "clEnqueueMarkerWithWaitList")
         })
+    }
+
+    fn barrier_of_all(&mut self) -> Result<()> {
+        let (queue, mut event) = (self.lane.queue.raw(), null_mut());
+        let enqueue = self.lane.api().core.clEnqueueBarrierWithWaitList;
+        // SAFETY: a live queue; no list.
+        check(unsafe { enqueue(queue, 0, null(), &mut event) }, "clEnqueueBarrierWithWaitList")?;
+        // SAFETY: the call succeeded, so the event is there and ours.
+        self.pending.waits.push(unsafe { EventRef::adopted(self.lane.api(), event, true) }?);
+        Ok(())
     }
 
     fn copy(&mut self, dst: usize, src: usize, bytes: usize) -> Result<()> {

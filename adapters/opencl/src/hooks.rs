@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::object::{Error, Handles, Object, OutHandle, Result};
-use ur::stream::{Context, Event, Hooks, Queue, Work};
+use ur::object::{Error, Handles, Object, OutHandle, Result, ensure};
+use ur::stream::{Context, Event, Hooks, Queue, Stamps, Work};
 
 use crate::OpenCl;
-use crate::cl::check;
+use crate::cl::{EventRef, QueueRef, check};
 use crate::device::Device;
-use crate::exec::{Native, Slot};
+use crate::exec::{self, Lane, Marker, Native, Slot};
 use crate::kernel::Kernel;
 use crate::mem::Mem;
 use crate::program::{Program, ids};
@@ -33,6 +33,37 @@ fn origin(from: ur_rect_offset_t) -> [usize; 3] {
 
 fn region(from: ur_rect_region_t) -> [usize; 3] {
     [from.width as usize, from.height as usize, from.depth as usize]
+}
+
+fn handle(native: ur_native_handle_t) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(native as usize)
+}
+
+/// What kind of command one of OpenCL's is.
+#[rustfmt::skip]
+fn command(native: cl_command_type) -> ur_command_t {
+    match native {
+        CL_COMMAND_NDRANGE_KERNEL | CL_COMMAND_TASK => UR_COMMAND_KERNEL_LAUNCH,
+        CL_COMMAND_MARKER => UR_COMMAND_EVENTS_WAIT,
+        CL_COMMAND_BARRIER => UR_COMMAND_EVENTS_WAIT_WITH_BARRIER,
+        CL_COMMAND_READ_BUFFER => UR_COMMAND_MEM_BUFFER_READ,
+        CL_COMMAND_WRITE_BUFFER => UR_COMMAND_MEM_BUFFER_WRITE,
+        CL_COMMAND_READ_BUFFER_RECT => UR_COMMAND_MEM_BUFFER_READ_RECT,
+        CL_COMMAND_WRITE_BUFFER_RECT => UR_COMMAND_MEM_BUFFER_WRITE_RECT,
+        CL_COMMAND_COPY_BUFFER => UR_COMMAND_MEM_BUFFER_COPY,
+        CL_COMMAND_COPY_BUFFER_RECT => UR_COMMAND_MEM_BUFFER_COPY_RECT,
+        CL_COMMAND_FILL_BUFFER => UR_COMMAND_MEM_BUFFER_FILL,
+        CL_COMMAND_READ_IMAGE => UR_COMMAND_MEM_IMAGE_READ,
+        CL_COMMAND_WRITE_IMAGE => UR_COMMAND_MEM_IMAGE_WRITE,
+        CL_COMMAND_COPY_IMAGE => UR_COMMAND_MEM_IMAGE_COPY,
+        CL_COMMAND_MAP_BUFFER => UR_COMMAND_MEM_BUFFER_MAP,
+        CL_COMMAND_UNMAP_MEM_OBJECT => UR_COMMAND_MEM_UNMAP,
+        CL_COMMAND_SVM_MEMCPY | CL_COMMAND_MEMCPY_INTEL => UR_COMMAND_USM_MEMCPY,
+        CL_COMMAND_SVM_MEMFILL | CL_COMMAND_MEMFILL_INTEL => UR_COMMAND_USM_FILL,
+        CL_COMMAND_MIGRATEMEM_INTEL => UR_COMMAND_USM_PREFETCH,
+        CL_COMMAND_MEMADVISE_INTEL => UR_COMMAND_USM_ADVISE,
+        _ => UR_COMMAND_ENQUEUE_NATIVE_EXP,
+    }
 }
 
 impl Hooks<OpenCl> for OpenCl {
@@ -146,6 +177,60 @@ impl Hooks<OpenCl> for OpenCl {
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Program>>> {
         Program::link(this, &ids(devices), programs, options)
+    }
+
+    fn queue_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        device: Option<&Object<Device>>,
+        properties: Option<&ur_queue_native_properties_t>,
+    ) -> Result<Arc<OfQueue>> {
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        let (raw, context) = (handle(native), &this.domain().state().context);
+        // SAFETY: the caller says that this is a command queue of OpenCL.
+        let queue = unsafe { QueueRef::adopted(context.api(), raw, owned) }?;
+        let of: usize = exec::queue_property(&queue, CL_QUEUE_CONTEXT)?;
+        ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        let id: usize = exec::queue_property(&queue, CL_QUEUE_DEVICE)?;
+        let own = this.devices().iter().find(|device| device.raw().addr() == id);
+        let device = match (device, own) {
+            (Some(device), _) => device.arc(),
+            (None, Some(own)) => Arc::clone(own),
+            (None, None) => Device::from_native(id as ur_native_handle_t)?,
+        };
+        let (lane, flags) = Lane::adopt(queue, context, &device)?;
+        Queue::adopt(this, &device, flags, lane)
+    }
+
+    fn queue_native_handle(this: &OfQueue, _: Option<&ur_queue_native_desc_t>) -> Result<ur_native_handle_t> {
+        let raw = this.expose(|lane| lane.expose().map(QueueRef::raw))??;
+        Ok(raw.expose_provenance() as ur_native_handle_t)
+    }
+
+    fn event_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_event_native_properties_t>,
+    ) -> Result<Arc<Object<Event<OpenCl>>>> {
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        let (raw, context) = (handle(native), &this.domain().state().context);
+        // SAFETY: the caller says that this is an event of OpenCL.
+        let event = unsafe { EventRef::adopted(context.api(), raw, owned) }?;
+        let of: usize = exec::event_property(&event, CL_EVENT_CONTEXT)?;
+        ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        let command = command(exec::event_property(&event, CL_EVENT_COMMAND_TYPE)?);
+        let stamps = exec::time(&event, CL_PROFILING_COMMAND_QUEUED).map(|queued| {
+            let stamps = Arc::new(Stamps::default());
+            exec::times(&stamps, event.clone(), event.clone());
+            (queued, stamps)
+        });
+        Event::adopt(this, command, Marker::new(event, context.clone()), stamps)
+    }
+
+    fn event_native_handle(this: &Object<Event<OpenCl>>) -> Result<ur_native_handle_t> {
+        Ok(this.marker()?.event.raw().expose_provenance() as ur_native_handle_t)
     }
 
     fn context_native_handle(this: &OfContext) -> Result<ur_native_handle_t> {
