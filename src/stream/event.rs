@@ -10,16 +10,16 @@
 //! States are read off the frontier each time, so that elided commands share completion without
 //! sharing a handle.
 
-use super::reach::Reach;
 use super::engine::ForeignPoint;
+use super::reach::Reach;
 use super::{Context, Driver, Engine, Queue, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
 use crate::timeline::{Clock, Frontier};
 use std::ffi::c_void;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// An event's handle.
 pub struct Event<D: Driver> {

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use ur::abi::*;
 use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
 use ur::object::log::{self, Level, LevelFilter};
-use ur::object::{Body, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error};
+use ur::object::{
+    Body, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error,
+};
 use ur::stream::{Context, Engine};
 
 use crate::OpenCl;
@@ -30,8 +32,15 @@ pub fn roots() -> Option<&'static Roots> {
     let find = || {
         let core = CORE.get_or_init(Core::find).as_ref()?;
         let platforms = Platform::all(core);
-        let adapter = || hal::new::<OpenCl, _>(Adapter { engine: Mutex::default() });
-        (!platforms.is_empty()).then(|| Roots { adapter: adapter(), platforms })
+        let adapter = || {
+            hal::new::<OpenCl, _>(Adapter {
+                engine: Mutex::default(),
+            })
+        };
+        (!platforms.is_empty()).then(|| Roots {
+            adapter: adapter(),
+            platforms,
+        })
     };
     ROOTS.get_or_init(find).as_ref()
 }
@@ -43,7 +52,11 @@ pub struct Adapter {
 /// The engine, made when first needed and ended with the adapter's last reference.
 pub fn engine() -> Result<Arc<Engine<OpenCl>>> {
     let roots = roots().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
-    let mut engine = roots.adapter.engine.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut engine = roots
+        .adapter
+        .engine
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     Ok(Arc::clone(engine.get_or_insert_with(Engine::new)))
 }
 
@@ -53,7 +66,11 @@ impl Body for Adapter {
     fn released(this: &Object<Self>) {
         // Zero unless another thread has just got the adapter anew.
         if this.api_refs() == 0 {
-            let engine = this.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let engine = this
+                .engine
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
             if let Some(engine) = engine {
                 engine.shut_down();
             }
@@ -89,7 +106,13 @@ impl hal::Adapter<OpenCl> for Adapter {
             let Ok(text) = CString::new(text) else { return };
             // SAFETY: whoever set the callback promised that it may be called from any thread with
             // this pointer.
-            unsafe { callback(ur_level(level), text.as_ptr(), std::ptr::with_exposed_provenance_mut(user_data)) }
+            unsafe {
+                callback(
+                    ur_level(level),
+                    text.as_ptr(),
+                    std::ptr::with_exposed_provenance_mut(user_data),
+                )
+            }
         })));
         Self::set_logger_callback_level(this, level)
     }
@@ -116,8 +139,12 @@ impl hal::Adapter<OpenCl> for Adapter {
         _: Option<&ur_platform_native_properties_t>,
     ) -> Result<Arc<Object<Platform>>> {
         let platforms = roots().map_or(&[][..], |roots| &roots.platforms);
-        let found = platforms.iter().find(|platform| platform.raw().addr() == native as usize);
-        found.cloned().ok_or(Error::new(UR_RESULT_ERROR_INVALID_PLATFORM))
+        let found = platforms
+            .iter()
+            .find(|platform| platform.raw().addr() == native);
+        found
+            .cloned()
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_PLATFORM))
     }
 
     fn device_create_with_native_handle(
@@ -136,16 +163,20 @@ impl hal::Adapter<OpenCl> for Adapter {
     ) -> Result<Arc<Object<Context<OpenCl>>>> {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let roots = roots().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
-        let raw = std::ptr::with_exposed_provenance_mut(native as usize);
+        let raw = std::ptr::with_exposed_provenance_mut(native);
         let core = roots.platforms[0].api().core;
         // SAFETY: the caller says that this is a context of OpenCL.
         let ask = |size, value, ret| unsafe {
             (core.clGetContextInfo)(raw, opencl_sys::CL_CONTEXT_DEVICES, size, value, ret)
         };
         let ids: Vec<usize> = cl::list(ask, "clGetContextInfo")?;
-        let own = ids.iter().map(|id| Device::from_native(*id as ur_native_handle_t));
+        let own = ids
+            .iter()
+            .map(|id| Device::from_native(*id));
         let own: Vec<_> = own.collect::<Result<_>>()?;
-        let first = own.first().ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))?;
+        let first = own
+            .first()
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         // SAFETY: as above.
         let context = unsafe { ContextRef::adopted(first.api(), raw, owned) }?;
@@ -153,10 +184,14 @@ impl hal::Adapter<OpenCl> for Adapter {
         if !devices.is_empty() {
             return Ok(Context::new(&engine()?, devices, state));
         }
-        let handles: Vec<*const c_void> = own.iter().map(|device| device.handle().cast_const()).collect();
+        let handles: Vec<*const c_void> = own
+            .iter()
+            .map(|device| device.handle().cast_const())
+            .collect();
         let null = UR_RESULT_ERROR_INVALID_DEVICE;
         // SAFETY: handles of live devices of ours.
-        let devices = unsafe { Handles::borrow(handles.as_ptr(), handles.len(), OpenCl::table(), null) }?;
+        let devices =
+            unsafe { Handles::borrow(handles.as_ptr(), handles.len(), OpenCl::table(), null) }?;
         Ok(Context::new(&engine()?, devices, state))
     }
 }

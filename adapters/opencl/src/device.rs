@@ -35,23 +35,44 @@ impl Device {
         let core = platform.api().core;
         let mut count = 0;
         // SAFETY: only the number is asked for.
-        let code = unsafe { (core.clGetDeviceIDs)(platform.raw(), CL_DEVICE_TYPE_ALL, 0, null_mut(), &mut count) };
+        let code = unsafe {
+            (core.clGetDeviceIDs)(
+                platform.raw(),
+                CL_DEVICE_TYPE_ALL,
+                0,
+                null_mut(),
+                &mut count,
+            )
+        };
         if code != CL_SUCCESS || count == 0 {
             return Vec::new();
         }
         let mut ids = vec![null_mut(); count as usize];
         // SAFETY: room for as many as there are.
-        let code =
-            unsafe { (core.clGetDeviceIDs)(platform.raw(), CL_DEVICE_TYPE_ALL, count, ids.as_mut_ptr(), null_mut()) };
+        let code = unsafe {
+            (core.clGetDeviceIDs)(
+                platform.raw(),
+                CL_DEVICE_TYPE_ALL,
+                count,
+                ids.as_mut_ptr(),
+                null_mut(),
+            )
+        };
         if code != CL_SUCCESS {
             return Vec::new();
         }
         let devices = ids.into_iter().map(|id| Self::open(platform, id, None));
         let devices = devices.filter(|device| device.kind & CL_DEVICE_TYPE_ACCELERATOR == 0);
-        devices.map(|device| Object::immortal(OpenCl::table(), device)).collect()
+        devices
+            .map(|device| Object::immortal(OpenCl::table(), device))
+            .collect()
     }
 
-    fn open(platform: &Arc<Object<Platform>>, id: cl_device_id, parent: Option<Arc<Object<Self>>>) -> Self {
+    fn open(
+        platform: &Arc<Object<Platform>>,
+        id: cl_device_id,
+        parent: Option<Arc<Object<Self>>>,
+    ) -> Self {
         let mut device = Self {
             platform: Arc::clone(platform),
             raw: id.expose_provenance(),
@@ -60,7 +81,9 @@ impl Device {
             extensions: HashSet::new(),
             parent,
         };
-        device.kind = device.value(CL_DEVICE_TYPE).unwrap_or(CL_DEVICE_TYPE_CUSTOM);
+        device.kind = device
+            .value(CL_DEVICE_TYPE)
+            .unwrap_or(CL_DEVICE_TYPE_CUSTOM);
         device.version = Version::parse(&device.text(CL_DEVICE_VERSION).unwrap_or_default());
         let extensions = device.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
         device.extensions = extensions.split_whitespace().map(str::to_owned).collect();
@@ -73,21 +96,26 @@ impl Device {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let platforms = roots().map_or(&[][..], |roots| &roots.platforms);
         let mut devices = platforms.iter().flat_map(|platform| platform.devices());
-        if let Some(root) = devices.find(|device| device.raw == native as usize) {
+        if let Some(root) = devices.find(|device| device.raw == native) {
             return Ok(Arc::clone(root));
         }
-        let id: cl_device_id = std::ptr::with_exposed_provenance_mut(native as usize);
+        let id: cl_device_id = std::ptr::with_exposed_provenance_mut(native);
         let core = platforms.first().ok_or(invalid)?.api().core;
-        // SAFETY: the caller says that this is a device of OpenCL.
         let ask = |what| {
             cl::value::<usize>(
+                // SAFETY: the caller says that this is a device of OpenCL.
                 |size, value, ret| unsafe { (core.clGetDeviceInfo)(id, what, size, value, ret) },
                 "clGetDeviceInfo",
             )
         };
         let (owner, parent) = (ask(CL_DEVICE_PLATFORM)?, ask(CL_DEVICE_PARENT_DEVICE)?);
-        let platform = platforms.iter().find(|platform| platform.raw().addr() == owner).ok_or(invalid)?;
-        let parent = (parent != 0).then(|| Self::from_native(parent as ur_native_handle_t)).transpose()?;
+        let platform = platforms
+            .iter()
+            .find(|platform| platform.raw().addr() == owner)
+            .ok_or(invalid)?;
+        let parent = (parent != 0)
+            .then(|| Self::from_native(parent))
+            .transpose()?;
         if parent.is_some() {
             // SAFETY: a live device of the caller's; our reference goes with the object.
             check(unsafe { (core.clRetainDevice)(id) }, "clRetainDevice")?;
@@ -117,19 +145,25 @@ impl Device {
 
     pub fn value<T: Copy>(&self, what: cl_device_info) -> Result<T> {
         // SAFETY: a live device.
-        let ask = |size, value, ret| unsafe { (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret) };
+        let ask = |size, value, ret| unsafe {
+            (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
+        };
         cl::value(ask, "clGetDeviceInfo")
     }
 
     pub fn list<T: Copy>(&self, what: cl_device_info) -> Result<Vec<T>> {
         // SAFETY: a live device.
-        let ask = |size, value, ret| unsafe { (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret) };
+        let ask = |size, value, ret| unsafe {
+            (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
+        };
         cl::list(ask, "clGetDeviceInfo")
     }
 
     pub fn text(&self, what: cl_device_info) -> Result<String> {
         // SAFETY: a live device.
-        let ask = |size, value, ret| unsafe { (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret) };
+        let ask = |size, value, ret| unsafe {
+            (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
+        };
         cl::text(ask, "clGetDeviceInfo")
     }
 
@@ -144,10 +178,18 @@ impl Device {
     /// The device's clock and the host's, in nanoseconds.
     pub fn timers(&self) -> Result<(u64, u64)> {
         let has = self.version >= Version::new(2, 1) && self.platform.version >= Version::new(2, 1);
-        let read = self.api().core.clGetDeviceAndHostTimer.filter(|_| has).ok_or(Error::unsupported())?;
+        let read = self
+            .api()
+            .core
+            .clGetDeviceAndHostTimer
+            .filter(|_| has)
+            .ok_or(Error::unsupported())?;
         let (mut device, mut host) = (0, 0);
-        // SAFETY: a live device, and room for both.
-        check(unsafe { read(self.raw(), &mut device, &mut host) }, "clGetDeviceAndHostTimer")?;
+        check(
+            // SAFETY: a live device, and room for both.
+            unsafe { read(self.raw(), &mut device, &mut host) },
+            "clGetDeviceAndHostTimer",
+        )?;
         Ok((device, host))
     }
 }
@@ -167,21 +209,36 @@ impl Body for Device {
 
 /// How OpenCL is asked for these parts.
 fn partition(by: &[ur_device_partition_property_t]) -> Result<Vec<cl_device_partition_property>> {
-    let first = by.first().ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-    ensure(by.iter().all(|one| one.r#type == first.r#type), UR_RESULT_ERROR_INVALID_VALUE)?;
+    let first = by
+        .first()
+        .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+    ensure(
+        by.iter().all(|one| one.r#type == first.r#type),
+        UR_RESULT_ERROR_INVALID_VALUE,
+    )?;
     // SAFETY: both members that a count can be in are the same number.
-    let count = |one: &ur_device_partition_property_t| unsafe { one.value.count } as cl_device_partition_property;
+    let count = |one: &ur_device_partition_property_t| unsafe { one.value.count }
+        as cl_device_partition_property;
     match first.r#type {
         UR_DEVICE_PARTITION_EQUALLY => {
             ensure(by.len() == 1, UR_RESULT_ERROR_INVALID_VALUE)?;
-            ensure(count(first) > 0, UR_RESULT_ERROR_INVALID_DEVICE_PARTITION_COUNT)?;
+            ensure(
+                count(first) > 0,
+                UR_RESULT_ERROR_INVALID_DEVICE_PARTITION_COUNT,
+            )?;
             Ok(vec![CL_DEVICE_PARTITION_EQUALLY, count(first), 0])
         }
         UR_DEVICE_PARTITION_BY_COUNTS => {
-            ensure(by.iter().all(|one| count(one) > 0), UR_RESULT_ERROR_INVALID_DEVICE_PARTITION_COUNT)?;
+            ensure(
+                by.iter().all(|one| count(one) > 0),
+                UR_RESULT_ERROR_INVALID_DEVICE_PARTITION_COUNT,
+            )?;
             let counts = by.iter().map(count);
             let ends = [CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0];
-            Ok(std::iter::once(CL_DEVICE_PARTITION_BY_COUNTS).chain(counts).chain(ends).collect())
+            Ok(std::iter::once(CL_DEVICE_PARTITION_BY_COUNTS)
+                .chain(counts)
+                .chain(ends)
+                .collect())
         }
         UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN => {
             ensure(by.len() == 1, UR_RESULT_ERROR_INVALID_VALUE)?;
@@ -189,7 +246,11 @@ fn partition(by: &[ur_device_partition_property_t]) -> Result<Vec<cl_device_part
             let wanted = unsafe { first.value.affinity_domain };
             let domain = info::AFFINITY.iter().find(|(_, ur)| ur.0 == wanted.0);
             let (domain, _) = domain.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-            Ok(vec![CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN, *domain as cl_device_partition_property, 0])
+            Ok(vec![
+                CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN,
+                *domain as cl_device_partition_property,
+                0,
+            ])
         }
         UR_DEVICE_PARTITION_BY_CSLICE => Err(Error::unsupported()),
         _ => Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
@@ -211,11 +272,17 @@ impl hal::Device<OpenCl> for Device {
         let by = partition(by)?;
         let create = this.api().core.clCreateSubDevices;
         let mut count = 0;
-        // SAFETY: a property list that ends with zero.
-        check(unsafe { create(this.raw(), by.as_ptr(), 0, null_mut(), &mut count) }, "clCreateSubDevices")?;
+        check(
+            // SAFETY: a property list that ends with zero.
+            unsafe { create(this.raw(), by.as_ptr(), 0, null_mut(), &mut count) },
+            "clCreateSubDevices",
+        )?;
         let mut ids = vec![null_mut(); count as usize];
-        // SAFETY: as above, with room for all parts.
-        check(unsafe { create(this.raw(), by.as_ptr(), count, ids.as_mut_ptr(), null_mut()) }, "clCreateSubDevices")?;
+        check(
+            // SAFETY: as above, with room for all parts.
+            unsafe { create(this.raw(), by.as_ptr(), count, ids.as_mut_ptr(), null_mut()) },
+            "clCreateSubDevices",
+        )?;
         let part = |id| hal::new::<OpenCl, _>(Self::open(&this.platform, id, Some(this.arc())));
         let parts: Vec<_> = ids.into_iter().map(part).collect();
         sub_devices.write(&parts);
@@ -235,16 +302,26 @@ impl hal::Device<OpenCl> for Device {
             !spec.is_null() && unsafe { CStr::from_ptr(spec) } == target
         };
         let exact = binaries.iter().position(|binary| is(binary, own));
-        let portable = || binaries.iter().rposition(|binary| is(binary, UR_DEVICE_BINARY_TARGET_SPIRV64));
-        let found = exact.or_else(portable).ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))?;
+        let portable = || {
+            binaries
+                .iter()
+                .rposition(|binary| is(binary, UR_DEVICE_BINARY_TARGET_SPIRV64))
+        };
+        let found = exact
+            .or_else(portable)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))?;
         Ok(found as u32)
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        Ok(this.raw as ur_native_handle_t)
+        Ok(this.raw)
     }
 
-    fn get_global_timestamps(this: &Object<Self>, device: Out<'_, u64>, host: Out<'_, u64>) -> Result<()> {
+    fn get_global_timestamps(
+        this: &Object<Self>,
+        device: Out<'_, u64>,
+        host: Out<'_, u64>,
+    ) -> Result<()> {
         if !device.wanted() && !host.wanted() {
             return Ok(());
         }
@@ -258,8 +335,12 @@ impl hal::Device<OpenCl> for Device {
         devices: Handles<'_, Device>,
         _: Option<&ur_context_properties_t>,
     ) -> Result<Arc<Object<Context<OpenCl>>>> {
-        let first = devices.first().ok_or(Error::new(UR_RESULT_ERROR_INVALID_SIZE))?;
-        let same = devices.iter().all(|device| Arc::ptr_eq(&device.platform, &first.platform));
+        let first = devices
+            .first()
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_SIZE))?;
+        let same = devices
+            .iter()
+            .all(|device| Arc::ptr_eq(&device.platform, &first.platform));
         ensure(same, UR_RESULT_ERROR_INVALID_DEVICE)?;
         let ids: Vec<cl_device_id> = devices.iter().map(|device| device.raw()).collect();
         let platform = first.platform.raw().expose_provenance() as cl_context_properties;
@@ -268,7 +349,14 @@ impl hal::Device<OpenCl> for Device {
         // SAFETY: live devices of one platform, and a property list that ends with zero.
         let context = unsafe {
             let create = first.api().core.clCreateContext;
-            let raw = create(properties.as_ptr(), ids.len() as u32, ids.as_ptr(), None, null_mut(), &mut code);
+            let raw = create(
+                properties.as_ptr(),
+                ids.len() as u32,
+                ids.as_ptr(),
+                None,
+                null_mut(),
+                &mut code,
+            );
             ContextRef::created(first.api(), raw, code, "clCreateContext")
         }?;
         Ok(Context::new(&engine()?, devices, State::new(context)))

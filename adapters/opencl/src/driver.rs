@@ -38,11 +38,18 @@ impl Driver for OpenCl {
     }
 
     fn max_alloc(device: &Object<Device>) -> usize {
-        let bytes = device.value::<u64>(CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(u64::MAX);
+        let bytes = device
+            .value::<u64>(CL_DEVICE_MAX_MEM_ALLOC_SIZE)
+            .unwrap_or(u64::MAX);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    fn lane(domain: &Domain<Self>, device: &Object<Device>, flags: ur_queue_flags_t, _: &Arc<Clock>) -> Result<Lane> {
+    fn lane(
+        domain: &Domain<Self>,
+        device: &Object<Device>,
+        flags: ur_queue_flags_t,
+        _: &Arc<Clock>,
+    ) -> Result<Lane> {
         Lane::open(&domain.state().context, device, flags)
     }
 
@@ -80,7 +87,11 @@ impl Driver for OpenCl {
         drop(signal);
     }
 
-    fn launch(device: &Object<Device>, kernel: &Object<Kernel>, request: &LaunchRequest<'_>) -> Result<Launch> {
+    fn launch(
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        request: &LaunchRequest<'_>,
+    ) -> Result<Launch> {
         kernel.launch(device, request)
     }
 
@@ -115,7 +126,11 @@ impl Driver for OpenCl {
         Ok((0, mem.bytes()?))
     }
 
-    fn on_buffers(work: Work<Self>, dst: Option<&Object<Mem>>, src: Option<&Object<Mem>>) -> Work<Self> {
+    fn on_buffers(
+        work: Work<Self>,
+        dst: Option<&Object<Mem>>,
+        src: Option<&Object<Mem>>,
+    ) -> Work<Self> {
         crate::mem::on_buffers(work, dst, src)
     }
 
@@ -133,7 +148,11 @@ impl Driver for OpenCl {
         Ok(mem.unmap(addr))
     }
 
-    fn global(program: &Object<Program>, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
+    fn global(
+        program: &Object<Program>,
+        device: &Object<Device>,
+        name: &CStr,
+    ) -> Result<(usize, usize)> {
         program.global(device, name)
     }
 
@@ -143,14 +162,21 @@ impl Driver for OpenCl {
 }
 
 /// One allocation of the driver's.
-fn allocate(domain: &Domain<OpenCl>, device: &Object<Device>, kind: Kind, bytes: usize) -> Result<usize> {
+fn allocate(
+    domain: &Domain<OpenCl>,
+    device: &Object<Device>,
+    kind: Kind,
+    bytes: usize,
+) -> Result<usize> {
     let context = &domain.state().context;
     let (api, raw) = (context.api(), context.raw());
     let mut code = CL_SUCCESS;
     // SAFETY: a live context and device; no properties.
     let start = unsafe {
         match (kind, &api.ext) {
-            (Kind::Host, ext) if let Some(alloc) = ext.clHostMemAllocINTEL => alloc(raw, null(), bytes, 0, &mut code),
+            (Kind::Host, ext) if let Some(alloc) = ext.clHostMemAllocINTEL => {
+                alloc(raw, null(), bytes, 0, &mut code)
+            }
             (Kind::Device, ext) if let Some(alloc) = ext.clDeviceMemAllocINTEL => {
                 alloc(raw, device.raw(), null(), bytes, 0, &mut code)
             }
@@ -168,7 +194,11 @@ fn allocate(domain: &Domain<OpenCl>, device: &Object<Device>, kind: Kind, bytes:
         let error = failure(code, "allocating memory");
         let full = matches!(
             code,
-            CL_SUCCESS | CL_OUT_OF_RESOURCES | CL_OUT_OF_HOST_MEMORY | CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_INVALID_BUFFER_SIZE
+            CL_SUCCESS
+                | CL_OUT_OF_RESOURCES
+                | CL_OUT_OF_HOST_MEMORY
+                | CL_MEM_OBJECT_ALLOCATION_FAILURE
+                | CL_INVALID_BUFFER_SIZE
         );
         return Err(if full { Error::new(none) } else { error });
     }
@@ -179,7 +209,9 @@ fn allocate(domain: &Domain<OpenCl>, device: &Object<Device>, kind: Kind, bytes:
 fn shared_virtual(domain: &Domain<OpenCl>, bytes: usize) -> Result<*mut c_void> {
     let fine = |device: &Arc<Object<Device>>| device.svm() & CL_DEVICE_SVM_FINE_GRAIN_BUFFER != 0;
     let alloc = domain.state().context.api().core.clSVMAlloc;
-    let alloc = alloc.filter(|_| domain.devices().iter().all(fine)).ok_or(Error::unsupported())?;
+    let alloc = alloc
+        .filter(|_| domain.devices().iter().all(fine))
+        .ok_or(Error::unsupported())?;
     let atomic = |device: &Arc<Object<Device>>| device.svm() & CL_DEVICE_SVM_ATOMICS != 0;
     let mut flags = CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER;
     if domain.devices().iter().all(atomic) {
@@ -194,7 +226,10 @@ fn free(domain: &Domain<OpenCl>, start: usize) {
     let start = ptr::with_exposed_provenance_mut(start);
     // SAFETY: an allocation of this context that nothing uses any more.
     unsafe {
-        match (context.api().ext.clMemFreeINTEL, context.api().core.clSVMFree) {
+        match (
+            context.api().ext.clMemFreeINTEL,
+            context.api().core.clSVMFree,
+        ) {
             (Some(free), _) => {
                 let code = free(context.raw(), start);
                 if code != CL_SUCCESS {
@@ -211,7 +246,14 @@ fn free(domain: &Domain<OpenCl>, start: usize) {
 fn clear(state: &State, device: &Object<Device>, start: usize, bytes: usize) -> Result<()> {
     let lane = Lane::open(&state.context, device, ur_queue_flags_t(0))?;
     let pattern: Box<[u8]> = Box::new([0; 16]);
-    lane.submit(Work::Fill { dst: start, pattern, bytes }, None)?;
+    lane.submit(
+        Work::Fill {
+            dst: start,
+            pattern,
+            bytes,
+        },
+        None,
+    )?;
     // SAFETY: a live queue.
     let code = unsafe { (state.context.api().core.clFinish)(lane.queue().raw()) };
     check(code, "clFinish")

@@ -29,12 +29,21 @@ pub struct State {
 
 impl State {
     pub fn new(context: ContextRef) -> Self {
-        Self { context, moved: Mutex::default() }
+        Self {
+            context,
+            moved: Mutex::default(),
+        }
     }
 
     /// Memory at a multiple of `align`. Drivers align more than they promise, so ask without room to
     /// spare first.
-    pub fn acquire(&self, bytes: usize, align: usize, ask: impl Fn(usize) -> Result<usize>, free: impl Fn(usize)) -> Result<usize> {
+    pub fn acquire(
+        &self,
+        bytes: usize,
+        align: usize,
+        ask: impl Fn(usize) -> Result<usize>,
+        free: impl Fn(usize),
+    ) -> Result<usize> {
         let start = ask(bytes)?;
         if start.is_multiple_of(align) {
             return Ok(start);
@@ -85,8 +94,11 @@ impl Marker {
 
     pub fn block(&self) -> Result<()> {
         let raw = self.event.raw();
-        // SAFETY: one live event.
-        check(unsafe { (self.event.api().core.clWaitForEvents)(1, &raw) }, "clWaitForEvents")
+        check(
+            // SAFETY: one live event.
+            unsafe { (self.event.api().core.clWaitForEvents)(1, &raw) },
+            "clWaitForEvents",
+        )
     }
 
     /// Has `then` run when the command has ended; gives it back where that cannot be.
@@ -143,16 +155,22 @@ pub struct Slot {
     pub event: *mut cl_event,
 }
 
+/// Enqueues one command.
+type Enqueue = Box<dyn FnOnce(&Api, &Slot) -> Result<()> + Send>;
+
 /// A command that only OpenCL has.
 pub struct Native {
-    pub run: Box<dyn FnOnce(&Api, &Slot) -> Result<()> + Send>,
+    pub run: Enqueue,
     /// Host memory that the command reads.
     pub keep: Option<Box<[u8]>>,
 }
 
 impl Native {
     pub fn new(run: impl FnOnce(&Api, &Slot) -> Result<()> + Send + 'static) -> Self {
-        Self { run: Box::new(run), keep: None }
+        Self {
+            run: Box::new(run),
+            keep: None,
+        }
     }
 }
 
@@ -180,10 +198,18 @@ struct Pending {
 }
 
 impl Lane {
-    pub fn open(context: &ContextRef, device: &Object<Device>, flags: ur_queue_flags_t) -> Result<Self> {
+    pub fn open(
+        context: &ContextRef,
+        device: &Object<Device>,
+        flags: ur_queue_flags_t,
+    ) -> Result<Self> {
         let api = context.api();
         let profiles = flags.contains(UR_QUEUE_FLAG_PROFILING_ENABLE);
-        let bits = if profiles { CL_QUEUE_PROFILING_ENABLE } else { 0 };
+        let bits = if profiles {
+            CL_QUEUE_PROFILING_ENABLE
+        } else {
+            0
+        };
         let mut code = 0;
         let with_properties = api.core.clCreateCommandQueueWithProperties;
         let modern = with_properties.filter(|_| device.version >= Version::new(2, 0));
@@ -194,17 +220,33 @@ impl Lane {
                     let list = [cl_queue_properties::from(CL_QUEUE_PROPERTIES), bits, 0];
                     create(context.raw(), device.raw(), list.as_ptr(), &mut code)
                 }
-                None => (api.core.clCreateCommandQueue)(context.raw(), device.raw(), bits, &mut code),
+                None => {
+                    (api.core.clCreateCommandQueue)(context.raw(), device.raw(), bits, &mut code)
+                }
             };
             QueueRef::created(api, raw, code, "clCreateCommandQueue")
         }?;
         Ok(Self::over(queue, context, device, profiles, true))
     }
 
-    fn over(queue: QueueRef, context: &ContextRef, device: &Object<Device>, profiles: bool, in_order: bool) -> Self {
+    fn over(
+        queue: QueueRef,
+        context: &ContextRef,
+        device: &Object<Device>,
+        profiles: bool,
+        in_order: bool,
+    ) -> Self {
         let (context, device) = (context.clone(), device.arc());
         let open = AtomicBool::new(false);
-        Self { queue, context, profiles, in_order, open, device, state: Mutex::default() }
+        Self {
+            queue,
+            context,
+            profiles,
+            in_order,
+            open,
+            device,
+            state: Mutex::default(),
+        }
     }
 
     /// A command queue of the user's own, and its flags.
@@ -229,7 +271,12 @@ impl Lane {
         self.open.store(true, Ordering::Relaxed);
         let mut pending = self.pending();
         if !pending.waits.is_empty() {
-            Batch { lane: self, pending: &mut pending, first: None }.barrier()?;
+            Batch {
+                lane: self,
+                pending: &mut pending,
+                first: None,
+            }
+            .barrier()?;
         }
         Ok(&self.queue)
     }
@@ -249,11 +296,18 @@ impl Lane {
     pub fn submit(&self, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Result<()> {
         let mut pending = self.pending();
         pending.forget_complete()?;
-        let mut batch = Batch { lane: self, pending: &mut pending, first: None };
+        let mut batch = Batch {
+            lane: self,
+            pending: &mut pending,
+            first: None,
+        };
         batch.work(work)?;
         let first = batch.first.take();
-        // SAFETY: a live queue.
-        check(unsafe { (self.api().core.clFlush)(self.queue.raw()) }, "clFlush")?;
+        check(
+            // SAFETY: a live queue.
+            unsafe { (self.api().core.clFlush)(self.queue.raw()) },
+            "clFlush",
+        )?;
         if let Some(stamps) = stamps
             && let (Some(first), Some(last)) = (first, pending.last.clone())
         {
@@ -288,7 +342,11 @@ impl Lane {
         let event = match &pending.last {
             Some(event) => event.clone(),
             None => {
-                let mut batch = Batch { lane: self, pending: &mut pending, first: None };
+                let mut batch = Batch {
+                    lane: self,
+                    pending: &mut pending,
+                    first: None,
+                };
                 batch.marker()?
             }
         };
@@ -296,11 +354,19 @@ impl Lane {
     }
 
     pub fn wait(&self, marker: &Marker) -> Result<()> {
-        ensure(marker.context == self.context, UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        ensure(
+            marker.context == self.context,
+            UR_RESULT_ERROR_INVALID_CONTEXT,
+        )?;
         let mut pending = self.pending();
         pending.waits.push(marker.event.clone());
         if self.open.load(Ordering::Relaxed) {
-            Batch { lane: self, pending: &mut pending, first: None }.barrier()?;
+            Batch {
+                lane: self,
+                pending: &mut pending,
+                first: None,
+            }
+            .barrier()?;
         }
         Ok(())
     }
@@ -316,8 +382,9 @@ pub fn queue_property<T: Copy>(queue: &QueueRef, what: cl_command_queue_info) ->
 
 pub fn event_property<T: Copy>(event: &EventRef, what: cl_event_info) -> Result<T> {
     // SAFETY: a live event.
-    let ask =
-        |size, value, ret| unsafe { (event.api().core.clGetEventInfo)(event.raw(), what, size, value, ret) };
+    let ask = |size, value, ret| unsafe {
+        (event.api().core.clGetEventInfo)(event.raw(), what, size, value, ret)
+    };
     cl::value(ask, "clGetEventInfo")
 }
 
@@ -338,7 +405,9 @@ pub fn time(event: &EventRef, what: cl_profiling_info) -> Option<u64> {
     let ask = |size, value, ret| unsafe {
         (event.api().core.clGetEventProfilingInfo)(event.raw(), what, size, value, ret)
     };
-    cl::value::<u64>(ask, "clGetEventProfilingInfo").ok().filter(|time| *time > 0)
+    cl::value::<u64>(ask, "clGetEventProfilingInfo")
+        .ok()
+        .filter(|time| *time > 0)
 }
 
 /// Nanoseconds on the device's clock, or on ours where it tells none.
@@ -377,12 +446,22 @@ impl Batch<'_> {
     /// Enqueues one command after what the lane has to wait for.
     fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<EventRef> {
         let before = self.pending.last.as_ref().filter(|_| !self.lane.in_order);
-        let waits: Vec<cl_event> = self.pending.waits.iter().chain(before).map(EventRef::raw).collect();
+        let waits: Vec<cl_event> = self
+            .pending
+            .waits
+            .iter()
+            .chain(before)
+            .map(EventRef::raw)
+            .collect();
         let mut event = null_mut();
         let slot = Slot {
             queue: self.lane.queue.raw(),
             count: waits.len() as cl_uint,
-            waits: if waits.is_empty() { null() } else { waits.as_ptr() },
+            waits: if waits.is_empty() {
+                null()
+            } else {
+                waits.as_ptr()
+            },
             event: &mut event,
         };
         run(self.lane.api(), &slot)?;
@@ -398,14 +477,24 @@ impl Batch<'_> {
         match work {
             Work::Marker | Work::Advise { .. } => self.marker().map(drop),
             Work::Copy { dst, src, bytes } => self.copy(dst, src, bytes),
-            Work::CopyRect { dst, src, region } => {
-                runs(region, Some(&src), &dst).try_for_each(|(src, dst, bytes)| self.copy(dst, src, bytes))
-            }
-            Work::Fill { dst, pattern, bytes } => self.fill(dst, &pattern, bytes),
-            Work::FillRect { dst, pattern, region } => {
-                runs(region, None, &dst).try_for_each(|(_, dst, bytes)| self.fill(dst, &pattern, bytes))
-            }
-            Work::Prefetch { addr, bytes, to_host } => self.prefetch(addr, bytes, to_host),
+            Work::CopyRect { dst, src, region } => runs(region, Some(&src), &dst)
+                .try_for_each(|(src, dst, bytes)| self.copy(dst, src, bytes)),
+            Work::Fill {
+                dst,
+                pattern,
+                bytes,
+            } => self.fill(dst, &pattern, bytes),
+            Work::FillRect {
+                dst,
+                pattern,
+                region,
+            } => runs(region, None, &dst)
+                .try_for_each(|(_, dst, bytes)| self.fill(dst, &pattern, bytes)),
+            Work::Prefetch {
+                addr,
+                bytes,
+                to_host,
+            } => self.prefetch(addr, bytes, to_host),
             Work::Launch(launch) => self.give(|api, slot| launch.enqueue(api, slot)).map(drop),
             Work::Native(Native { run, keep }) => {
                 let event = self.give(run)?;
@@ -445,10 +534,15 @@ impl Batch<'_> {
     fn barrier_of_all(&mut self) -> Result<()> {
         let (queue, mut event) = (self.lane.queue.raw(), null_mut());
         let enqueue = self.lane.api().core.clEnqueueBarrierWithWaitList;
-        // SAFETY: a live queue; no list.
-        check(unsafe { enqueue(queue, 0, null(), &mut event) }, "clEnqueueBarrierWithWaitList")?;
+        check(
+            // SAFETY: a live queue; no list.
+            unsafe { enqueue(queue, 0, null(), &mut event) },
+            "clEnqueueBarrierWithWaitList",
+        )?;
         // SAFETY: the call succeeded, so the event is there and ours.
-        self.pending.waits.push(unsafe { EventRef::adopted(self.lane.api(), event, true) }?);
+        self.pending
+            .waits
+            .push(unsafe { EventRef::adopted(self.lane.api(), event, true) }?);
         Ok(())
     }
 
@@ -456,14 +550,24 @@ impl Batch<'_> {
         if bytes == 0 {
             return self.marker().map(drop);
         }
-        let (dst, src) = (ptr::with_exposed_provenance_mut(dst), ptr::with_exposed_provenance(src));
+        let (dst, src) = (
+            ptr::with_exposed_provenance_mut(dst),
+            ptr::with_exposed_provenance(src),
+        );
         self.give(|api, slot| {
-            let Slot { queue, count, waits, event } = *slot;
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
             // SAFETY: the caller promises both ranges until the command has ended.
             let code = unsafe {
                 match (api.ext.clEnqueueMemcpyINTEL, api.core.clEnqueueSVMMemcpy) {
                     (Some(copy), _) => copy(queue, CL_FALSE, dst, src, bytes, count, waits, event),
-                    (None, Some(copy)) => copy(queue, CL_FALSE, dst, src, bytes, count, waits, event),
+                    (None, Some(copy)) => {
+                        copy(queue, CL_FALSE, dst, src, bytes, count, waits, event)
+                    }
                     (None, None) => return Err(Error::unsupported()),
                 }
             };
@@ -480,9 +584,17 @@ impl Batch<'_> {
         if !size.is_power_of_two() || size > MAX_PATTERN || !dst.is_multiple_of(size) {
             return self.fill_by_copies(dst, pattern, bytes);
         }
-        let (to, from) = (ptr::with_exposed_provenance_mut(dst), pattern.as_ptr().cast());
+        let (to, from) = (
+            ptr::with_exposed_provenance_mut(dst),
+            pattern.as_ptr().cast(),
+        );
         self.give(|api, slot| {
-            let Slot { queue, count, waits, event } = *slot;
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
             // SAFETY: the caller promises the range; the pattern is copied by the call.
             let code = unsafe {
                 match (api.ext.clEnqueueMemFillINTEL, api.core.clEnqueueSVMMemFill) {
@@ -512,15 +624,33 @@ impl Batch<'_> {
     }
 
     fn prefetch(&mut self, addr: usize, bytes: usize, to_host: bool) -> Result<()> {
-        let Some(migrate) = self.lane.api().ext.clEnqueueMigrateMemINTEL.filter(|_| bytes > 0) else {
+        let Some(migrate) = self
+            .lane
+            .api()
+            .ext
+            .clEnqueueMigrateMemINTEL
+            .filter(|_| bytes > 0)
+        else {
             return self.marker().map(drop);
         };
         let addr: *const c_void = ptr::with_exposed_provenance(addr);
-        let flags = if to_host { CL_MIGRATE_MEM_OBJECT_HOST } else { 0 };
+        let flags = if to_host {
+            CL_MIGRATE_MEM_OBJECT_HOST
+        } else {
+            0
+        };
         let moved = self.give(|_, slot| {
-            let Slot { queue, count, waits, event } = *slot;
-            // SAFETY: a hint about a range that the caller promises.
-            check(unsafe { migrate(queue, addr, bytes, flags, count, waits, event) }, "clEnqueueMigrateMemINTEL")
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
+            check(
+                // SAFETY: a hint about a range that the caller promises.
+                unsafe { migrate(queue, addr, bytes, flags, count, waits, event) },
+                "clEnqueueMigrateMemINTEL",
+            )
         });
         // A driver that does not take the hint leaves only its place in the order.
         moved.or_else(|_| self.marker()).map(drop)
@@ -528,10 +658,17 @@ impl Batch<'_> {
 }
 
 /// The runs of bytes that a box consists of: source, target, length.
-fn runs(region: [usize; 3], src: Option<&Pitched>, dst: &Pitched) -> impl Iterator<Item = (usize, usize, usize)> {
+fn runs(
+    region: [usize; 3],
+    src: Option<&Pitched>,
+    dst: &Pitched,
+) -> impl Iterator<Item = (usize, usize, usize)> {
     let src = src.unwrap_or(dst);
     let [mut width, mut height, mut depth] = region;
-    let (mut rows, mut slices) = ((src.row_pitch, dst.row_pitch), (src.slice_pitch, dst.slice_pitch));
+    let (mut rows, mut slices) = (
+        (src.row_pitch, dst.row_pitch),
+        (src.slice_pitch, dst.slice_pitch),
+    );
     if rows == (width, width) {
         (width, rows) = (width * height, slices);
         (height, slices) = (depth, (0, 0));
@@ -544,7 +681,11 @@ fn runs(region: [usize; 3], src: Option<&Pitched>, dst: &Pitched) -> impl Iterat
     (0..depth).flat_map(move |z| {
         (0..height).map(move |y| {
             let place = |start: usize, row: usize, slice: usize| start + z * slice + y * row;
-            (place(from, rows.0, slices.0), place(to, rows.1, slices.1), width)
+            (
+                place(from, rows.0, slices.0),
+                place(to, rows.1, slices.1),
+                width,
+            )
         })
     })
 }

@@ -24,7 +24,11 @@ type EventOut<'a> = OutHandle<'a, Event<OpenCl>>;
 type Waits<'a> = Handles<'a, Event<OpenCl>>;
 
 fn all(context: &OfContext) -> Vec<cl_device_id> {
-    context.devices().iter().map(|device| device.raw()).collect()
+    context
+        .devices()
+        .iter()
+        .map(|device| device.raw())
+        .collect()
 }
 
 fn origin(from: ur_rect_offset_t) -> [usize; 3] {
@@ -32,11 +36,15 @@ fn origin(from: ur_rect_offset_t) -> [usize; 3] {
 }
 
 fn region(from: ur_rect_region_t) -> [usize; 3] {
-    [from.width as usize, from.height as usize, from.depth as usize]
+    [
+        from.width as usize,
+        from.height as usize,
+        from.depth as usize,
+    ]
 }
 
 fn handle(native: ur_native_handle_t) -> *mut c_void {
-    std::ptr::with_exposed_provenance_mut(native as usize)
+    std::ptr::with_exposed_provenance_mut(native)
 }
 
 /// What kind of command one of OpenCL's is.
@@ -151,12 +159,20 @@ impl Hooks<OpenCl> for OpenCl {
         Kernel::from_native(this, native, program, properties)
     }
 
-    fn program_build(this: &OfContext, program: &Object<Program>, options: Option<&CStr>) -> Result<()> {
+    fn program_build(
+        this: &OfContext,
+        program: &Object<Program>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
         program.check_context(this)?;
         program.build(&[], options)
     }
 
-    fn program_compile(this: &OfContext, program: &Object<Program>, options: Option<&CStr>) -> Result<()> {
+    fn program_compile(
+        this: &OfContext,
+        program: &Object<Program>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
         program.check_context(this)?;
         program.compile(&[], options)
     }
@@ -193,19 +209,25 @@ impl Hooks<OpenCl> for OpenCl {
         let of: usize = exec::queue_property(&queue, CL_QUEUE_CONTEXT)?;
         ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
         let id: usize = exec::queue_property(&queue, CL_QUEUE_DEVICE)?;
-        let own = this.devices().iter().find(|device| device.raw().addr() == id);
+        let own = this
+            .devices()
+            .iter()
+            .find(|device| device.raw().addr() == id);
         let device = match (device, own) {
             (Some(device), _) => device.arc(),
             (None, Some(own)) => Arc::clone(own),
-            (None, None) => Device::from_native(id as ur_native_handle_t)?,
+            (None, None) => Device::from_native(id)?,
         };
         let (lane, flags) = Lane::adopt(queue, context, &device)?;
         Queue::adopt(this, &device, flags, lane)
     }
 
-    fn queue_native_handle(this: &OfQueue, _: Option<&ur_queue_native_desc_t>) -> Result<ur_native_handle_t> {
+    fn queue_native_handle(
+        this: &OfQueue,
+        _: Option<&ur_queue_native_desc_t>,
+    ) -> Result<ur_native_handle_t> {
         let raw = this.expose(|lane| lane.expose().map(QueueRef::raw))??;
-        Ok(raw.expose_provenance() as ur_native_handle_t)
+        Ok(raw.expose_provenance())
     }
 
     fn event_create_with_native_handle(
@@ -230,11 +252,11 @@ impl Hooks<OpenCl> for OpenCl {
     }
 
     fn event_native_handle(this: &Object<Event<OpenCl>>) -> Result<ur_native_handle_t> {
-        Ok(this.marker()?.event.raw().expose_provenance() as ur_native_handle_t)
+        Ok(this.marker()?.event.raw().expose_provenance())
     }
 
     fn context_native_handle(this: &OfContext) -> Result<ur_native_handle_t> {
-        Ok(this.domain().state().context.raw().expose_provenance() as ur_native_handle_t)
+        Ok(this.domain().state().context.raw().expose_provenance())
     }
 
     fn mem_image_read(
@@ -252,17 +274,41 @@ impl Hooks<OpenCl> for OpenCl {
         let (mem, to) = (image.native().clone(), dst.expose_provenance());
         let (from, size) = (origin(from), region(size));
         let work = Work::Native(Native::new(move |api, slot| {
-            let Slot { queue, count, waits, event } = *slot;
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
             let (from, size) = (from.as_ptr(), size.as_ptr());
             let to = std::ptr::with_exposed_provenance_mut(to);
             let read = api.core.clEnqueueReadImage;
             // SAFETY: a live queue and image; the caller promises memory for the region.
             let code = unsafe {
-                read(queue, mem.raw(), CL_FALSE, from, size, row_pitch, slice_pitch, to, count, waits, event)
+                read(
+                    queue,
+                    mem.raw(),
+                    CL_FALSE,
+                    from,
+                    size,
+                    row_pitch,
+                    slice_pitch,
+                    to,
+                    count,
+                    waits,
+                    event,
+                )
             };
             check(code, "clEnqueueReadImage")
         }));
-        Queue::enqueue(this, UR_COMMAND_MEM_IMAGE_READ, waits, work, event, blocking)
+        Queue::enqueue(
+            this,
+            UR_COMMAND_MEM_IMAGE_READ,
+            waits,
+            work,
+            event,
+            blocking,
+        )
     }
 
     fn mem_image_write(
@@ -280,17 +326,41 @@ impl Hooks<OpenCl> for OpenCl {
         let (mem, from) = (image.native().clone(), src.expose_provenance());
         let (to, size) = (origin(to), region(size));
         let work = Work::Native(Native::new(move |api, slot| {
-            let Slot { queue, count, waits, event } = *slot;
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
             let (to, size) = (to.as_ptr(), size.as_ptr());
             let from = std::ptr::with_exposed_provenance(from);
             let write = api.core.clEnqueueWriteImage;
             // SAFETY: a live queue and image; the caller promises memory for the region.
             let code = unsafe {
-                write(queue, mem.raw(), CL_FALSE, to, size, row_pitch, slice_pitch, from, count, waits, event)
+                write(
+                    queue,
+                    mem.raw(),
+                    CL_FALSE,
+                    to,
+                    size,
+                    row_pitch,
+                    slice_pitch,
+                    from,
+                    count,
+                    waits,
+                    event,
+                )
             };
             check(code, "clEnqueueWriteImage")
         }));
-        Queue::enqueue(this, UR_COMMAND_MEM_IMAGE_WRITE, waits, work, event, blocking)
+        Queue::enqueue(
+            this,
+            UR_COMMAND_MEM_IMAGE_WRITE,
+            waits,
+            work,
+            event,
+            blocking,
+        )
     }
 
     fn mem_image_copy(
@@ -306,12 +376,28 @@ impl Hooks<OpenCl> for OpenCl {
         let (source, target) = (src.native().clone(), dst.native().clone());
         let (from, to, size) = (origin(from), origin(to), region(size));
         let work = Work::Native(Native::new(move |api, slot| {
-            let Slot { queue, count, waits, event } = *slot;
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
             let (from, to, size) = (from.as_ptr(), to.as_ptr(), size.as_ptr());
             let copy = api.core.clEnqueueCopyImage;
             // SAFETY: a live queue and images.
-            let code =
-                unsafe { copy(queue, source.raw(), target.raw(), from, to, size, count, waits, event) };
+            let code = unsafe {
+                copy(
+                    queue,
+                    source.raw(),
+                    target.raw(),
+                    from,
+                    to,
+                    size,
+                    count,
+                    waits,
+                    event,
+                )
+            };
             check(code, "clEnqueueCopyImage")
         }));
         Queue::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, waits, work, event, false)
@@ -327,17 +413,46 @@ impl Hooks<OpenCl> for OpenCl {
         waits: Waits<'_>,
         event: EventOut<'_>,
     ) -> Result<()> {
-        let read = program.native().api().ext.clEnqueueReadHostPipeINTEL.ok_or(Error::unsupported())?;
+        let read = program
+            .native()
+            .api()
+            .ext
+            .clEnqueueReadHostPipeINTEL
+            .ok_or(Error::unsupported())?;
         let (program, symbol) = (program.native().clone(), symbol.to_owned());
         let to = dst.expose_provenance();
         let work = Work::Native(Native::new(move |_, slot| {
-            let Slot { queue, count, waits, event } = *slot;
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
             let (to, name) = (std::ptr::with_exposed_provenance_mut(to), symbol.as_ptr());
             // SAFETY: a live queue and program; the caller promises memory for the data.
-            let code = unsafe { read(queue, program.raw(), name, CL_FALSE, to, size, count, waits, event) };
+            let code = unsafe {
+                read(
+                    queue,
+                    program.raw(),
+                    name,
+                    CL_FALSE,
+                    to,
+                    size,
+                    count,
+                    waits,
+                    event,
+                )
+            };
             check(code, "clEnqueueReadHostPipeINTEL")
         }));
-        Queue::enqueue(this, UR_COMMAND_READ_HOST_PIPE, waits, work, event, blocking)
+        Queue::enqueue(
+            this,
+            UR_COMMAND_READ_HOST_PIPE,
+            waits,
+            work,
+            event,
+            blocking,
+        )
     }
 
     fn write_host_pipe(
@@ -350,16 +465,45 @@ impl Hooks<OpenCl> for OpenCl {
         waits: Waits<'_>,
         event: EventOut<'_>,
     ) -> Result<()> {
-        let write = program.native().api().ext.clEnqueueWriteHostPipeINTEL.ok_or(Error::unsupported())?;
+        let write = program
+            .native()
+            .api()
+            .ext
+            .clEnqueueWriteHostPipeINTEL
+            .ok_or(Error::unsupported())?;
         let (program, symbol) = (program.native().clone(), symbol.to_owned());
         let from = src.expose_provenance();
         let work = Work::Native(Native::new(move |_, slot| {
-            let Slot { queue, count, waits, event } = *slot;
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
             let (from, name) = (std::ptr::with_exposed_provenance(from), symbol.as_ptr());
             // SAFETY: a live queue and program; the caller promises the data.
-            let code = unsafe { write(queue, program.raw(), name, CL_FALSE, from, size, count, waits, event) };
+            let code = unsafe {
+                write(
+                    queue,
+                    program.raw(),
+                    name,
+                    CL_FALSE,
+                    from,
+                    size,
+                    count,
+                    waits,
+                    event,
+                )
+            };
             check(code, "clEnqueueWriteHostPipeINTEL")
         }));
-        Queue::enqueue(this, UR_COMMAND_WRITE_HOST_PIPE, waits, work, event, blocking)
+        Queue::enqueue(
+            this,
+            UR_COMMAND_WRITE_HOST_PIPE,
+            waits,
+            work,
+            event,
+            blocking,
+        )
     }
 }

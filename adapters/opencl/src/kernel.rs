@@ -13,7 +13,7 @@ use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Context, LaunchRequest, Queue};
 
 use crate::OpenCl;
-use crate::cl::{self, SuggestedSize, Api, KernelRef, MemRef, SamplerRef, Version, check};
+use crate::cl::{self, Api, KernelRef, MemRef, SamplerRef, SuggestedSize, Version, check};
 use crate::device::Device;
 use crate::exec::{Lane, Slot};
 use crate::mem::Mem;
@@ -40,10 +40,13 @@ enum Arg {
     Sampler(SamplerRef),
 }
 
+/// Arguments with their places.
+type Indexed = Vec<(u32, Arg)>;
+
 /// A launch with copies of its arguments.
 pub struct Launch {
     native: Arc<Native>,
-    args: Vec<(u32, Arg)>,
+    args: Indexed,
     values: Vec<u8>,
     dims: u32,
     offset: Option<[usize; 3]>,
@@ -53,8 +56,14 @@ pub struct Launch {
 
 impl Kernel {
     pub fn new(program: &Object<Program>, kernel: KernelRef) -> Arc<Object<Self>> {
-        let native = Arc::new(Native { kernel, arguments: Mutex::new(()) });
-        hal::new::<OpenCl, _>(Self { program: program.arc(), native })
+        let native = Arc::new(Native {
+            kernel,
+            arguments: Mutex::new(()),
+        });
+        hal::new::<OpenCl, _>(Self {
+            program: program.arc(),
+            native,
+        })
     }
 
     pub fn from_native(
@@ -65,7 +74,7 @@ impl Kernel {
     ) -> Result<Arc<Object<Self>>> {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-        let raw = ptr::with_exposed_provenance_mut(native as usize);
+        let raw = ptr::with_exposed_provenance_mut(native);
         let api = context.domain().state().context.api();
         // SAFETY: the caller says that this is a kernel of OpenCL.
         let kernel = unsafe { KernelRef::adopted(api, raw, owned) }?;
@@ -74,10 +83,18 @@ impl Kernel {
             None => {
                 let ask = |size, value, ret| {
                     // SAFETY: a live kernel.
-                    unsafe { (api.core.clGetKernelInfo)(kernel.raw(), CL_KERNEL_PROGRAM, size, value, ret) }
+                    unsafe {
+                        (api.core.clGetKernelInfo)(
+                            kernel.raw(),
+                            CL_KERNEL_PROGRAM,
+                            size,
+                            value,
+                            ret,
+                        )
+                    }
                 };
                 let program: usize = cl::value(ask, "clGetKernelInfo")?;
-                Program::from_native(context, program as ur_native_handle_t, None)?
+                Program::from_native(context, program, None)?
             }
         };
         program.check_context(context)?;
@@ -105,7 +122,10 @@ impl Kernel {
             args,
             values,
             dims: request.dims,
-            offset: request.offset[..dims].iter().any(|offset| *offset > 0).then_some(request.offset),
+            offset: request.offset[..dims]
+                .iter()
+                .any(|offset| *offset > 0)
+                .then_some(request.offset),
             global: request.global,
             local: request.local,
         })
@@ -120,7 +140,10 @@ impl Kernel {
         local: &mut [usize],
     ) -> Result<()> {
         let dims = global.len();
-        ensure((1..=3).contains(&dims), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+        ensure(
+            (1..=3).contains(&dims),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
         let sizes = match self.api().ext.clGetKernelSuggestedLocalWorkSizeKHR {
             Some(ask) => self.ask_local(ask, queue, offset, global, args)?,
             None => None,
@@ -142,15 +165,31 @@ impl Kernel {
         let context = &queue.context().domain().state().context;
         let lane = Lane::open(context, queue.device(), ur_queue_flags_t(0))?;
         let (args, values) = arguments(args)?;
-        let offset = if offset.is_empty() { null() } else { offset.as_ptr() };
+        let offset = if offset.is_empty() {
+            null()
+        } else {
+            offset.as_ptr()
+        };
         let (dims, mut sizes) = (global.len() as u32, [1; 3]);
-        let _held = self.native.arguments.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = self
+            .native
+            .arguments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         for (index, arg) in &args {
             self.native.set(*index, arg, &values)?;
         }
         // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
-        let code =
-            unsafe { ask(lane.queue().raw(), self.raw(), dims, offset, global.as_ptr(), sizes.as_mut_ptr()) };
+        let code = unsafe {
+            ask(
+                lane.queue().raw(),
+                self.raw(),
+                dims,
+                offset,
+                global.as_ptr(),
+                sizes.as_mut_ptr(),
+            )
+        };
         if code == CL_INVALID_KERNEL_ARGS {
             return Ok(None);
         }
@@ -166,12 +205,14 @@ impl Kernel {
             return Ok(required);
         }
         let most: usize = self.group(device, CL_KERNEL_WORK_GROUP_SIZE)?;
-        let first = (1..=most.min(global[0].max(1))).rev().find(|size| global[0].is_multiple_of(*size));
+        let first = (1..=most.min(global[0].max(1)))
+            .rev()
+            .find(|size| global[0].is_multiple_of(*size));
         Ok([first.unwrap_or(1), 1, 1])
     }
 }
 
-fn arguments(list: &[ur_exp_kernel_arg_properties_t]) -> Result<(Vec<(u32, Arg)>, Vec<u8>)> {
+fn arguments(list: &[ur_exp_kernel_arg_properties_t]) -> Result<(Indexed, Vec<u8>)> {
     let mut args = Vec::with_capacity(list.len());
     let mut values = Vec::new();
     for arg in list {
@@ -181,21 +222,37 @@ fn arguments(list: &[ur_exp_kernel_arg_properties_t]) -> Result<(Vec<(u32, Arg)>
             match arg.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE => {
                     let at = values.len();
-                    values.extend_from_slice(hal::checks::slice(arg.value.value.cast::<u8>(), arg.size)?);
-                    Arg::Value { at, bytes: arg.size }
+                    values.extend_from_slice(hal::checks::slice(
+                        arg.value.value.cast::<u8>(),
+                        arg.size,
+                    )?);
+                    Arg::Value {
+                        at,
+                        bytes: arg.size,
+                    }
                 }
-                UR_EXP_KERNEL_ARG_TYPE_POINTER => Arg::Pointer(arg.value.pointer.expose_provenance()),
+                UR_EXP_KERNEL_ARG_TYPE_POINTER => {
+                    Arg::Pointer(arg.value.pointer.expose_provenance())
+                }
                 UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ => {
                     let handle = arg.value.memObjTuple.hMem;
                     Arg::Mem(match handle.is_null() {
                         true => None,
-                        false => Some(Object::<Mem>::borrow(handle.cast(), OpenCl::table())?.native().clone()),
+                        false => Some(
+                            Object::<Mem>::borrow(handle.cast(), OpenCl::table())?
+                                .native()
+                                .clone(),
+                        ),
                     })
                 }
                 UR_EXP_KERNEL_ARG_TYPE_LOCAL => Arg::Local(arg.size),
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
                     let handle = arg.value.sampler;
-                    Arg::Sampler(Object::<Sampler>::borrow(handle.cast(), OpenCl::table())?.native().clone())
+                    Arg::Sampler(
+                        Object::<Sampler>::borrow(handle.cast(), OpenCl::table())?
+                            .native()
+                            .clone(),
+                    )
                 }
                 _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
             }
@@ -212,12 +269,26 @@ impl Native {
         let set = api.core.clSetKernelArg;
         let handle = |raw: *mut c_void| {
             // SAFETY: a live kernel and a live object's handle.
-            unsafe { set(kernel, index, size_of::<*mut c_void>(), (&raw const raw).cast()) }
+            unsafe {
+                set(
+                    kernel,
+                    index,
+                    size_of::<*mut c_void>(),
+                    (&raw const raw).cast(),
+                )
+            }
         };
         let code = match arg {
             Arg::Value { at, bytes } => {
                 // SAFETY: that many bytes were copied there.
-                unsafe { set(kernel, index, *bytes, values[*at..*at + *bytes].as_ptr().cast()) }
+                unsafe {
+                    set(
+                        kernel,
+                        index,
+                        *bytes,
+                        values[*at..*at + *bytes].as_ptr().cast(),
+                    )
+                }
             }
             Arg::Local(bytes) => {
                 // SAFETY: local memory has a size and no value.
@@ -227,7 +298,10 @@ impl Native {
                 let at: *const c_void = ptr::with_exposed_provenance(*at);
                 // SAFETY: a live kernel; what the pointer leads to is the caller's promise.
                 unsafe {
-                    match (api.ext.clSetKernelArgMemPointerINTEL, api.core.clSetKernelArgSVMPointer) {
+                    match (
+                        api.ext.clSetKernelArgMemPointerINTEL,
+                        api.core.clSetKernelArgSVMPointer,
+                    ) {
                         (Some(set), _) => set(kernel, index, at),
                         (None, Some(set)) => set(kernel, index, at),
                         (None, None) => return Err(Error::unsupported()),
@@ -244,17 +318,31 @@ impl Native {
 impl Launch {
     /// Sets the arguments and enqueues.
     pub fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
-        let _held = self.native.arguments.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = self
+            .native
+            .arguments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         for (index, arg) in &self.args {
             self.native.set(*index, arg, &self.values)?;
         }
-        let Slot { queue, count, waits, event } = *slot;
-        let sizes = |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
+        let sizes =
+            |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
         let (offset, local) = (sizes(&self.offset), sizes(&self.local));
         let (kernel, global) = (self.native.kernel.raw(), self.global.as_ptr());
         let launch = api.core.clEnqueueNDRangeKernel;
         // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
-        let code = unsafe { launch(queue, kernel, self.dims, offset, global, local, count, waits, event) };
+        let code = unsafe {
+            launch(
+                queue, kernel, self.dims, offset, global, local, count, waits, event,
+            )
+        };
         check(code, "clEnqueueNDRangeKernel")
     }
 }
@@ -262,20 +350,37 @@ impl Launch {
 impl Kernel {
     fn property<T: Copy>(&self, what: cl_kernel_info) -> Result<Vec<T>> {
         // SAFETY: a live kernel.
-        let ask =
-            |size, value, ret| unsafe { (self.api().core.clGetKernelInfo)(self.raw(), what, size, value, ret) };
+        let ask = |size, value, ret| unsafe {
+            (self.api().core.clGetKernelInfo)(self.raw(), what, size, value, ret)
+        };
         cl::list(ask, "clGetKernelInfo")
     }
 
-    fn group<T: Copy>(&self, device: &Object<Device>, what: cl_kernel_work_group_info) -> Result<T> {
+    fn group<T: Copy>(
+        &self,
+        device: &Object<Device>,
+        what: cl_kernel_work_group_info,
+    ) -> Result<T> {
         // SAFETY: a live kernel and device.
         let ask = |size, value, ret| unsafe {
-            (self.api().core.clGetKernelWorkGroupInfo)(self.raw(), device.raw(), what, size, value, ret)
+            (self.api().core.clGetKernelWorkGroupInfo)(
+                self.raw(),
+                device.raw(),
+                what,
+                size,
+                value,
+                ret,
+            )
         };
         cl::value(ask, "clGetKernelWorkGroupInfo")
     }
 
-    fn sub_group(&self, device: &Object<Device>, what: cl_kernel_sub_group_info, input: &[usize]) -> Result<usize> {
+    fn sub_group(
+        &self,
+        device: &Object<Device>,
+        what: cl_kernel_sub_group_info,
+        input: &[usize],
+    ) -> Result<usize> {
         let modern = device.version >= Version::new(2, 1);
         let core = self.api().core.clGetKernelSubGroupInfo.filter(|_| modern);
         let ask = core.or(self.api().ext.clGetKernelSubGroupInfoKHR);
@@ -288,7 +393,11 @@ impl Kernel {
                 device.raw(),
                 what,
                 size_of_val(input),
-                if input.is_empty() { null() } else { input.as_ptr().cast() },
+                if input.is_empty() {
+                    null()
+                } else {
+                    input.as_ptr().cast()
+                },
                 size_of::<usize>(),
                 (&raw mut result).cast(),
                 ptr::null_mut(),
@@ -298,10 +407,22 @@ impl Kernel {
         Ok(result)
     }
 
-    fn exec_info(&self, what: cl_kernel_exec_info, bytes: usize, value: *const c_void) -> Result<()> {
-        let set = self.api().core.clSetKernelExecInfo.ok_or(Error::unsupported())?;
+    fn exec_info(
+        &self,
+        what: cl_kernel_exec_info,
+        bytes: usize,
+        value: *const c_void,
+    ) -> Result<()> {
+        let set = self
+            .api()
+            .core
+            .clSetKernelExecInfo
+            .ok_or(Error::unsupported())?;
         // SAFETY: a live kernel, and a value of that many bytes.
-        check(unsafe { set(self.raw(), what, bytes, value) }, "clSetKernelExecInfo")
+        check(
+            unsafe { set(self.raw(), what, bytes, value) },
+            "clSetKernelExecInfo",
+        )
     }
 }
 
@@ -323,8 +444,12 @@ impl hal::Kernel<OpenCl> for Kernel {
                 /// `CL_KERNEL_SPILL_MEM_SIZE_INTEL`
                 const SPILL: cl_kernel_work_group_info = 0x4109;
                 let devices = this.program.context().devices();
-                let each = devices.iter().map(|device| this.group::<cl_ulong>(device, SPILL));
-                let each = each.map(|spill| spill.map(|bytes| bytes as u32)).collect::<Result<Vec<_>>>();
+                let each = devices
+                    .iter()
+                    .map(|device| this.group::<cl_ulong>(device, SPILL));
+                let each = each
+                    .map(|spill| spill.map(|bytes| bytes as u32))
+                    .collect::<Result<Vec<_>>>();
                 out.slice(&each.map_err(|_| Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))?)
             }
         }
@@ -357,7 +482,8 @@ impl hal::Kernel<OpenCl> for Kernel {
             KernelGroupInfo::PrivateMemSize => {
                 out.value(this.group::<cl_ulong>(device, CL_KERNEL_PRIVATE_MEM_SIZE)? as usize)
             }
-            KernelGroupInfo::CompileMaxWorkGroupSize | KernelGroupInfo::CompileMaxLinearWorkGroupSize => {
+            KernelGroupInfo::CompileMaxWorkGroupSize
+            | KernelGroupInfo::CompileMaxLinearWorkGroupSize => {
                 Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))
             }
         }
@@ -372,12 +498,18 @@ impl hal::Kernel<OpenCl> for Kernel {
         /// `CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL`
         const REQUIRED: cl_kernel_sub_group_info = 0x410A;
         let largest = || device.list::<usize>(CL_DEVICE_MAX_WORK_ITEM_SIZES);
-        let number = |what, input: &[usize]| this.sub_group(device, what, input).map(|number| number as u32);
+        let number = |what, input: &[usize]| {
+            this.sub_group(device, what, input)
+                .map(|number| number as u32)
+        };
         match what {
-            KernelSubGroupInfo::MaxSubGroupSize => {
-                out.value(number(CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE, &largest()?)?)
+            KernelSubGroupInfo::MaxSubGroupSize => out.value(number(
+                CL_KERNEL_MAX_SUB_GROUP_SIZE_FOR_NDRANGE,
+                &largest()?,
+            )?),
+            KernelSubGroupInfo::MaxNumSubGroups => {
+                out.value(number(CL_KERNEL_MAX_NUM_SUB_GROUPS, &[])?)
             }
-            KernelSubGroupInfo::MaxNumSubGroups => out.value(number(CL_KERNEL_MAX_NUM_SUB_GROUPS, &[])?),
             KernelSubGroupInfo::CompileNumSubGroups => {
                 out.value(number(CL_KERNEL_COMPILE_NUM_SUB_GROUPS, &[])?)
             }
@@ -409,11 +541,15 @@ impl hal::Kernel<OpenCl> for Kernel {
                     // Shared virtual memory of fine grain needs no telling.
                     return Ok(());
                 }
-                let each = |what| this.exec_info(what, size_of::<cl_bool>(), (&raw const on).cast());
+                let each =
+                    |what| this.exec_info(what, size_of::<cl_bool>(), (&raw const on).cast());
                 INDIRECT.into_iter().try_for_each(each)
             }
             KernelExecInfo::UsmPtrs => {
-                ensure(value.len().is_multiple_of(size_of::<usize>()), UR_RESULT_ERROR_INVALID_SIZE)?;
+                ensure(
+                    value.len().is_multiple_of(size_of::<usize>()),
+                    UR_RESULT_ERROR_INVALID_SIZE,
+                )?;
                 let what = match this.api().has_usm() {
                     true => CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL,
                     false => CL_KERNEL_EXEC_INFO_SVM_PTRS,
@@ -430,7 +566,7 @@ impl hal::Kernel<OpenCl> for Kernel {
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        Ok(this.raw().expose_provenance() as ur_native_handle_t)
+        Ok(this.raw().expose_provenance())
     }
 
     fn get_suggested_local_work_size(

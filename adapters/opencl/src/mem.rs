@@ -28,13 +28,25 @@ const ACCESS: u32 = UR_MEM_FLAG_READ_WRITE.0 | UR_MEM_FLAG_WRITE_ONLY.0 | UR_MEM
 
 /// Each flag has the bit that OpenCL gave it.
 fn native_flags(flags: ur_mem_flags_t) -> Result<cl_mem_flags> {
-    ensure((flags.0 & ACCESS).count_ones() <= 1, UR_RESULT_ERROR_INVALID_VALUE)?;
+    ensure(
+        (flags.0 & ACCESS).count_ones() <= 1,
+        UR_RESULT_ERROR_INVALID_VALUE,
+    )?;
     Ok(cl_mem_flags::from(flags.0))
 }
 
 impl Mem {
-    fn new(context: &Object<Context<OpenCl>>, mem: MemRef, flags: ur_mem_flags_t) -> Arc<Object<Self>> {
-        hal::new::<OpenCl, _>(Self { context: context.arc(), mem, flags, parent: None })
+    fn new(
+        context: &Object<Context<OpenCl>>,
+        mem: MemRef,
+        flags: ur_mem_flags_t,
+    ) -> Arc<Object<Self>> {
+        hal::new::<OpenCl, _>(Self {
+            context: context.arc(),
+            mem,
+            flags,
+            parent: None,
+        })
     }
 
     /// `urMemBufferCreate`. The shim has checked flags against the host pointer.
@@ -54,7 +66,8 @@ impl Mem {
         let mut code = 0;
         // SAFETY: a live context; the caller's memory is as large as the buffer.
         let mem = unsafe {
-            let raw = (native.api().core.clCreateBuffer)(native.raw(), bits, bytes, host, &mut code);
+            let raw =
+                (native.api().core.clCreateBuffer)(native.raw(), bits, bytes, host, &mut code);
             MemRef::created(native.api(), raw, code, "clCreateBuffer")
         }?;
         Ok(Self::new(context, mem, flags))
@@ -89,12 +102,17 @@ impl Mem {
         properties: Option<&ur_mem_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
-        let raw = ptr::with_exposed_provenance_mut(native as usize);
+        let raw = ptr::with_exposed_provenance_mut(native);
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let own = &context.domain().state().context;
         // SAFETY: the caller says that this is a memory object of OpenCL.
         let mem = unsafe { MemRef::adopted(own.api(), raw, owned) }?;
-        let object = Self { context: context.arc(), mem, flags: UR_MEM_FLAG_READ_WRITE, parent: None };
+        let object = Self {
+            context: context.arc(),
+            mem,
+            flags: UR_MEM_FLAG_READ_WRITE,
+            parent: None,
+        };
         let of: usize = object.property(CL_MEM_CONTEXT)?;
         ensure(of == own.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
         Ok(hal::new::<OpenCl, _>(object))
@@ -124,17 +142,38 @@ impl Mem {
         self.property(CL_MEM_SIZE)
     }
 
-    pub fn map(&self, flags: ur_map_flags_t, offset: usize, bytes: usize) -> (Landing, Work<OpenCl>) {
+    pub fn map(
+        &self,
+        flags: ur_map_flags_t,
+        offset: usize,
+        bytes: usize,
+    ) -> (Landing, Work<OpenCl>) {
         let landing = Landing::default();
         let (mem, lands) = (self.mem.clone(), landing.clone());
         let flags = cl_map_flags::from(flags.0);
         let run = move |api: &cl::Api, slot: &Slot| {
-            let Slot { queue, count, waits, event } = *slot;
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
             let mut code = 0;
             let map = api.core.clEnqueueMapBuffer;
             // SAFETY: a live queue and buffer; the range was checked.
             let at = unsafe {
-                map(queue, mem.raw(), CL_FALSE, flags, offset, bytes, count, waits, event, &mut code)
+                map(
+                    queue,
+                    mem.raw(),
+                    CL_FALSE,
+                    flags,
+                    offset,
+                    bytes,
+                    count,
+                    waits,
+                    event,
+                    &mut code,
+                )
             };
             lands.set(at.expose_provenance());
             check(code, "clEnqueueMapBuffer")
@@ -145,10 +184,17 @@ impl Mem {
     pub fn unmap(&self, addr: usize) -> Work<OpenCl> {
         let mem = self.mem.clone();
         Work::Native(Native::new(move |api, slot| {
-            let Slot { queue, count, waits, event } = *slot;
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
             let at = ptr::with_exposed_provenance_mut(addr);
             // SAFETY: a live queue and buffer; the address is what mapping it gave.
-            let code = unsafe { (api.core.clEnqueueUnmapMemObject)(queue, mem.raw(), at, count, waits, event) };
+            let code = unsafe {
+                (api.core.clEnqueueUnmapMemObject)(queue, mem.raw(), at, count, waits, event)
+            };
             check(code, "clEnqueueUnmapMemObject")
         }))
     }
@@ -159,35 +205,86 @@ fn host(addr: usize) -> *mut c_void {
 }
 
 /// Commands on buffers, where the engine's addresses are offsets.
-pub fn on_buffers(work: Work<OpenCl>, dst: Option<&Object<Mem>>, src: Option<&Object<Mem>>) -> Work<OpenCl> {
+pub fn on_buffers(
+    work: Work<OpenCl>,
+    dst: Option<&Object<Mem>>,
+    src: Option<&Object<Mem>>,
+) -> Work<OpenCl> {
     let own = |mem: &Object<Mem>| mem.mem.clone();
     match (work, dst.map(own), src.map(own)) {
         (Work::Copy { bytes: 0, .. }, _, _) => Work::Marker,
         (Work::Copy { dst, src, bytes }, to, from) => copy(dst, src, bytes, to, from),
         (Work::CopyRect { dst, src, region }, to, from) => copy_rect(dst, src, region, to, from),
-        (Work::Fill { dst, pattern, bytes }, Some(to), _) => fill(to, dst, &pattern, bytes),
+        (
+            Work::Fill {
+                dst,
+                pattern,
+                bytes,
+            },
+            Some(to),
+            _,
+        ) => fill(to, dst, &pattern, bytes),
         (other, _, _) => other,
     }
 }
 
-fn copy(dst: usize, src: usize, bytes: usize, to: Option<MemRef>, from: Option<MemRef>) -> Work<OpenCl> {
+fn copy(
+    dst: usize,
+    src: usize,
+    bytes: usize,
+    to: Option<MemRef>,
+    from: Option<MemRef>,
+) -> Work<OpenCl> {
     Work::Native(Native::new(move |api, slot| {
-        let Slot { queue, count, waits, event } = *slot;
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
         let core = api.core;
         // SAFETY: live objects, ranges that were checked, and host memory that the caller promises
         // until the command has ended.
         let code = unsafe {
             match (&to, &from) {
-                (Some(to), Some(from)) => {
-                    (core.clEnqueueCopyBuffer)(queue, from.raw(), to.raw(), src, dst, bytes, count, waits, event)
-                }
+                (Some(to), Some(from)) => (core.clEnqueueCopyBuffer)(
+                    queue,
+                    from.raw(),
+                    to.raw(),
+                    src,
+                    dst,
+                    bytes,
+                    count,
+                    waits,
+                    event,
+                ),
                 (Some(to), None) => {
                     let write = core.clEnqueueWriteBuffer;
-                    write(queue, to.raw(), CL_FALSE, dst, bytes, host(src), count, waits, event)
+                    write(
+                        queue,
+                        to.raw(),
+                        CL_FALSE,
+                        dst,
+                        bytes,
+                        host(src),
+                        count,
+                        waits,
+                        event,
+                    )
                 }
                 (None, Some(from)) => {
                     let read = core.clEnqueueReadBuffer;
-                    read(queue, from.raw(), CL_FALSE, src, bytes, host(dst), count, waits, event)
+                    read(
+                        queue,
+                        from.raw(),
+                        CL_FALSE,
+                        src,
+                        bytes,
+                        host(dst),
+                        count,
+                        waits,
+                        event,
+                    )
                 }
                 (None, None) => return Err(Error::unsupported()),
             }
@@ -204,24 +301,67 @@ fn copy_rect(
     from: Option<MemRef>,
 ) -> Work<OpenCl> {
     Work::Native(Native::new(move |api, slot| {
-        let Slot { queue, count, waits, event } = *slot;
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
         let (core, zero) = (api.core, [0usize; 3]);
         let (at, from_at) = ([dst.addr, 0, 0], [src.addr, 0, 0]);
-        let (dst_pitch, src_pitch) = ((dst.row_pitch, dst.slice_pitch), (src.row_pitch, src.slice_pitch));
+        let (dst_pitch, src_pitch) = (
+            (dst.row_pitch, dst.slice_pitch),
+            (src.row_pitch, src.slice_pitch),
+        );
         // SAFETY: as for linear copies.
         let code = unsafe {
             match (&to, &from) {
                 (Some(to), Some(from)) => (core.clEnqueueCopyBufferRect)(
-                    queue, from.raw(), to.raw(), from_at.as_ptr(), at.as_ptr(), region.as_ptr(),
-                    src_pitch.0, src_pitch.1, dst_pitch.0, dst_pitch.1, count, waits, event,
+                    queue,
+                    from.raw(),
+                    to.raw(),
+                    from_at.as_ptr(),
+                    at.as_ptr(),
+                    region.as_ptr(),
+                    src_pitch.0,
+                    src_pitch.1,
+                    dst_pitch.0,
+                    dst_pitch.1,
+                    count,
+                    waits,
+                    event,
                 ),
                 (Some(to), None) => (core.clEnqueueWriteBufferRect)(
-                    queue, to.raw(), CL_FALSE, at.as_ptr(), zero.as_ptr(), region.as_ptr(),
-                    dst_pitch.0, dst_pitch.1, src_pitch.0, src_pitch.1, host(src.addr), count, waits, event,
+                    queue,
+                    to.raw(),
+                    CL_FALSE,
+                    at.as_ptr(),
+                    zero.as_ptr(),
+                    region.as_ptr(),
+                    dst_pitch.0,
+                    dst_pitch.1,
+                    src_pitch.0,
+                    src_pitch.1,
+                    host(src.addr),
+                    count,
+                    waits,
+                    event,
                 ),
                 (None, Some(from)) => (core.clEnqueueReadBufferRect)(
-                    queue, from.raw(), CL_FALSE, from_at.as_ptr(), zero.as_ptr(), region.as_ptr(),
-                    src_pitch.0, src_pitch.1, dst_pitch.0, dst_pitch.1, host(dst.addr), count, waits, event,
+                    queue,
+                    from.raw(),
+                    CL_FALSE,
+                    from_at.as_ptr(),
+                    zero.as_ptr(),
+                    region.as_ptr(),
+                    src_pitch.0,
+                    src_pitch.1,
+                    dst_pitch.0,
+                    dst_pitch.1,
+                    host(dst.addr),
+                    count,
+                    waits,
+                    event,
                 ),
                 (None, None) => return Err(Error::unsupported()),
             }
@@ -242,17 +382,34 @@ fn fill(to: MemRef, offset: usize, pattern: &[u8], bytes: usize) -> Work<OpenCl>
     if !own || !offset.is_multiple_of(size) {
         let staged: Box<[u8]> = pattern.iter().copied().cycle().take(bytes).collect();
         let from = staged.as_ptr().expose_provenance();
-        let Work::Native(mut native) = copy(offset, from, bytes, Some(to), None) else { return Work::Marker };
+        let Work::Native(mut native) = copy(offset, from, bytes, Some(to), None) else {
+            return Work::Marker;
+        };
         native.keep = Some(staged);
         return Work::Native(native);
     }
     let pattern: Box<[u8]> = pattern.into();
     Work::Native(Native::new(move |api, slot| {
-        let Slot { queue, count, waits, event } = *slot;
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
         let fill = api.core.clEnqueueFillBuffer;
         // SAFETY: a live buffer and a range that was checked; the pattern is copied by the call.
         let code = unsafe {
-            fill(queue, to.raw(), pattern.as_ptr().cast(), size, offset, bytes, count, waits, event)
+            fill(
+                queue,
+                to.raw(),
+                pattern.as_ptr().cast(),
+                size,
+                offset,
+                bytes,
+                count,
+                waits,
+                event,
+            )
         };
         check(code, "clEnqueueFillBuffer")
     }))
@@ -269,29 +426,51 @@ impl hal::Mem<OpenCl> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
-        ensure(kind == UR_BUFFER_CREATE_TYPE_REGION, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        ensure(
+            kind == UR_BUFFER_CREATE_TYPE_REGION,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
         ensure(this.parent.is_none(), UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
         ensure(flags.0 & !ACCESS == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
         let end = region.origin.checked_add(region.size);
         let inside = end.is_some_and(|end| this.bytes().is_ok_and(|bytes| end <= bytes));
-        ensure(inside && region.size > 0, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
-        let part = cl_buffer_region { origin: region.origin, size: region.size };
+        ensure(
+            inside && region.size > 0,
+            UR_RESULT_ERROR_INVALID_BUFFER_SIZE,
+        )?;
+        let part = cl_buffer_region {
+            origin: region.origin,
+            size: region.size,
+        };
         let mut code = 0;
         // SAFETY: a live buffer; the region is read by the call.
         let mem = unsafe {
             let create = this.mem.api().core.clCreateSubBuffer;
             let bits = native_flags(flags)?;
-            let raw =
-                create(this.mem.raw(), bits, CL_BUFFER_CREATE_TYPE_REGION, (&raw const part).cast(), &mut code);
+            let raw = create(
+                this.mem.raw(),
+                bits,
+                CL_BUFFER_CREATE_TYPE_REGION,
+                (&raw const part).cast(),
+                &mut code,
+            );
             MemRef::created(this.mem.api(), raw, code, "clCreateSubBuffer")
         }?;
         let flags = if flags.0 == 0 { this.flags } else { flags };
         let context = Arc::clone(&this.context);
-        Ok(hal::new::<OpenCl, _>(Self { context, mem, flags, parent: Some(this.arc()) }))
+        Ok(hal::new::<OpenCl, _>(Self {
+            context,
+            mem,
+            flags,
+            parent: Some(this.arc()),
+        }))
     }
 
-    fn get_native_handle(this: &Object<Self>, _: Option<&Object<Device>>) -> Result<ur_native_handle_t> {
-        Ok(this.mem.raw().expose_provenance() as ur_native_handle_t)
+    fn get_native_handle(
+        this: &Object<Self>,
+        _: Option<&Object<Device>>,
+    ) -> Result<ur_native_handle_t> {
+        Ok(this.mem.raw().expose_provenance())
     }
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
@@ -307,8 +486,12 @@ impl hal::Mem<OpenCl> for Mem {
         match what {
             ImageInfo::Format => {
                 let format: cl_image_format = this.image_property(CL_IMAGE_FORMAT)?;
-                let order = ORDERS.iter().find(|(_, cl)| *cl == format.image_channel_order);
-                let kind = TYPES.iter().find(|(_, cl)| *cl == format.image_channel_data_type);
+                let order = ORDERS
+                    .iter()
+                    .find(|(_, cl)| *cl == format.image_channel_order);
+                let kind = TYPES
+                    .iter()
+                    .find(|(_, cl)| *cl == format.image_channel_data_type);
                 let unknown = Error::new(UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT);
                 out.value(ur_image_format_t {
                     channelOrder: order.ok_or(unknown)?.0,
@@ -322,8 +505,12 @@ impl hal::Mem<OpenCl> for Mem {
             ImageInfo::Height => size(out, CL_IMAGE_HEIGHT),
             ImageInfo::Depth => size(out, CL_IMAGE_DEPTH),
             ImageInfo::ArraySize => size(out, CL_IMAGE_ARRAY_SIZE),
-            ImageInfo::NumMipLevels => out.value(this.image_property::<cl_uint>(CL_IMAGE_NUM_MIP_LEVELS)?),
-            ImageInfo::NumSamples => out.value(this.image_property::<cl_uint>(CL_IMAGE_NUM_SAMPLES)?),
+            ImageInfo::NumMipLevels => {
+                out.value(this.image_property::<cl_uint>(CL_IMAGE_NUM_MIP_LEVELS)?)
+            }
+            ImageInfo::NumSamples => {
+                out.value(this.image_property::<cl_uint>(CL_IMAGE_NUM_SAMPLES)?)
+            }
         }
     }
 }
@@ -365,9 +552,18 @@ const TYPES: [(ur_image_channel_type_t, cl_channel_type); 15] = [
 
 fn image_format(format: &ur_image_format_t) -> Result<cl_image_format> {
     let unknown = Error::new(UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT);
-    let order = ORDERS.iter().find(|(ur, _)| *ur == format.channelOrder).ok_or(unknown)?;
-    let kind = TYPES.iter().find(|(ur, _)| *ur == format.channelType).ok_or(unknown)?;
-    Ok(cl_image_format { image_channel_order: order.1, image_channel_data_type: kind.1 })
+    let order = ORDERS
+        .iter()
+        .find(|(ur, _)| *ur == format.channelOrder)
+        .ok_or(unknown)?;
+    let kind = TYPES
+        .iter()
+        .find(|(ur, _)| *ur == format.channelType)
+        .ok_or(unknown)?;
+    Ok(cl_image_format {
+        image_channel_order: order.1,
+        image_channel_data_type: kind.1,
+    })
 }
 
 fn image_desc(desc: &ur_image_desc_t) -> Result<cl_image_desc> {

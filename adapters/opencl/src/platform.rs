@@ -40,7 +40,9 @@ impl Platform {
         if code != CL_SUCCESS {
             return Vec::new();
         }
-        ids.into_iter().filter_map(|id| Self::open(core, id)).collect()
+        ids.into_iter()
+            .filter_map(|id| Self::open(core, id))
+            .collect()
     }
 
     fn open(core: &'static Core, id: cl_platform_id) -> Option<Arc<Object<Self>>> {
@@ -50,7 +52,12 @@ impl Platform {
             return None;
         }
         let version = Version::parse(&text(CL_PLATFORM_VERSION));
-        let platform = Self { api, raw: id.expose_provenance(), version, devices: OnceLock::new() };
+        let platform = Self {
+            api,
+            raw: id.expose_provenance(),
+            version,
+            devices: OnceLock::new(),
+        };
         let platform = Object::immortal(OpenCl::table(), platform);
         let devices = Device::roots(&platform);
         if devices.is_empty() {
@@ -75,7 +82,8 @@ impl Platform {
 
 fn text(api: &Api, id: cl_platform_id, what: cl_platform_info) -> Result<String> {
     // SAFETY: a platform that the library listed.
-    let ask = |size, value, ret| unsafe { (api.core.clGetPlatformInfo)(id, what, size, value, ret) };
+    let ask =
+        |size, value, ret| unsafe { (api.core.clGetPlatformInfo)(id, what, size, value, ret) };
     cl::text(ask, "clGetPlatformInfo")
 }
 
@@ -102,7 +110,7 @@ impl hal::Platform<OpenCl> for Platform {
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        Ok(this.raw as ur_native_handle_t)
+        Ok(this.raw)
     }
 
     fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
@@ -118,16 +126,27 @@ impl hal::Platform<OpenCl> for Platform {
         Ok(own.as_ptr())
     }
 
-    fn device_get(this: &Object<Self>, kind: ur_device_type_t, devices: ListOut<'_, Device>) -> Result<()> {
+    fn device_get(
+        this: &Object<Self>,
+        kind: ur_device_type_t,
+        devices: ListOut<'_, Device>,
+    ) -> Result<()> {
         let all = this.devices();
         let of = |bit: cl_device_type| -> Vec<_> {
-            all.iter().filter(|device| device.kind & bit != 0).cloned().collect()
+            all.iter()
+                .filter(|device| device.kind & bit != 0)
+                .cloned()
+                .collect()
         };
         match kind {
             UR_DEVICE_TYPE_ALL => devices.write(all),
             UR_DEVICE_TYPE_DEFAULT => {
                 let marked = of(CL_DEVICE_TYPE_DEFAULT);
-                devices.write(if marked.is_empty() { &all[..all.len().min(1)] } else { &marked });
+                devices.write(if marked.is_empty() {
+                    &all[..all.len().min(1)]
+                } else {
+                    &marked
+                });
             }
             UR_DEVICE_TYPE_CPU => devices.write(&of(CL_DEVICE_TYPE_CPU)),
             UR_DEVICE_TYPE_GPU => devices.write(&of(CL_DEVICE_TYPE_GPU)),

@@ -24,7 +24,10 @@ pub struct Program {
 
 impl Program {
     fn new(context: &OfContext, program: ProgramRef) -> Arc<Object<Self>> {
-        hal::new::<OpenCl, _>(Self { context: context.arc(), program })
+        hal::new::<OpenCl, _>(Self {
+            context: context.arc(),
+            program,
+        })
     }
 
     /// `urProgramCreateWithIL`
@@ -37,7 +40,9 @@ impl Program {
         let core = api.core.clCreateProgramWithIL.filter(|_| modern);
         let old = api.ext.clCreateProgramWithILKHR;
         let has = context.devices().iter().all(|device| {
-            let takes = device.text(CL_DEVICE_IL_VERSION).is_ok_and(|versions| !versions.is_empty());
+            let takes = device
+                .text(CL_DEVICE_IL_VERSION)
+                .is_ok_and(|versions| !versions.is_empty());
             takes || (!modern && device.has("cl_khr_il_program"))
         });
         ensure(has, UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE)?;
@@ -46,7 +51,9 @@ impl Program {
         let raw = unsafe {
             match (core, old) {
                 (Some(create), _) => create(native.raw(), il.as_ptr().cast(), il.len(), &mut code),
-                (None, Some(create)) => create(native.raw(), il.as_ptr().cast(), il.len(), &mut code),
+                (None, Some(create)) => {
+                    create(native.raw(), il.as_ptr().cast(), il.len(), &mut code)
+                }
                 (None, None) => return Err(Error::new(UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE)),
             }
         };
@@ -97,11 +104,14 @@ impl Program {
     ) -> Result<Arc<Object<Self>>> {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-        let raw = ptr::with_exposed_provenance_mut(native as usize);
+        let raw = ptr::with_exposed_provenance_mut(native);
         let own = &context.domain().state().context;
         // SAFETY: the caller says that this is a program of OpenCL.
         let program = unsafe { ProgramRef::adopted(own.api(), raw, owned) }?;
-        let object = Self { context: context.arc(), program };
+        let object = Self {
+            context: context.arc(),
+            program,
+        };
         let of: usize = object.property(CL_PROGRAM_CONTEXT)?;
         ensure(of == own.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
         Ok(hal::new::<OpenCl, _>(object))
@@ -120,7 +130,10 @@ impl Program {
     }
 
     pub fn check_context(&self, context: &OfContext) -> Result<()> {
-        ensure(ptr::eq(&*self.context, context), UR_RESULT_ERROR_INVALID_PROGRAM)
+        ensure(
+            ptr::eq(&*self.context, context),
+            UR_RESULT_ERROR_INVALID_PROGRAM,
+        )
     }
 
     /// Builds for these devices, or for all where there are none.
@@ -139,7 +152,17 @@ impl Program {
         let compile = self.api().core.clCompileProgram;
         // SAFETY: a live program and devices; no headers and no callback.
         let code = unsafe {
-            compile(self.program.raw(), count, list, options, 0, null(), null_mut(), None, null_mut())
+            compile(
+                self.program.raw(),
+                count,
+                list,
+                options,
+                0,
+                null(),
+                null_mut(),
+                None,
+                null_mut(),
+            )
         };
         check(code, "clCompileProgram")
     }
@@ -155,7 +178,10 @@ impl Program {
         }
         let native = &context.domain().state().context;
         let (count, list) = counted(devices);
-        let inputs: Vec<cl_program> = programs.iter().map(|program| program.program.raw()).collect();
+        let inputs: Vec<cl_program> = programs
+            .iter()
+            .map(|program| program.program.raw())
+            .collect();
         let options = options.unwrap_or_default().as_ptr();
         let mut code = 0;
         // SAFETY: a live context, devices and programs; no callback.
@@ -199,10 +225,21 @@ impl Program {
         cl::list(ask, "clGetProgramInfo")
     }
 
-    fn build_property<T: Copy>(&self, device: &Object<Device>, what: cl_program_build_info) -> Result<Vec<T>> {
+    fn build_property<T: Copy>(
+        &self,
+        device: &Object<Device>,
+        what: cl_program_build_info,
+    ) -> Result<Vec<T>> {
         // SAFETY: a live program and device.
         let ask = |size, value, ret| unsafe {
-            (self.api().core.clGetProgramBuildInfo)(self.program.raw(), device.raw(), what, size, value, ret)
+            (self.api().core.clGetProgramBuildInfo)(
+                self.program.raw(),
+                device.raw(),
+                what,
+                size,
+                value,
+                ret,
+            )
         };
         cl::list(ask, "clGetProgramBuildInfo")
     }
@@ -215,7 +252,15 @@ impl Program {
         let (bytes, places) = (size_of_val(&*places), places.as_mut_ptr().cast());
         let ask = self.api().core.clGetProgramInfo;
         // SAFETY: a live program, and a place as large as it is said to be for each binary.
-        let code = unsafe { ask(self.program.raw(), CL_PROGRAM_BINARIES, bytes, places, null_mut()) };
+        let code = unsafe {
+            ask(
+                self.program.raw(),
+                CL_PROGRAM_BINARIES,
+                bytes,
+                places,
+                null_mut(),
+            )
+        };
         check(code, "clGetProgramInfo")?;
         Ok(binaries)
     }
@@ -223,21 +268,34 @@ impl Program {
     /// The program's devices, as objects: those of the context, or parts of them.
     fn devices(&self) -> Result<Vec<Arc<Object<Device>>>> {
         let ids: Vec<usize> = self.list(CL_PROGRAM_DEVICES)?;
-        let own = |id: &usize| self.context.devices().iter().find(|device| device.raw().addr() == *id).cloned();
-        let object = |id: &usize| own(id).map_or_else(|| Device::from_native(*id as ur_native_handle_t), Ok);
+        let own = |id: &usize| {
+            self.context
+                .devices()
+                .iter()
+                .find(|device| device.raw().addr() == *id)
+                .cloned()
+        };
+        let object =
+            |id: &usize| own(id).map_or_else(|| Device::from_native(*id), Ok);
         ids.iter().map(object).collect()
     }
 
     /// Where a function lies on a device.
     pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<*mut c_void> {
-        let find = self.api().ext.clGetDeviceFunctionPointerINTEL.ok_or(Error::unsupported())?;
+        let find = self
+            .api()
+            .ext
+            .clGetDeviceFunctionPointerINTEL
+            .ok_or(Error::unsupported())?;
         let mut at = 0;
         // SAFETY: a live device and program, and a C string.
         let code = unsafe { find(device.raw(), self.program.raw(), name.as_ptr(), &mut at) };
         if code == CL_INVALID_ARG_VALUE || (code == CL_SUCCESS && at == 0) {
             // Unknown, or known and not to be pointed at.
             let names = self.list::<u8>(CL_PROGRAM_KERNEL_NAMES)?;
-            let known = names.split(|byte| matches!(byte, b';' | 0)).any(|known| known == name.to_bytes());
+            let known = names
+                .split(|byte| matches!(byte, b';' | 0))
+                .any(|known| known == name.to_bytes());
             return Err(Error::new(match known {
                 true => UR_RESULT_ERROR_FUNCTION_ADDRESS_NOT_AVAILABLE,
                 false => UR_RESULT_ERROR_INVALID_KERNEL_NAME,
@@ -249,10 +307,22 @@ impl Program {
 
     /// Address and length in bytes of a global variable.
     pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
-        let find = self.api().ext.clGetDeviceGlobalVariablePointerINTEL.ok_or(Error::unsupported())?;
+        let find = self
+            .api()
+            .ext
+            .clGetDeviceGlobalVariablePointerINTEL
+            .ok_or(Error::unsupported())?;
         let (mut at, mut bytes) = (null_mut(), 0);
         // SAFETY: a live device and program, a C string and places for both results.
-        let code = unsafe { find(device.raw(), self.program.raw(), name.as_ptr(), &mut bytes, &mut at) };
+        let code = unsafe {
+            find(
+                device.raw(),
+                self.program.raw(),
+                name.as_ptr(),
+                &mut bytes,
+                &mut at,
+            )
+        };
         if code == CL_INVALID_ARG_VALUE {
             failure(code, "clGetDeviceGlobalVariablePointerINTEL");
             return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
@@ -285,7 +355,11 @@ impl hal::Program<OpenCl> for Program {
             ProgramInfo::Context => out.handle(Some(&this.context)),
             ProgramInfo::NumDevices => out.value(this.property::<cl_uint>(CL_PROGRAM_NUM_DEVICES)?),
             ProgramInfo::Devices => {
-                let handles: Vec<_> = this.devices()?.iter().map(|device| device.handle()).collect();
+                let handles: Vec<_> = this
+                    .devices()?
+                    .iter()
+                    .map(|device| device.handle())
+                    .collect();
                 out.slice(&handles)
             }
             ProgramInfo::Il => match this.api().core.clCreateProgramWithIL {
@@ -312,7 +386,8 @@ impl hal::Program<OpenCl> for Program {
         let invalid = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
         match what {
             ProgramBuildInfo::Status => {
-                let status = this.build_property::<cl_build_status>(device, CL_PROGRAM_BUILD_STATUS)?;
+                let status =
+                    this.build_property::<cl_build_status>(device, CL_PROGRAM_BUILD_STATUS)?;
                 out.value(match *status.first().ok_or(invalid)? {
                     CL_BUILD_SUCCESS => UR_PROGRAM_BUILD_STATUS_SUCCESS,
                     CL_BUILD_ERROR => UR_PROGRAM_BUILD_STATUS_ERROR,
@@ -323,11 +398,16 @@ impl hal::Program<OpenCl> for Program {
             ProgramBuildInfo::Options => {
                 out.slice(&this.build_property::<u8>(device, CL_PROGRAM_BUILD_OPTIONS)?)
             }
-            ProgramBuildInfo::Log => out.slice(&this.build_property::<u8>(device, CL_PROGRAM_BUILD_LOG)?),
+            ProgramBuildInfo::Log => {
+                out.slice(&this.build_property::<u8>(device, CL_PROGRAM_BUILD_LOG)?)
+            }
             ProgramBuildInfo::BinaryType => {
-                let kind = this.build_property::<cl_program_binary_type>(device, CL_PROGRAM_BINARY_TYPE)?;
+                let kind =
+                    this.build_property::<cl_program_binary_type>(device, CL_PROGRAM_BINARY_TYPE)?;
                 out.value(match *kind.first().ok_or(invalid)? {
-                    CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT => UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT,
+                    CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT => {
+                        UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT
+                    }
                     CL_PROGRAM_BINARY_TYPE_LIBRARY => UR_PROGRAM_BINARY_TYPE_LIBRARY,
                     CL_PROGRAM_BINARY_TYPE_EXECUTABLE => UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
                     _ => UR_PROGRAM_BINARY_TYPE_NONE,
@@ -340,26 +420,42 @@ impl hal::Program<OpenCl> for Program {
         this: &Object<Self>,
         constants: &[ur_specialization_constant_info_t],
     ) -> Result<()> {
-        let modern = this.context.devices().iter().all(|device| device.version >= Version::new(2, 2));
-        let set = this.api().core.clSetProgramSpecializationConstant.filter(|_| modern);
+        let modern = this
+            .context
+            .devices()
+            .iter()
+            .all(|device| device.version >= Version::new(2, 2));
+        let set = this
+            .api()
+            .core
+            .clSetProgramSpecializationConstant
+            .filter(|_| modern);
         let set = set.ok_or(Error::unsupported())?;
         for constant in constants {
             // SAFETY: a live program, and a value of the caller's with that many bytes.
-            let code = unsafe { set(this.program.raw(), constant.id, constant.size, constant.pValue) };
+            let code = unsafe {
+                set(
+                    this.program.raw(),
+                    constant.id,
+                    constant.size,
+                    constant.pValue,
+                )
+            };
             check(code, "clSetProgramSpecializationConstant")?;
         }
         Ok(())
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        Ok(this.program.raw().expose_provenance() as ur_native_handle_t)
+        Ok(this.program.raw().expose_provenance())
     }
 
     fn kernel_create(this: &Object<Self>, name: &CStr) -> Result<Arc<Object<Kernel>>> {
         let mut code = 0;
         // SAFETY: a live program and a C string.
         let kernel = unsafe {
-            let raw = (this.api().core.clCreateKernel)(this.program.raw(), name.as_ptr(), &mut code);
+            let raw =
+                (this.api().core.clCreateKernel)(this.program.raw(), name.as_ptr(), &mut code);
             KernelRef::created(this.api(), raw, code, "clCreateKernel")
         }?;
         Ok(Kernel::new(this, kernel))

@@ -19,10 +19,16 @@ pub struct Sampler {
 
 const ADDRESSING: [(ur_sampler_addressing_mode_t, cl_addressing_mode); 5] = [
     (UR_SAMPLER_ADDRESSING_MODE_NONE, CL_ADDRESS_NONE),
-    (UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE, CL_ADDRESS_CLAMP_TO_EDGE),
+    (
+        UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE,
+        CL_ADDRESS_CLAMP_TO_EDGE,
+    ),
     (UR_SAMPLER_ADDRESSING_MODE_CLAMP, CL_ADDRESS_CLAMP),
     (UR_SAMPLER_ADDRESSING_MODE_REPEAT, CL_ADDRESS_REPEAT),
-    (UR_SAMPLER_ADDRESSING_MODE_MIRRORED_REPEAT, CL_ADDRESS_MIRRORED_REPEAT),
+    (
+        UR_SAMPLER_ADDRESSING_MODE_MIRRORED_REPEAT,
+        CL_ADDRESS_MIRRORED_REPEAT,
+    ),
 ];
 
 const FILTER: [(ur_sampler_filter_mode_t, cl_filter_mode); 2] = [
@@ -33,9 +39,20 @@ const FILTER: [(ur_sampler_filter_mode_t, cl_filter_mode); 2] = [
 const UNKNOWN: Error = Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION);
 
 impl Sampler {
-    pub fn create(context: &Object<Context<OpenCl>>, desc: &ur_sampler_desc_t) -> Result<Arc<Object<Self>>> {
-        let addressing = ADDRESSING.iter().find(|(ur, _)| *ur == desc.addressingMode).ok_or(UNKNOWN)?.1;
-        let filter = FILTER.iter().find(|(ur, _)| *ur == desc.filterMode).ok_or(UNKNOWN)?.1;
+    pub fn create(
+        context: &Object<Context<OpenCl>>,
+        desc: &ur_sampler_desc_t,
+    ) -> Result<Arc<Object<Self>>> {
+        let addressing = ADDRESSING
+            .iter()
+            .find(|(ur, _)| *ur == desc.addressingMode)
+            .ok_or(UNKNOWN)?
+            .1;
+        let filter = FILTER
+            .iter()
+            .find(|(ur, _)| *ur == desc.filterMode)
+            .ok_or(UNKNOWN)?
+            .1;
         let native = &context.domain().state().context;
         let normalized = cl_bool::from(desc.normalizedCoords != 0);
         let mut code = 0;
@@ -45,7 +62,10 @@ impl Sampler {
             let raw = create(native.raw(), normalized, addressing, filter, &mut code);
             SamplerRef::created(native.api(), raw, code, "clCreateSampler")
         }?;
-        Ok(hal::new::<OpenCl, _>(Self { context: context.arc(), sampler }))
+        Ok(hal::new::<OpenCl, _>(Self {
+            context: context.arc(),
+            sampler,
+        }))
     }
 
     pub fn from_native(
@@ -55,11 +75,14 @@ impl Sampler {
     ) -> Result<Arc<Object<Self>>> {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-        let raw = ptr::with_exposed_provenance_mut(native as usize);
+        let raw = ptr::with_exposed_provenance_mut(native);
         let own = &context.domain().state().context;
         // SAFETY: the caller says that this is a sampler of OpenCL.
         let sampler = unsafe { SamplerRef::adopted(own.api(), raw, owned) }?;
-        Ok(hal::new::<OpenCl, _>(Self { context: context.arc(), sampler }))
+        Ok(hal::new::<OpenCl, _>(Self {
+            context: context.arc(),
+            sampler,
+        }))
     }
 
     pub fn native(&self) -> &SamplerRef {
@@ -89,7 +112,13 @@ impl hal::Sampler<OpenCl> for Sampler {
             }
             SamplerInfo::AddressingMode => {
                 let mode: cl_addressing_mode = this.property(CL_SAMPLER_ADDRESSING_MODE)?;
-                out.value(ADDRESSING.iter().find(|(_, cl)| *cl == mode).ok_or(UNKNOWN)?.0)
+                out.value(
+                    ADDRESSING
+                        .iter()
+                        .find(|(_, cl)| *cl == mode)
+                        .ok_or(UNKNOWN)?
+                        .0,
+                )
             }
             SamplerInfo::FilterMode => {
                 let mode: cl_filter_mode = this.property(CL_SAMPLER_FILTER_MODE)?;
@@ -99,6 +128,6 @@ impl hal::Sampler<OpenCl> for Sampler {
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        Ok(this.sampler.raw().expose_provenance() as ur_native_handle_t)
+        Ok(this.sampler.raw().expose_provenance())
     }
 }

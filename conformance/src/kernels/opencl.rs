@@ -138,10 +138,7 @@ impl Module {
     fn built_in(&mut self, which: usize, dimension: u32) -> Id {
         let (variable, vector) = (self.built_ins[which], self.vector);
         let all = made(self.to.load(vector, None, variable, None, []));
-        made(
-            self.to
-                .composite_extract(self.u64, None, all, [dimension]),
-        )
+        made(self.to.composite_extract(self.u64, None, all, [dimension]))
     }
 
     /// The linear position of the work-item, its offset left aside.
@@ -160,10 +157,7 @@ impl Module {
 
     /// The address of an element.
     fn element(&mut self, kind: Id, base: Id, at: Id) -> Id {
-        made(
-            self.to
-                .in_bounds_ptr_access_chain(kind, None, base, at, []),
-        )
+        made(self.to.in_bounds_ptr_access_chain(kind, None, base, at, []))
     }
 
     fn load(&mut self, kind: Id, from: Id, bytes: u32) -> Id {
@@ -298,10 +292,11 @@ impl Module {
             values.push(made(self.to.u_convert(self.u64, None, *narrow)));
         }
         for at in 0..3 {
-            let place = made(
-                self.to
-                    .in_bounds_access_chain(fields[at], None, args[5], [indices[at]]),
-            );
+            let place =
+                made(
+                    self.to
+                        .in_bounds_access_chain(fields[at], None, args[5], [indices[at]]),
+                );
             let value = self.load(kinds[at], place, [1, 8, 2][at]);
             values.push(match kinds[at] == self.u64 {
                 true => value,

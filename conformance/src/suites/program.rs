@@ -287,7 +287,9 @@ fn metadata(fixture: &Fixture) -> Done {
     let provider = crate::kernels::provider(fixture.backend)
         .ok_or_else(|| Stop::skipped("no test kernels"))?;
     let crate::kernels::Source::Binary { data, mut size } = provider.source() else {
-        return Err(Stop::skipped("intermediate code tells what it requires itself"));
+        return Err(Stop::skipped(
+            "intermediate code tells what it requires itself",
+        ));
     };
     // A required work-group size as DPC++ writes it: the number of bits, then the numbers.
     let mut required = [64_u32, 0, 4, 1];

@@ -10,10 +10,16 @@ use ur::hal::Unwrapped;
 type F<T> = <T as Unwrapped>::Fn;
 
 /// `clGetDeviceFunctionPointerINTEL`
-type FunctionPointer = unsafe extern "C" fn(cl_device_id, cl_program, *const c_char, *mut cl_ulong) -> cl_int;
+type FunctionPointer =
+    unsafe extern "C" fn(cl_device_id, cl_program, *const c_char, *mut cl_ulong) -> cl_int;
 /// `clGetDeviceGlobalVariablePointerINTEL`
-type VariablePointer =
-    unsafe extern "C" fn(cl_device_id, cl_program, *const c_char, *mut usize, *mut *mut c_void) -> cl_int;
+type VariablePointer = unsafe extern "C" fn(
+    cl_device_id,
+    cl_program,
+    *const c_char,
+    *mut usize,
+    *mut *mut c_void,
+) -> cl_int;
 /// `clMemBlockingFreeINTEL`
 type BlockingFree = unsafe extern "C" fn(cl_context, *mut c_void) -> cl_int;
 /// `clGetKernelSuggestedLocalWorkSizeKHR`
@@ -177,7 +183,8 @@ impl Api {
     pub fn of(core: &'static Core, platform: cl_platform_id) -> Option<Self> {
         let lookup = |name: &CStr| {
             // SAFETY: the platform is one that the library listed.
-            unsafe { (core.clGetExtensionFunctionAddressForPlatform)(platform, name.as_ptr()) }.cast_const()
+            unsafe { (core.clGetExtensionFunctionAddressForPlatform)(platform, name.as_ptr()) }
+                .cast_const()
         };
         let ext = Extensions::resolve(lookup, "platform").ok()?;
         Some(Self { core, ext })

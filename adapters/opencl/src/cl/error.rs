@@ -69,5 +69,9 @@ pub fn failure(code: cl_int, call: &str) -> Error {
 }
 
 pub fn check(code: cl_int, call: &str) -> Result<()> {
-    if code == CL_SUCCESS { Ok(()) } else { Err(failure(code, call)) }
+    if code == CL_SUCCESS {
+        Ok(())
+    } else {
+        Err(failure(code, call))
+    }
 }

@@ -35,9 +35,18 @@ impl<K: Counted> Ref<K> {
     ///
     /// # Safety
     /// `raw` is a live object of this kind if the code says success, and the reference is ours.
-    pub unsafe fn created(api: &'static Api, raw: *mut c_void, code: cl_int, call: &str) -> Result<Self> {
+    pub unsafe fn created(
+        api: &'static Api,
+        raw: *mut c_void,
+        code: cl_int,
+        call: &str,
+    ) -> Result<Self> {
         check(code, call)?;
-        Ok(Self { api, raw, kind: PhantomData })
+        Ok(Self {
+            api,
+            raw,
+            kind: PhantomData,
+        })
     }
 
     /// An object of someone else's, with one more reference unless `owned` hands theirs over.
@@ -49,7 +58,11 @@ impl<K: Counted> Ref<K> {
             // SAFETY: promised by the caller.
             check(unsafe { K::retain(api)(raw) }, "clRetain")?;
         }
-        Ok(Self { api, raw, kind: PhantomData })
+        Ok(Self {
+            api,
+            raw,
+            kind: PhantomData,
+        })
     }
 
     pub fn raw(&self) -> *mut c_void {
@@ -66,7 +79,11 @@ impl<K: Counted> Clone for Ref<K> {
         // SAFETY: the object is alive. Retaining a live object fails only where it would be lost
         // anyway.
         unsafe { K::retain(self.api)(self.raw) };
-        Self { api: self.api, raw: self.raw, kind: PhantomData }
+        Self {
+            api: self.api,
+            raw: self.raw,
+            kind: PhantomData,
+        }
     }
 }
 

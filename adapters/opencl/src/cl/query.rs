@@ -11,13 +11,23 @@ use super::check;
 
 /// A property that is an array of plain values. `ask` is a `clGet*Info` call but for its last three
 /// arguments.
-pub fn list<T: Copy>(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int, call: &str) -> Result<Vec<T>> {
+pub fn list<T: Copy>(
+    ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
+    call: &str,
+) -> Result<Vec<T>> {
     let mut size = 0;
     check(ask(0, null_mut(), &mut size), call)?;
     let count = size / size_of::<T>();
     let mut values = Vec::<T>::with_capacity(count);
     if count > 0 {
-        check(ask(count * size_of::<T>(), values.as_mut_ptr().cast(), null_mut()), call)?;
+        check(
+            ask(
+                count * size_of::<T>(),
+                values.as_mut_ptr().cast(),
+                null_mut(),
+            ),
+            call,
+        )?;
         // SAFETY: the call has filled what it said it would.
         unsafe { values.set_len(count) };
     }
@@ -25,9 +35,15 @@ pub fn list<T: Copy>(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int, cal
 }
 
 /// A property of a fixed size that any bytes make a value of.
-pub fn value<T: Copy>(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int, call: &str) -> Result<T> {
+pub fn value<T: Copy>(
+    ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
+    call: &str,
+) -> Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
-    check(ask(size_of::<T>(), value.as_mut_ptr().cast(), null_mut()), call)?;
+    check(
+        ask(size_of::<T>(), value.as_mut_ptr().cast(), null_mut()),
+        call,
+    )?;
     // SAFETY: filled by the call, from zeroed bytes; the types asked for have no invalid values.
     Ok(unsafe { value.assume_init() })
 }
@@ -57,6 +73,9 @@ impl Version {
         let number = text.strip_prefix("OpenCL ").unwrap_or(text);
         let number = number.split(' ').next().unwrap_or_default();
         let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0));
-        Self { major: parts.next().unwrap_or(0), minor: parts.next().unwrap_or(0) }
+        Self {
+            major: parts.next().unwrap_or(0),
+            minor: parts.next().unwrap_or(0),
+        }
     }
 }

@@ -14,52 +14,121 @@ use crate::cl::Version;
 type Bits<T> = [(cl_bitfield, T)];
 
 pub const AFFINITY: [(cl_bitfield, ur_device_affinity_domain_flags_t); 6] = [
-    (CL_DEVICE_AFFINITY_DOMAIN_NUMA, UR_DEVICE_AFFINITY_DOMAIN_FLAG_NUMA),
-    (CL_DEVICE_AFFINITY_DOMAIN_L4_CACHE, UR_DEVICE_AFFINITY_DOMAIN_FLAG_L4_CACHE),
-    (CL_DEVICE_AFFINITY_DOMAIN_L3_CACHE, UR_DEVICE_AFFINITY_DOMAIN_FLAG_L3_CACHE),
-    (CL_DEVICE_AFFINITY_DOMAIN_L2_CACHE, UR_DEVICE_AFFINITY_DOMAIN_FLAG_L2_CACHE),
-    (CL_DEVICE_AFFINITY_DOMAIN_L1_CACHE, UR_DEVICE_AFFINITY_DOMAIN_FLAG_L1_CACHE),
-    (CL_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE, UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE),
+    (
+        CL_DEVICE_AFFINITY_DOMAIN_NUMA,
+        UR_DEVICE_AFFINITY_DOMAIN_FLAG_NUMA,
+    ),
+    (
+        CL_DEVICE_AFFINITY_DOMAIN_L4_CACHE,
+        UR_DEVICE_AFFINITY_DOMAIN_FLAG_L4_CACHE,
+    ),
+    (
+        CL_DEVICE_AFFINITY_DOMAIN_L3_CACHE,
+        UR_DEVICE_AFFINITY_DOMAIN_FLAG_L3_CACHE,
+    ),
+    (
+        CL_DEVICE_AFFINITY_DOMAIN_L2_CACHE,
+        UR_DEVICE_AFFINITY_DOMAIN_FLAG_L2_CACHE,
+    ),
+    (
+        CL_DEVICE_AFFINITY_DOMAIN_L1_CACHE,
+        UR_DEVICE_AFFINITY_DOMAIN_FLAG_L1_CACHE,
+    ),
+    (
+        CL_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE,
+        UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE,
+    ),
 ];
 
 const FLOATS: [(cl_bitfield, ur_device_fp_capability_flags_t); 8] = [
     (CL_FP_DENORM, UR_DEVICE_FP_CAPABILITY_FLAG_DENORM),
     (CL_FP_INF_NAN, UR_DEVICE_FP_CAPABILITY_FLAG_INF_NAN),
-    (CL_FP_ROUND_TO_NEAREST, UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_NEAREST),
-    (CL_FP_ROUND_TO_ZERO, UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_ZERO),
-    (CL_FP_ROUND_TO_INF, UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_INF),
+    (
+        CL_FP_ROUND_TO_NEAREST,
+        UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_NEAREST,
+    ),
+    (
+        CL_FP_ROUND_TO_ZERO,
+        UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_ZERO,
+    ),
+    (
+        CL_FP_ROUND_TO_INF,
+        UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_INF,
+    ),
     (CL_FP_FMA, UR_DEVICE_FP_CAPABILITY_FLAG_FMA),
     (CL_FP_SOFT_FLOAT, UR_DEVICE_FP_CAPABILITY_FLAG_SOFT_FLOAT),
-    (CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT, UR_DEVICE_FP_CAPABILITY_FLAG_CORRECTLY_ROUNDED_DIVIDE_SQRT),
+    (
+        CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT,
+        UR_DEVICE_FP_CAPABILITY_FLAG_CORRECTLY_ROUNDED_DIVIDE_SQRT,
+    ),
 ];
 
 const USM: [(cl_bitfield, ur_device_usm_access_capability_flags_t); 4] = [
     (1 << 0, UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS),
     (1 << 1, UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_ACCESS),
-    (1 << 2, UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS),
-    (1 << 3, UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_CONCURRENT_ACCESS),
+    (
+        1 << 2,
+        UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS,
+    ),
+    (
+        1 << 3,
+        UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_CONCURRENT_ACCESS,
+    ),
 ];
 
 const ORDERS: [(cl_bitfield, ur_memory_order_capability_flags_t); 5] = [
-    (CL_DEVICE_ATOMIC_ORDER_RELAXED, UR_MEMORY_ORDER_CAPABILITY_FLAG_RELAXED),
-    (CL_DEVICE_ATOMIC_ORDER_ACQ_REL, UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQUIRE),
-    (CL_DEVICE_ATOMIC_ORDER_ACQ_REL, UR_MEMORY_ORDER_CAPABILITY_FLAG_RELEASE),
-    (CL_DEVICE_ATOMIC_ORDER_ACQ_REL, UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQ_REL),
-    (CL_DEVICE_ATOMIC_ORDER_SEQ_CST, UR_MEMORY_ORDER_CAPABILITY_FLAG_SEQ_CST),
+    (
+        CL_DEVICE_ATOMIC_ORDER_RELAXED,
+        UR_MEMORY_ORDER_CAPABILITY_FLAG_RELAXED,
+    ),
+    (
+        CL_DEVICE_ATOMIC_ORDER_ACQ_REL,
+        UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQUIRE,
+    ),
+    (
+        CL_DEVICE_ATOMIC_ORDER_ACQ_REL,
+        UR_MEMORY_ORDER_CAPABILITY_FLAG_RELEASE,
+    ),
+    (
+        CL_DEVICE_ATOMIC_ORDER_ACQ_REL,
+        UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQ_REL,
+    ),
+    (
+        CL_DEVICE_ATOMIC_ORDER_SEQ_CST,
+        UR_MEMORY_ORDER_CAPABILITY_FLAG_SEQ_CST,
+    ),
 ];
 
 const SCOPES: [(cl_bitfield, ur_memory_scope_capability_flags_t); 5] = [
-    (CL_DEVICE_ATOMIC_SCOPE_WORK_ITEM, UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_ITEM),
-    (CL_DEVICE_ATOMIC_SCOPE_WORK_GROUP, UR_MEMORY_SCOPE_CAPABILITY_FLAG_SUB_GROUP),
-    (CL_DEVICE_ATOMIC_SCOPE_WORK_GROUP, UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_GROUP),
-    (CL_DEVICE_ATOMIC_SCOPE_DEVICE, UR_MEMORY_SCOPE_CAPABILITY_FLAG_DEVICE),
-    (CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES, UR_MEMORY_SCOPE_CAPABILITY_FLAG_SYSTEM),
+    (
+        CL_DEVICE_ATOMIC_SCOPE_WORK_ITEM,
+        UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_ITEM,
+    ),
+    (
+        CL_DEVICE_ATOMIC_SCOPE_WORK_GROUP,
+        UR_MEMORY_SCOPE_CAPABILITY_FLAG_SUB_GROUP,
+    ),
+    (
+        CL_DEVICE_ATOMIC_SCOPE_WORK_GROUP,
+        UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_GROUP,
+    ),
+    (
+        CL_DEVICE_ATOMIC_SCOPE_DEVICE,
+        UR_MEMORY_SCOPE_CAPABILITY_FLAG_DEVICE,
+    ),
+    (
+        CL_DEVICE_ATOMIC_SCOPE_ALL_DEVICES,
+        UR_MEMORY_SCOPE_CAPABILITY_FLAG_SYSTEM,
+    ),
 ];
 
 const PARTITIONS: [(cl_device_partition_property, ur_device_partition_t); 3] = [
     (CL_DEVICE_PARTITION_EQUALLY, UR_DEVICE_PARTITION_EQUALLY),
     (CL_DEVICE_PARTITION_BY_COUNTS, UR_DEVICE_PARTITION_BY_COUNTS),
-    (CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN, UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN),
+    (
+        CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN,
+        UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN,
+    ),
 ];
 
 /// What every device had before OpenCL 3.0 let it tell.
@@ -70,7 +139,10 @@ const fn absent() -> Error {
 }
 
 fn mapped<T: Copy>(bits: cl_bitfield, table: &Bits<T>, number: impl Fn(T) -> u32) -> u32 {
-    table.iter().filter(|(cl, _)| bits & cl != 0).fold(0, |all, (_, ur)| all | number(*ur))
+    table
+        .iter()
+        .filter(|(cl, _)| bits & cl != 0)
+        .fold(0, |all, (_, ur)| all | number(*ur))
 }
 
 impl Device {
@@ -94,12 +166,18 @@ impl Device {
         }
         let svm = self.svm();
         let system = what == CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES_INTEL;
-        let needed = if system { CL_DEVICE_SVM_FINE_GRAIN_SYSTEM } else { CL_DEVICE_SVM_FINE_GRAIN_BUFFER };
-        Ok(match (svm & needed != 0, svm & CL_DEVICE_SVM_ATOMICS != 0) {
-            (false, _) => 0,
-            (true, false) => 0b0101,
-            (true, true) => 0b1111,
-        })
+        let needed = if system {
+            CL_DEVICE_SVM_FINE_GRAIN_SYSTEM
+        } else {
+            CL_DEVICE_SVM_FINE_GRAIN_BUFFER
+        };
+        Ok(
+            match (svm & needed != 0, svm & CL_DEVICE_SVM_ATOMICS != 0) {
+                (false, _) => 0,
+                (true, false) => 0b0101,
+                (true, true) => 0b1111,
+            },
+        )
     }
 
     fn atomics(&self, what: cl_device_info) -> Result<cl_bitfield> {
@@ -121,23 +199,38 @@ impl Device {
             return Ok(Vec::new());
         }
         let list = self.list::<cl_device_partition_property>(CL_DEVICE_PARTITION_TYPE)?;
-        let Some((&by, values)) = list.split_first() else { return Ok(Vec::new()) };
-        let Some((_, kind)) = PARTITIONS.iter().find(|(cl, _)| *cl == by) else { return Ok(Vec::new()) };
-        let domain = |bits: cl_device_partition_property| mapped(bits as cl_bitfield, &AFFINITY, |flag| flag.0);
+        let Some((&by, values)) = list.split_first() else {
+            return Ok(Vec::new());
+        };
+        let Some((_, kind)) = PARTITIONS.iter().find(|(cl, _)| *cl == by) else {
+            return Ok(Vec::new());
+        };
+        let domain = |bits: cl_device_partition_property| {
+            mapped(bits as cl_bitfield, &AFFINITY, |flag| flag.0)
+        };
         let property = |value: cl_device_partition_property| ur_device_partition_property_t {
             r#type: *kind,
             value: match *kind {
                 UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN => ur_device_partition_value_t {
                     affinity_domain: ur_device_affinity_domain_flags_t(domain(value)),
                 },
-                _ => ur_device_partition_value_t { count: value as u32 },
+                _ => ur_device_partition_value_t {
+                    count: value as u32,
+                },
             },
         };
-        Ok(values.iter().take_while(|value| **value != 0).map(|value| property(*value)).collect())
+        Ok(values
+            .iter()
+            .take_while(|value| **value != 0)
+            .map(|value| property(*value))
+            .collect())
     }
 
     fn kernel_clock(&self, scope: cl_bitfield) -> bool {
-        let scopes = self.gated::<cl_bitfield>("cl_khr_kernel_clock", CL_DEVICE_KERNEL_CLOCK_CAPABILITIES_KHR);
+        let scopes = self.gated::<cl_bitfield>(
+            "cl_khr_kernel_clock",
+            CL_DEVICE_KERNEL_CLOCK_CAPABILITIES_KHR,
+        );
         scopes.is_ok_and(|scopes| scopes & scope != 0)
     }
 
@@ -190,7 +283,9 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::DriverVersion => text(out, CL_DRIVER_VERSION),
         Is::Profile => text(out, CL_DEVICE_PROFILE),
         Is::Version => text(out, CL_DEVICE_VERSION),
-        Is::BackendRuntimeVersion => out.string(&format!("{}.{}", this.version.major, this.version.minor)),
+        Is::BackendRuntimeVersion => {
+            out.string(&format!("{}.{}", this.version.major, this.version.minor))
+        }
         Is::Extensions => text(out, CL_DEVICE_EXTENSIONS),
         Is::Uuid => out.value(this.gated::<[u8; 16]>("cl_khr_device_uuid", CL_DEVICE_UUID_KHR)?),
         Is::Luid => {
@@ -211,18 +306,22 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::EndianLittle => flag(out, CL_DEVICE_ENDIAN_LITTLE),
         Is::AddressBits => number(out, CL_DEVICE_ADDRESS_BITS),
         Is::BuiltInKernels => text(out, CL_DEVICE_BUILT_IN_KERNELS),
-        Is::IlVersion => match this.version >= Version::new(2, 1) || this.has("cl_khr_il_program") {
-            true => text(out, CL_DEVICE_IL_VERSION),
-            false => out.string(""),
-        },
+        Is::IlVersion => {
+            match this.version >= Version::new(2, 1) || this.has("cl_khr_il_program") {
+                true => text(out, CL_DEVICE_IL_VERSION),
+                false => out.string(""),
+            }
+        }
 
         // Parts.
         Is::ParentDevice => out.handle(this.parent.as_deref()),
         Is::SupportedPartitions => out.slice(&this.partitions()?),
         Is::PartitionMaxSubDevices => number(out, CL_DEVICE_PARTITION_MAX_SUB_DEVICES),
-        Is::PartitionAffinityDomain => {
-            out.value(mapped(this.value(CL_DEVICE_PARTITION_AFFINITY_DOMAIN)?, &AFFINITY, |flag| flag.0))
-        }
+        Is::PartitionAffinityDomain => out.value(mapped(
+            this.value(CL_DEVICE_PARTITION_AFFINITY_DOMAIN)?,
+            &AFFINITY,
+            |flag| flag.0,
+        )),
         Is::PartitionType => out.slice(&this.partition_type()?),
         Is::ComponentDevices => out.slice::<*mut c_void>(&[]),
         Is::CompositeDevice => out.handle::<Device>(None),
@@ -248,9 +347,16 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::ExecutionCapabilities => {
             let table = [
                 (CL_EXEC_KERNEL, UR_DEVICE_EXEC_CAPABILITY_FLAG_KERNEL),
-                (CL_EXEC_NATIVE_KERNEL, UR_DEVICE_EXEC_CAPABILITY_FLAG_NATIVE_KERNEL),
+                (
+                    CL_EXEC_NATIVE_KERNEL,
+                    UR_DEVICE_EXEC_CAPABILITY_FLAG_NATIVE_KERNEL,
+                ),
             ];
-            out.value(mapped(this.value(CL_DEVICE_EXECUTION_CAPABILITIES)?, &table, |flag| flag.0))
+            out.value(mapped(
+                this.value(CL_DEVICE_EXECUTION_CAPABILITIES)?,
+                &table,
+                |flag| flag.0,
+            ))
         }
         Is::MaxComputeQueueIndices => out.value(1u32),
         Is::KernelLaunchCapabilities => out.value(ur_kernel_launch_properties_flags_t(0)),
@@ -317,19 +423,29 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::UsmCrossSharedSupport => {
             out.value(this.usm(CL_DEVICE_CROSS_DEVICE_SHARED_MEM_CAPABILITIES_INTEL)?)
         }
-        Is::UsmSystemSharedSupport => out.value(this.usm(CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES_INTEL)?),
-        Is::AtomicMemoryOrderCapabilities => {
-            out.value(mapped(this.atomics(CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES)?, &ORDERS, |flag| flag.0))
+        Is::UsmSystemSharedSupport => {
+            out.value(this.usm(CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES_INTEL)?)
         }
-        Is::AtomicFenceOrderCapabilities => {
-            out.value(mapped(this.atomics(CL_DEVICE_ATOMIC_FENCE_CAPABILITIES)?, &ORDERS, |flag| flag.0))
-        }
-        Is::AtomicMemoryScopeCapabilities => {
-            out.value(mapped(this.atomics(CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES)?, &SCOPES, |flag| flag.0))
-        }
-        Is::AtomicFenceScopeCapabilities => {
-            out.value(mapped(this.atomics(CL_DEVICE_ATOMIC_FENCE_CAPABILITIES)?, &SCOPES, |flag| flag.0))
-        }
+        Is::AtomicMemoryOrderCapabilities => out.value(mapped(
+            this.atomics(CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES)?,
+            &ORDERS,
+            |flag| flag.0,
+        )),
+        Is::AtomicFenceOrderCapabilities => out.value(mapped(
+            this.atomics(CL_DEVICE_ATOMIC_FENCE_CAPABILITIES)?,
+            &ORDERS,
+            |flag| flag.0,
+        )),
+        Is::AtomicMemoryScopeCapabilities => out.value(mapped(
+            this.atomics(CL_DEVICE_ATOMIC_MEMORY_CAPABILITIES)?,
+            &SCOPES,
+            |flag| flag.0,
+        )),
+        Is::AtomicFenceScopeCapabilities => out.value(mapped(
+            this.atomics(CL_DEVICE_ATOMIC_FENCE_CAPABILITIES)?,
+            &SCOPES,
+            |flag| flag.0,
+        )),
         Is::Atomic64 => out.boolean(
             this.has("cl_khr_int64_base_atomics") && this.has("cl_khr_int64_extended_atomics"),
         ),
@@ -370,13 +486,19 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::LinkerAvailable => flag(out, CL_DEVICE_LINKER_AVAILABLE),
         Is::UseNativeAssert => out.boolean(this.has("cl_intel_devicelib_assert")),
         Is::BuildOnSubdevice => out.boolean(this.kind & CL_DEVICE_TYPE_GPU == 0),
-        Is::GlobalVariableSupport => {
-            out.boolean(this.api().ext.clGetDeviceGlobalVariablePointerINTEL.is_some())
-        }
+        Is::GlobalVariableSupport => out.boolean(
+            this.api()
+                .ext
+                .clGetDeviceGlobalVariablePointerINTEL
+                .is_some(),
+        ),
         Is::HostPipeReadWriteSupport => out.boolean(this.has("cl_intel_program_scope_host_pipe")),
         Is::MemChannelSupport => out.boolean(this.has("cl_intel_mem_channel_property")),
         Is::ProgramSetSpecializationConstants => out.boolean(this.version >= Version::new(2, 2)),
-        Is::EsimdSupport => out.boolean(this.kind & CL_DEVICE_TYPE_GPU != 0 && this.value::<cl_uint>(CL_DEVICE_VENDOR_ID)? == 0x8086),
+        Is::EsimdSupport => out.boolean(
+            this.kind & CL_DEVICE_TYPE_GPU != 0
+                && this.value::<cl_uint>(CL_DEVICE_VENDOR_ID)? == 0x8086,
+        ),
         Is::ImageSrgb => out.boolean(false),
         Is::ClockSubGroupSupportExp => {
             out.boolean(this.kernel_clock(CL_DEVICE_KERNEL_CLOCK_SCOPE_SUB_GROUP_KHR))
@@ -387,9 +509,9 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::ClockDeviceSupportExp => {
             out.boolean(this.kernel_clock(CL_DEVICE_KERNEL_CLOCK_SCOPE_DEVICE_KHR))
         }
-        Is::IsIntegratedGpu => {
-            out.boolean(this.kind & CL_DEVICE_TYPE_GPU != 0 && this.flag(CL_DEVICE_HOST_UNIFIED_MEMORY)?)
-        }
+        Is::IsIntegratedGpu => out.boolean(
+            this.kind & CL_DEVICE_TYPE_GPU != 0 && this.flag(CL_DEVICE_HOST_UNIFIED_MEMORY)?,
+        ),
 
         // What the engine does on every backend.
         Is::UsmPoolSupport
