@@ -170,9 +170,7 @@ impl hal::Adapter<OpenCl> for Adapter {
             (core.clGetContextInfo)(raw, opencl_sys::CL_CONTEXT_DEVICES, size, value, ret)
         };
         let ids: Vec<usize> = cl::list(ask, "clGetContextInfo")?;
-        let own = ids
-            .iter()
-            .map(|id| Device::from_native(*id));
+        let own = ids.iter().map(|id| Device::from_native(*id));
         let own: Vec<_> = own.collect::<Result<_>>()?;
         let first = own
             .first()

@@ -167,6 +167,20 @@ impl Device {
         cl::text(ask, "clGetDeviceInfo")
     }
 
+    /// Whether it takes intermediate code.
+    pub fn takes_il(&self) -> bool {
+        let knows = self.version >= Version::new(2, 1) || self.has("cl_khr_il_program");
+        knows
+            && self
+                .text(CL_DEVICE_IL_VERSION)
+                .is_ok_and(|versions| !versions.is_empty())
+    }
+
+    /// Whether programs have specialisation constants, which only intermediate code knows.
+    pub fn specializes(&self) -> bool {
+        self.version >= Version::new(2, 2) && self.takes_il()
+    }
+
     /// What shared virtual memory it has; nothing before OpenCL 2.0.
     pub fn svm(&self) -> cl_device_svm_capabilities {
         match self.version >= Version::new(2, 0) {
@@ -185,11 +199,14 @@ impl Device {
             .filter(|_| has)
             .ok_or(Error::unsupported())?;
         let (mut device, mut host) = (0, 0);
-        check(
-            // SAFETY: a live device, and room for both.
-            unsafe { read(self.raw(), &mut device, &mut host) },
-            "clGetDeviceAndHostTimer",
+        // SAFETY: a live device, and room for both.
+        let code = unsafe { read(self.raw(), &mut device, &mut host) };
+        // From a platform that has no timers.
+        ensure(
+            code != CL_INVALID_OPERATION,
+            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
         )?;
+        check(code, "clGetDeviceAndHostTimer")?;
         Ok((device, host))
     }
 }

@@ -689,3 +689,34 @@ fn runs(
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pitched(addr: usize, row_pitch: usize, slice_pitch: usize) -> Pitched {
+        Pitched {
+            addr,
+            row_pitch,
+            slice_pitch,
+        }
+    }
+
+    #[test]
+    fn a_packed_box_is_one_run_and_others_are_one_a_row() {
+        let all = |region, src: Pitched, dst: Pitched| -> Vec<_> {
+            runs(region, Some(&src), &dst).collect()
+        };
+        let packed = pitched(100, 4, 8);
+        assert_eq!(all([4, 2, 3], packed, pitched(500, 4, 8)), [(100, 500, 24)]);
+        assert_eq!(
+            all([4, 2, 2], packed, pitched(500, 4, 10)),
+            [(100, 500, 8), (108, 510, 8)]
+        );
+        assert_eq!(
+            all([2, 2, 2], packed, pitched(500, 3, 6)),
+            [(100, 500, 2), (104, 503, 2), (108, 506, 2), (112, 509, 2)]
+        );
+        assert_eq!(all([4, 1, 1], packed, pitched(500, 9, 9)), [(100, 500, 4)]);
+    }
+}

@@ -403,6 +403,11 @@ impl Kernel {
                 ptr::null_mut(),
             )
         };
+        // From a device without sub-groups.
+        ensure(
+            code != CL_INVALID_OPERATION,
+            UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
+        )?;
         check(code, "clGetKernelSubGroupInfo")?;
         Ok(result)
     }

@@ -39,12 +39,7 @@ impl Program {
         });
         let core = api.core.clCreateProgramWithIL.filter(|_| modern);
         let old = api.ext.clCreateProgramWithILKHR;
-        let has = context.devices().iter().all(|device| {
-            let takes = device
-                .text(CL_DEVICE_IL_VERSION)
-                .is_ok_and(|versions| !versions.is_empty());
-            takes || (!modern && device.has("cl_khr_il_program"))
-        });
+        let has = context.devices().iter().all(|device| device.takes_il());
         ensure(has, UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE)?;
         let mut code = 0;
         // SAFETY: a live context and as many bytes as the slice has.
@@ -275,8 +270,7 @@ impl Program {
                 .find(|device| device.raw().addr() == *id)
                 .cloned()
         };
-        let object =
-            |id: &usize| own(id).map_or_else(|| Device::from_native(*id), Ok);
+        let object = |id: &usize| own(id).map_or_else(|| Device::from_native(*id), Ok);
         ids.iter().map(object).collect()
     }
 
@@ -424,7 +418,7 @@ impl hal::Program<OpenCl> for Program {
             .context
             .devices()
             .iter()
-            .all(|device| device.version >= Version::new(2, 2));
+            .all(|device| device.specializes());
         let set = this
             .api()
             .core

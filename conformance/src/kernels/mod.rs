@@ -54,11 +54,16 @@ pub enum Source {
     Binary { data: *const c_void, size: usize },
     /// For `urProgramCreateWithIL`.
     Il { data: *const c_void, size: usize },
+    /// For `urProgramCreateWithNativeHandle`: makes a program in a native context.
+    Native {
+        make: fn(ur_native_handle_t) -> Result<ur_native_handle_t, String>,
+    },
 }
 
 /// The test kernels in the form of one backend.
 pub trait KernelProvider: Sync {
-    fn source(&self) -> Source;
+    /// `takes_il`: whether the device takes intermediate code.
+    fn source(&self, takes_il: bool) -> Source;
 }
 
 /// The provider for a backend, if there is one.

@@ -1,15 +1,21 @@
-//! Kernels for OpenCL, as SPIR-V that is put together here instruction by instruction.
+//! Kernels for OpenCL, as SPIR-V that is put together here instruction by instruction. A device that
+//! takes none gets OpenCL C, through a program that OpenCL itself makes.
 
 use super::{ALL, KernelProvider, Source};
 use rspirv::binary::Assemble as _;
 use rspirv::dr::{Builder, Operand};
 use rspirv::spirv::*;
+use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
+use ur::abi::ur_native_handle_t;
 
 pub struct OpenCl;
 
 impl KernelProvider for OpenCl {
-    fn source(&self) -> Source {
+    fn source(&self, takes_il: bool) -> Source {
+        if !takes_il {
+            return Source::Native { make: from_c };
+        }
         static WORDS: OnceLock<Vec<u32>> = OnceLock::new();
         let words = WORDS.get_or_init(|| Module::new().assemble());
         Source::Il {
@@ -18,6 +24,79 @@ impl KernelProvider for OpenCl {
         }
     }
 }
+
+ur::dl::symbols! {
+    /// What makes a program from OpenCL C.
+    struct Library {
+        required {
+            clCreateProgramWithSource: unsafe extern "C" fn(
+                context: usize,
+                count: u32,
+                texts: *const *const c_char,
+                lengths: *const usize,
+                code: *mut i32,
+            ) -> usize,
+        }
+        optional {}
+    }
+}
+
+/// A program in a context of OpenCL; the caller gets its one reference.
+fn from_c(context: ur_native_handle_t) -> Result<ur_native_handle_t, String> {
+    static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+    let load = || Library::load(&["libOpenCL.so.1"]).map_err(|error| error.to_string());
+    let library = LIBRARY.get_or_init(load).as_ref().map_err(Clone::clone)?;
+    let (text, mut code) = (C.as_ptr(), 0);
+    // SAFETY: a live context of OpenCL and one C string.
+    let program = unsafe {
+        (library.clCreateProgramWithSource)(context, 1, &text, std::ptr::null(), &mut code)
+    };
+    match code {
+        0 => Ok(program),
+        code => Err(format!("clCreateProgramWithSource failed with {code}")),
+    }
+}
+
+const C: &CStr = c"
+size_t position(void) {
+    size_t x = get_global_id(0) - get_global_offset(0);
+    size_t y = get_global_id(1) - get_global_offset(1);
+    size_t z = get_global_id(2) - get_global_offset(2);
+    return (z * get_global_size(1) + y) * get_global_size(0) + x;
+}
+kernel void iota(global uint *out, uint base) {
+    out[position()] = base + (uint)position();
+}
+kernel void add(global uint *data, uint amount) {
+    data[position()] += amount;
+}
+kernel void sum(global uint *out, global const uint *a, global const uint *b) {
+    out[position()] = a[position()] + b[position()];
+}
+kernel void verify(global const uint *data, uint base, global uint *wrong) {
+    if (data[position()] != base + (uint)position()) atomic_inc(wrong);
+}
+kernel void ids(global uint *out) {
+    out += position() * 21;
+    for (uint d = 0; d < 3; ++d) {
+        out[d] = get_global_id(d);
+        out[3 + d] = get_local_id(d);
+        out[6 + d] = get_group_id(d);
+        out[9 + d] = get_global_size(d);
+        out[12 + d] = get_local_size(d);
+        out[15 + d] = get_num_groups(d);
+        out[18 + d] = get_global_offset(d);
+    }
+}
+kernel void through_local(global uint *out, local volatile uint *scratch) {
+    scratch[get_local_id(0)] = get_local_id(0);
+    out[position()] = scratch[get_local_id(0)];
+}
+typedef struct { uchar a; ulong b; ushort c; } triple;
+kernel void mixed(global ulong *out, uchar a, ushort b, uint c, ulong d, triple e) {
+    out[position()] = a + b + c + d + e.a + e.b + e.c;
+}
+";
 
 /// Built-in vectors of three 64-bit numbers, in the order of the fields of `Ids`.
 const BUILT_INS: [BuiltIn; 7] = [

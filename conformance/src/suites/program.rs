@@ -286,7 +286,7 @@ fn metadata(fixture: &Fixture) -> Done {
     drop(Program::unbuilt(fixture, &context)?);
     let provider = crate::kernels::provider(fixture.backend)
         .ok_or_else(|| Stop::skipped("no test kernels"))?;
-    let crate::kernels::Source::Binary { data, mut size } = provider.source() else {
+    let crate::kernels::Source::Binary { data, mut size } = provider.source(true) else {
         return Err(Stop::skipped(
             "intermediate code tells what it requires itself",
         ));

@@ -79,3 +79,17 @@ impl Version {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_what_drivers_say() {
+        assert_eq!(Version::parse("OpenCL 3.1 LINUX"), Version::new(3, 1));
+        assert_eq!(Version::parse("OpenCL 1.2 "), Version::new(1, 2));
+        assert_eq!(Version::parse("OpenCL 2.0"), Version::new(2, 0));
+        assert_eq!(Version::parse("nonsense"), Version::new(0, 0));
+        assert!(Version::new(2, 1) < Version::new(3, 0));
+    }
+}

@@ -494,7 +494,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         ),
         Is::HostPipeReadWriteSupport => out.boolean(this.has("cl_intel_program_scope_host_pipe")),
         Is::MemChannelSupport => out.boolean(this.has("cl_intel_mem_channel_property")),
-        Is::ProgramSetSpecializationConstants => out.boolean(this.version >= Version::new(2, 2)),
+        Is::ProgramSetSpecializationConstants => out.boolean(this.specializes()),
         Is::EsimdSupport => out.boolean(
             this.kind & CL_DEVICE_TYPE_GPU != 0
                 && this.value::<cl_uint>(CL_DEVICE_VENDOR_ID)? == 0x8086,
