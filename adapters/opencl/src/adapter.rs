@@ -161,9 +161,9 @@ impl hal::Adapter<OpenCl> for Adapter {
         devices: Handles<'_, Device>,
         properties: Option<&ur_context_native_properties_t>,
     ) -> Result<Arc<Object<Context<OpenCl>>>> {
-        ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let roots = roots().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
         let raw = std::ptr::with_exposed_provenance_mut(native);
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_CONTEXT)?;
         let core = roots.platforms[0].api().core;
         // SAFETY: the caller says that this is a context of OpenCL.
         let ask = |size, value, ret| unsafe {

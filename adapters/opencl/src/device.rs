@@ -93,7 +93,7 @@ impl Device {
     /// The device behind a native handle: a root's own object, or a new one for a part of a device.
     pub fn from_native(native: ur_native_handle_t) -> Result<Arc<Object<Self>>> {
         let invalid = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
-        ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_DEVICE)?;
         let platforms = roots().map_or(&[][..], |roots| &roots.platforms);
         let mut devices = platforms.iter().flat_map(|platform| platform.devices());
         if let Some(root) = devices.find(|device| device.raw == native) {

@@ -201,7 +201,6 @@ impl Hooks<OpenCl> for OpenCl {
         device: Option<&Object<Device>>,
         properties: Option<&ur_queue_native_properties_t>,
     ) -> Result<Arc<OfQueue>> {
-        ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let (raw, context) = (handle(native), &this.domain().state().context);
         // SAFETY: the caller says that this is a command queue of OpenCL.
@@ -235,7 +234,6 @@ impl Hooks<OpenCl> for OpenCl {
         native: ur_native_handle_t,
         properties: Option<&ur_event_native_properties_t>,
     ) -> Result<Arc<Object<Event<OpenCl>>>> {
-        ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let (raw, context) = (handle(native), &this.domain().state().context);
         // SAFETY: the caller says that this is an event of OpenCL.

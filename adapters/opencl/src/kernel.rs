@@ -72,7 +72,6 @@ impl Kernel {
         program: Option<&Object<Program>>,
         properties: Option<&ur_kernel_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let raw = ptr::with_exposed_provenance_mut(native);
         let api = context.domain().state().context.api();

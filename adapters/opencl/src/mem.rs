@@ -101,7 +101,6 @@ impl Mem {
         native: ur_native_handle_t,
         properties: Option<&ur_mem_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let raw = ptr::with_exposed_provenance_mut(native);
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let own = &context.domain().state().context;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::*;
 use ur::hal::{self, SamplerInfo};
-use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
+use ur::object::{Body, Error, InfoOut, Kind, Object, Result};
 use ur::stream::Context;
 
 use crate::OpenCl;
@@ -73,7 +73,6 @@ impl Sampler {
         native: ur_native_handle_t,
         properties: Option<&ur_sampler_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        ensure(native != 0, UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let raw = ptr::with_exposed_provenance_mut(native);
         let own = &context.domain().state().context;

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr;
 
-use opencl_sys::cl_int;
+use opencl_sys::*;
 use ur::object::Result;
 
 use super::{Api, check};
@@ -13,6 +13,8 @@ type Count = unsafe extern "C" fn(*mut c_void) -> cl_int;
 
 /// A kind of OpenCL object.
 pub trait Counted {
+    /// What OpenCL calls a handle that is none.
+    const INVALID: cl_int;
     fn retain(api: &Api) -> Count;
     fn release(api: &Api) -> Count;
 }
@@ -52,8 +54,16 @@ impl<K: Counted> Ref<K> {
     /// An object of someone else's, with one more reference unless `owned` hands theirs over.
     ///
     /// # Safety
-    /// `raw` is a live object of this kind.
+    /// `raw` is null or a live object of this kind.
     pub unsafe fn adopted(api: &'static Api, raw: *mut c_void, owned: bool) -> Result<Self> {
+        check(
+            if raw.is_null() {
+                K::INVALID
+            } else {
+                CL_SUCCESS
+            },
+            "a native handle",
+        )?;
         if !owned {
             // SAFETY: promised by the caller.
             check(unsafe { K::retain(api)(raw) }, "clRetain")?;
@@ -101,9 +111,10 @@ impl<K: Counted> PartialEq for Ref<K> {
 }
 
 macro_rules! counted {
-    ($($alias:ident $kind:ident $retain:ident $release:ident;)*) => { $(
+    ($($alias:ident $kind:ident $invalid:ident $retain:ident $release:ident;)*) => { $(
         pub struct $kind;
         impl Counted for $kind {
+            const INVALID: cl_int = $invalid;
             fn retain(api: &Api) -> Count {
                 api.core.$retain
             }
@@ -116,11 +127,11 @@ macro_rules! counted {
 }
 
 counted! {
-    ContextRef Context clRetainContext clReleaseContext;
-    QueueRef Queue clRetainCommandQueue clReleaseCommandQueue;
-    EventRef Event clRetainEvent clReleaseEvent;
-    MemRef Mem clRetainMemObject clReleaseMemObject;
-    SamplerRef Sampler clRetainSampler clReleaseSampler;
-    ProgramRef Program clRetainProgram clReleaseProgram;
-    KernelRef Kernel clRetainKernel clReleaseKernel;
+    ContextRef Context CL_INVALID_CONTEXT clRetainContext clReleaseContext;
+    QueueRef Queue CL_INVALID_COMMAND_QUEUE clRetainCommandQueue clReleaseCommandQueue;
+    EventRef Event CL_INVALID_EVENT clRetainEvent clReleaseEvent;
+    MemRef Mem CL_INVALID_MEM_OBJECT clRetainMemObject clReleaseMemObject;
+    SamplerRef Sampler CL_INVALID_SAMPLER clRetainSampler clReleaseSampler;
+    ProgramRef Program CL_INVALID_PROGRAM clRetainProgram clReleaseProgram;
+    KernelRef Kernel CL_INVALID_KERNEL clRetainKernel clReleaseKernel;
 }
