@@ -136,6 +136,10 @@ impl InfoIn<'_> {
         self.bytes.is_empty()
     }
 
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
     /// The value, if the size is exactly that of its type.
     pub fn value<T: Plain>(&self) -> Result<T> {
         if self.bytes.len() != size_of::<T>() {

@@ -125,6 +125,7 @@ impl<D: Driver> Queue<D> {
         let reach = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;
+                lane.cover(&mut state)?;
                 ensure(memory.free(addr, &state.tip()), unknown)?;
                 event.wanted().then(|| lane.reach(&mut state))
             }

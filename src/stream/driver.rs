@@ -9,8 +9,8 @@ use crate::hal::Backend;
 use crate::object::{Error, Object, Result};
 use crate::timeline::Clock;
 use std::ffi::CStr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Which kind of USM a slab or an allocation is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -60,6 +60,8 @@ pub enum Work<D: Driver> {
         advice: ur_usm_advice_flags_t,
     },
     Launch(D::Launch),
+    /// What only this backend knows.
+    Native(D::Native),
 }
 
 /// Address of a region's first byte, and the bytes between its rows and slices.
@@ -71,10 +73,49 @@ pub struct Pitched {
 }
 
 /// When a profiled command started and ended, in nanoseconds of the device's clock; 0: not yet.
-#[derive(Default, Debug)]
+#[derive(Default)]
 pub struct Stamps {
     pub start: AtomicU64,
     pub end: AtomicU64,
+    /// Where a driver that keeps the times itself is asked for them, once they are wanted.
+    source: OnceLock<StampSource>,
+}
+
+/// Notes times that are known by now.
+pub type StampSource = Box<dyn Fn(&Stamps) + Send + Sync>;
+
+impl Stamps {
+    /// Has `source` fill in the times when someone asks for them. Set once.
+    pub fn fill_from(&self, source: StampSource) {
+        // A command is submitted once, so there is never an earlier one.
+        let _ = self.source.set(source);
+    }
+
+    pub(crate) fn refresh(&self) {
+        if self.end.load(Ordering::Acquire) == 0
+            && let Some(source) = self.source.get()
+        {
+            source(self);
+        }
+    }
+}
+
+/// Where a mapping lies: known when the work is made, or once it was submitted.
+#[derive(Clone, Debug, Default)]
+pub struct Landing(Arc<AtomicUsize>);
+
+impl Landing {
+    pub fn at(addr: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(addr)))
+    }
+
+    pub fn set(&self, addr: usize) {
+        self.0.store(addr, Ordering::Release);
+    }
+
+    pub fn get(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// A kernel launch as the queue received it; sizes are in work items.
@@ -112,6 +153,8 @@ pub trait Driver:
     /// A kernel with its arguments, ready to be given to a lane. Owns copies of by-value arguments
     /// and keeps alive what it needs.
     type Launch: Send;
+    /// Work beyond what every backend has; [`Infallible`](std::convert::Infallible) if there is none.
+    type Native: Send;
 
     /// Opens a lane. A driver that sees each command end (`TRACKS`) raises the clock itself.
     fn lane(
@@ -188,8 +231,20 @@ pub trait Driver:
     /// Smallest amount of memory that the system gives, in bytes: slabs are multiples of it.
     fn granularity(device: Option<&Object<Self::Device>>, kind: Kind) -> usize;
 
-    /// Address and length in bytes of a buffer's memory on the device.
+    /// Address and length in bytes of a buffer's memory on the device. Where buffers are no addresses
+    /// it is 0, so that addresses made from it are offsets, and `on_buffers` knows.
     fn buffer(mem: &Object<Self::Mem>, device: &Object<Self::Device>) -> Result<(usize, usize)>;
+
+    /// Work whose target or source lies in these buffers, as [`Driver::buffer`] gave their addresses.
+    /// A driver whose buffers are no addresses puts its own work in place.
+    fn on_buffers(
+        work: Work<Self>,
+        dst: Option<&Object<Self::Mem>>,
+        src: Option<&Object<Self::Mem>>,
+    ) -> Work<Self> {
+        let _ = (dst, src);
+        work
+    }
 
     /// The device that this one is a part of.
     fn parent(device: &Object<Self::Device>) -> Option<Arc<Object<Self::Device>>> {
@@ -210,7 +265,7 @@ pub trait Driver:
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
-    ) -> Result<(usize, Work<Self>)> {
+    ) -> Result<(Landing, Work<Self>)> {
         let _ = (mem, device, flags, offset, bytes);
         Err(Error::unsupported())
     }

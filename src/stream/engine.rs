@@ -244,6 +244,17 @@ impl<D: Driver> Engine<D> {
         })
     }
 
+    /// A point that something outside completes, as the marker tells.
+    pub(crate) fn foreign_point(self: &Arc<Self>, marker: D::Marker) -> ForeignPoint<D> {
+        let clock = Clock::new();
+        self.insert(clock.id(), Place::Host(marker));
+        self.unsignalled.fetch_add(1, Ordering::AcqRel);
+        ForeignPoint {
+            point: Point::new(&clock, 1),
+            engine: Arc::clone(self),
+        }
+    }
+
     /// The points of the frontier that the host has yet to signal.
     pub(crate) fn unsignalled(&self, frontier: &Frontier) -> Frontier {
         if self.unsignalled.load(Ordering::Acquire) == 0 {
@@ -271,6 +282,19 @@ impl<D: Driver> Engine<D> {
 /// Whether a device is this one or a part of it.
 fn is_part<D: Driver>(part: &Object<D::Device>, whole: &Object<D::Device>) -> bool {
     std::ptr::eq(part, whole) || D::parent(part).is_some_and(|parent| is_part::<D>(&parent, whole))
+}
+
+/// A point that something outside completes. Dropped when it was seen complete.
+pub(crate) struct ForeignPoint<D: Driver> {
+    pub point: Point,
+    engine: Arc<Engine<D>>,
+}
+
+impl<D: Driver> Drop for ForeignPoint<D> {
+    fn drop(&mut self) {
+        self.engine.remove(&self.point.clock);
+        self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A point that the host signals: by [`HostPoint::signal`], or by being dropped.

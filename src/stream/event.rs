@@ -10,15 +10,16 @@
 //! States are read off the frontier each time, so that elided commands share completion without
 //! sharing a handle.
 
+use super::engine::ForeignPoint;
 use super::reach::Reach;
-use super::{Context, Driver, Engine, Queue, Stamps};
+use super::{Context, Driver, Engine, Queue, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
-use crate::timeline::Frontier;
+use crate::timeline::{Clock, Frontier};
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// An event's handle.
 pub struct Event<D: Driver> {
@@ -28,6 +29,10 @@ pub struct Event<D: Driver> {
     reach: Reach,
     times: Option<Times>,
     failed: AtomicBool,
+    /// What stands for it in the backend, once that was asked for.
+    native: OnceLock<D::Marker>,
+    /// The point of an event that the backend itself made.
+    foreign: Option<ForeignPoint<D>>,
 }
 
 /// Times in nanoseconds of the device's clock.
@@ -54,7 +59,70 @@ impl<D: Driver> Event<D> {
             reach,
             times,
             failed: AtomicBool::new(false),
+            native: OnceLock::new(),
+            foreign: None,
         })
+    }
+
+    /// An event of the backend's own: a lane of one point. `stamps` tells its times, if it has any.
+    pub fn adopt(
+        context: &Object<Context<D>>,
+        command: ur_command_t,
+        marker: D::Marker,
+        stamps: Option<(u64, Arc<Stamps>)>,
+    ) -> Result<Arc<Object<Self>>> {
+        let engine = context.domain().engine();
+        engine.check()?;
+        let foreign = engine.foreign_point(marker.clone());
+        let point = Frontier::from(foreign.point.clone());
+        Ok(hal::new::<D, _>(Self {
+            context: context.arc(),
+            queue: None,
+            command,
+            reach: Reach {
+                done: point.clone(),
+                order: point,
+                own: true,
+                ..Reach::default()
+            },
+            times: stamps.map(|(queued, stamps)| Times { queued, stamps }),
+            failed: AtomicBool::new(false),
+            native: OnceLock::from(marker),
+            foreign: Some(foreign),
+        }))
+    }
+
+    /// What stands for the event in the backend, and stays as long as it does.
+    pub fn marker(&self) -> Result<D::Marker> {
+        if let Some(marker) = self.native.get() {
+            return Ok(marker.clone());
+        }
+        let marker = self.find_marker()?;
+        Ok(self.native.get_or_init(|| marker).clone())
+    }
+
+    fn find_marker(&self) -> Result<D::Marker> {
+        let engine = self.engine();
+        engine.check()?;
+        let mut rest = self.reach.done.clone();
+        rest.prune();
+        if let Some(point) = rest.single()
+            && let Some(mark) = engine.mark(point)?
+        {
+            return Ok(mark.marker);
+        }
+        if !rest.is_empty()
+            && let Some(queue) = &self.queue
+            && let Some(reach) = queue.submit(&self.reach, Work::Marker, None, true)?
+            && let Some(point) = reach.done.single()
+            && let Some(mark) = engine.mark(point)?
+        {
+            return Ok(mark.marker);
+        }
+        // All of it is complete: a point that is, too.
+        let (marker, signal) = D::host_point(self.context.domain(), &Clock::new())?;
+        D::signal(signal);
+        Ok(marker)
     }
 
     pub fn context(&self) -> &Arc<Object<Context<D>>> {
@@ -128,6 +196,21 @@ impl<D: Driver> Event<D> {
     }
 }
 
+impl<D: Driver> Drop for Event<D> {
+    fn drop(&mut self) {
+        // Others may wait for the point of a foreign event: it stays until it is complete.
+        if let Some(foreign) = self.foreign.take()
+            && !foreign.point.is_complete()
+        {
+            let point = Frontier::from(foreign.point.clone());
+            let kept = self.engine().when(point, Box::new(move || drop(foreign)));
+            if let Err(error) = kept {
+                log::error!("a foreign event is forgotten: {:?}", error.code());
+            }
+        }
+    }
+}
+
 /// A user's callback and what it is to be called with.
 struct Callback<D: Driver> {
     run: <ur_event_callback_t as hal::Unwrapped>::Fn,
@@ -164,6 +247,7 @@ impl<D: Driver> hal::Event<D> for Event<D> {
     ) -> Result<()> {
         let unknown = Error::new(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE);
         let times = this.times.as_ref().ok_or(unknown)?;
+        times.stamps.refresh();
         let stamp = |stamp: &std::sync::atomic::AtomicU64| match stamp.load(Ordering::Acquire) {
             0 => Err(unknown),
             time => Ok(time),

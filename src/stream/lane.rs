@@ -11,6 +11,7 @@ use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 pub(crate) struct LaneCore<D: Driver> {
@@ -18,6 +19,8 @@ pub(crate) struct LaneCore<D: Driver> {
     pub device: Arc<Object<D::Device>>,
     engine: Arc<Engine<D>>,
     native: D::Lane,
+    /// Whether others can put work on the stream that we never see.
+    open: AtomicBool,
     state: Mutex<State<D>>,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
     _context: Arc<Object<Context<D>>>,
@@ -39,10 +42,20 @@ impl<D: Driver> LaneCore<D> {
         device: &Arc<Object<D::Device>>,
         flags: ur_queue_flags_t,
     ) -> Result<Arc<Self>> {
+        let make = |clock: &Arc<Clock>| D::lane(context.domain(), device, flags, clock);
+        Self::over(context, device, make)
+    }
+
+    /// A lane over the stream that `make` gives.
+    pub fn over(
+        context: &Arc<Object<Context<D>>>,
+        device: &Arc<Object<D::Device>>,
+        make: impl FnOnce(&Arc<Clock>) -> Result<D::Lane>,
+    ) -> Result<Arc<Self>> {
         let domain = context.domain();
         let order = Lane::new();
         let clock = Arc::clone(order.clock());
-        let native = D::lane(domain, device, flags, &clock)?;
+        let native = make(&clock)?;
         let state = State {
             order,
             recent: Reach::default(),
@@ -54,12 +67,38 @@ impl<D: Driver> LaneCore<D> {
             device: Arc::clone(device),
             engine: Arc::clone(domain.engine()),
             native,
+            open: AtomicBool::new(false),
             state: Mutex::new(state),
             _context: Arc::clone(context),
         });
         lane.engine.add_lane(&lane);
         domain.add_lane(&lane);
         Ok(lane)
+    }
+
+    /// The stream itself, on which others may put work from now on.
+    pub fn expose(&self) -> &D::Lane {
+        self.open.store(true, Ordering::Relaxed);
+        &self.native
+    }
+
+    /// Where others put work on the stream, puts a command of ours behind all of it: what stands for
+    /// everything up to here then does.
+    pub fn cover(&self, state: &mut State<D>) -> Result<()> {
+        if !self.open.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.record_if_watched(state)?;
+        D::submit(&self.native, state.order.epoch() + 1, Work::Marker, None)?;
+        state.order.advance();
+        state.recent = Reach::default();
+        Ok(())
+    }
+
+    fn cover_or_log(&self, state: &mut State<D>) {
+        if let Err(error) = self.cover(state) {
+            log::error!("a marker behind native work failed: {:?}", error.code());
+        }
     }
 
     /// Gives the lane a command that comes after `waits`. What an event for it reaches, if wanted.
@@ -117,6 +156,7 @@ impl<D: Driver> LaneCore<D> {
     /// for itself: it is recorded first, so that it never covers this wait.
     pub fn hold(&self, waits: &Reach, point: &Point, marker: &D::Marker) -> Result<Reach> {
         let mut state = self.after(waits)?;
+        self.cover(&mut state)?;
         let before = Reach {
             done: state.tip(),
             order: state.order.frontier(),
@@ -135,6 +175,7 @@ impl<D: Driver> LaneCore<D> {
 
     /// What an event reaches that stands for everything up to here, without a command of its own.
     pub fn reach(&self, state: &mut State<D>) -> Reach {
+        self.cover_or_log(state);
         Reach {
             done: state.tip(),
             order: state.order.frontier(),
@@ -145,16 +186,19 @@ impl<D: Driver> LaneCore<D> {
 
     /// The least frontier that proves everything submitted or waited for so far.
     pub fn tip(&self) -> Frontier {
-        enter(&self.state).tip()
+        let mut state = enter(&self.state);
+        self.cover_or_log(&mut state);
+        state.tip()
     }
 
     /// As [`LaneCore::reach`], now, and recorded exactly.
     pub fn reach_now(&self) -> Result<Reach> {
         let mut state = enter(&self.state);
+        let reach = self.reach(&mut state);
         if !D::TRACKS && !state.order.current().is_complete() {
             self.record(&mut state)?;
         }
-        Ok(self.reach(&mut state))
+        Ok(reach)
     }
 
     /// The last command's point, and everything foreign that the lane waits for.

@@ -44,7 +44,9 @@ mod tests;
 
 pub use context::Context;
 pub use domain::Domain;
-pub use driver::{Driver, Kind, LaunchRequest, Notice, Pitched, Stamps, Work};
+pub use driver::{
+    Driver, Kind, Landing, LaunchRequest, Notice, Pitched, StampSource, Stamps, Work,
+};
 pub use engine::Engine;
 pub use event::Event;
 pub use hooks::Hooks;

@@ -110,6 +110,15 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
+    /// A lane to show to others.
+    pub fn first(&mut self) -> Result<&Arc<LaneCore<D>>> {
+        if self.lanes.is_empty() {
+            let lane = LaneCore::open(&self.context, &self.device, self.flags)?;
+            self.lanes.push(lane);
+        }
+        Ok(&self.lanes[0])
+    }
+
     pub fn everything(&self) -> Frontier {
         let mut all = self.loose.done.clone();
         all.join(&self.barrier.done);

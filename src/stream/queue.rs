@@ -61,6 +61,36 @@ impl<D: Driver> Queue<D> {
         }))
     }
 
+    /// A queue over a stream of the backend's own, on which work may be that we never see.
+    pub fn adopt(
+        context: &Object<Context<D>>,
+        device: &Object<D::Device>,
+        flags: ur_queue_flags_t,
+        lane: D::Lane,
+    ) -> Result<Arc<Object<Self>>> {
+        context.domain().engine().check()?;
+        let home = context.device(device)?;
+        let (device, context) = (device.arc(), context.arc());
+        let lane = LaneCore::over(&context, &device, |_| Ok(lane))?;
+        lane.expose();
+        Ok(hal::new::<D, _>(Self {
+            context,
+            device,
+            home,
+            flags,
+            shape: Shape::InOrder(lane),
+        }))
+    }
+
+    /// Shows the stream beneath, one of several on an out-of-order queue. Work that others put there
+    /// from now on is waited for like the queue's own.
+    pub fn expose<R>(&self, look: impl FnOnce(&D::Lane) -> R) -> Result<R> {
+        match &self.shape {
+            Shape::InOrder(lane) => Ok(look(lane.expose())),
+            Shape::OutOfOrder(lanes) => Ok(look(enter(lanes).first()?.expose())),
+        }
+    }
+
     pub fn context(&self) -> &Arc<Object<Context<D>>> {
         &self.context
     }

@@ -86,6 +86,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
             src,
             bytes: size,
         };
+        let work = B::on_buffers(work, None, Some(buffer));
         Self::enqueue(
             this,
             UR_COMMAND_MEM_BUFFER_READ,
@@ -112,6 +113,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
             src: src.expose_provenance(),
             bytes: size,
         };
+        let work = B::on_buffers(work, Some(buffer), None);
         Self::enqueue(
             this,
             UR_COMMAND_MEM_BUFFER_WRITE,
@@ -146,6 +148,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
             src,
             region: inside.region,
         };
+        let work = B::on_buffers(work, None, Some(buffer));
         Self::enqueue(
             this,
             UR_COMMAND_MEM_BUFFER_READ_RECT,
@@ -180,6 +183,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
             src,
             region: inside.region,
         };
+        let work = B::on_buffers(work, Some(buffer), None);
         Self::enqueue(
             this,
             UR_COMMAND_MEM_BUFFER_WRITE_RECT,
@@ -207,6 +211,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
             src,
             bytes: size,
         };
+        let work = B::on_buffers(work, Some(buffer_dst), Some(buffer_src));
         Self::enqueue(this, UR_COMMAND_MEM_BUFFER_COPY, waits, work, event, false)
     }
 
@@ -233,6 +238,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
             src,
             region: from.region,
         };
+        let work = B::on_buffers(work, Some(buffer_dst), Some(buffer_src));
         Self::enqueue(
             this,
             UR_COMMAND_MEM_BUFFER_COPY_RECT,
@@ -258,6 +264,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
             pattern: pattern.into(),
             bytes: size,
         };
+        let work = B::on_buffers(work, Some(buffer), None);
         Self::enqueue(this, UR_COMMAND_MEM_BUFFER_FILL, waits, work, event, false)
     }
 
@@ -272,7 +279,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, Event<B>>,
     ) -> Result<*mut c_void> {
         this.buffer_range(buffer, offset, size)?;
-        let (addr, work) = B::map(buffer, this.device(), map_flags, offset, size)?;
+        let (landing, work) = B::map(buffer, this.device(), map_flags, offset, size)?;
         Self::enqueue(
             this,
             UR_COMMAND_MEM_BUFFER_MAP,
@@ -281,7 +288,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
             event,
             blocking_map,
         )?;
-        Ok(std::ptr::with_exposed_provenance_mut(addr))
+        Ok(std::ptr::with_exposed_provenance_mut(landing.get()))
     }
 
     fn mem_unmap(

@@ -26,11 +26,14 @@ impl Reach {
     pub fn join(&mut self, other: &Reach) {
         self.done.join(&other.done);
         self.order.join(&other.order);
+        self.tickets.extend(other.tickets.iter().cloned());
         if self.tickets.len() > MANY {
-            // What nobody else holds any more has been recorded, or is worth no record.
+            // One of each is enough, or they would double with every join; and what nobody else holds
+            // any more has been recorded, or is worth no record.
+            self.tickets.sort_unstable_by_key(Arc::as_ptr);
+            self.tickets.dedup_by(|one, other| Arc::ptr_eq(one, other));
             self.tickets.retain(|ticket| Arc::strong_count(ticket) > 1);
         }
-        self.tickets.extend(other.tickets.iter().cloned());
     }
 
     pub fn join_frontier(&mut self, frontier: &Frontier) {

@@ -268,6 +268,7 @@ macro_rules! fake {
             type Marker = Marker;
             type Signal = (Arc<World>, Arc<Flag>);
             type Launch = u32;
+            type Native = std::convert::Infallible;
             const TRACKS: bool = $tracks;
 
             fn lane(

@@ -1,6 +1,7 @@
 //! The bridge from the stream engine to the executor: each call is one step of `exec`, with the
 //! objects of the interface resolved and failures turned into error codes.
 
+use std::convert::Infallible;
 use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use ur::abi::*;
 use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Error, Handles, InfoOut, Object, Result, ensure};
 use ur::stream::{
-    Context, Domain, Driver, Hooks, Kind, LaunchRequest, Notice, Pitched, Stamps, Work,
+    Context, Domain, Driver, Hooks, Kind, Landing, LaunchRequest, Notice, Pitched, Stamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -33,6 +34,7 @@ impl Driver for Cpu {
     type Marker = Marker;
     type Signal = Signal;
     type Launch = Launch;
+    type Native = Infallible;
 
     const TRACKS: bool = true;
 
@@ -147,8 +149,8 @@ impl Driver for Cpu {
         _: ur_map_flags_t,
         offset: usize,
         bytes: usize,
-    ) -> Result<(usize, Work<Self>)> {
-        Ok((mem.range(offset, bytes)?, Work::Marker))
+    ) -> Result<(Landing, Work<Self>)> {
+        Ok((Landing::at(mem.range(offset, bytes)?), Work::Marker))
     }
 
     fn unmap(mem: &Object<Mem>, _: &Object<Device>, address: usize) -> Result<Work<Self>> {
@@ -201,6 +203,7 @@ fn command(work: Work<Cpu>) -> Command {
             region,
         },
         Work::Launch(launch) => Command::Launch(Box::new(launch)),
+        Work::Native(never) => match never {},
     }
 }
 

@@ -2,6 +2,7 @@
 //! kernel and never knows in what form a backend takes it.
 
 mod native_cpu;
+mod opencl;
 
 use std::ffi::{CStr, c_void};
 use ur::abi::*;
@@ -51,17 +52,25 @@ pub struct Triple {
 pub enum Source {
     /// For `urProgramCreateWithBinary`.
     Binary { data: *const c_void, size: usize },
+    /// For `urProgramCreateWithIL`.
+    Il { data: *const c_void, size: usize },
+    /// For `urProgramCreateWithNativeHandle`: makes a program in a native context.
+    Native {
+        make: fn(ur_native_handle_t) -> Result<ur_native_handle_t, String>,
+    },
 }
 
 /// The test kernels in the form of one backend.
 pub trait KernelProvider: Sync {
-    fn source(&self) -> Source;
+    /// `takes_il`: whether the device takes intermediate code.
+    fn source(&self, takes_il: bool) -> Source;
 }
 
 /// The provider for a backend, if there is one.
 pub fn provider(backend: ur_backend_t) -> Option<&'static dyn KernelProvider> {
     match backend {
         UR_BACKEND_NATIVE_CPU => Some(&native_cpu::NativeCpu),
+        UR_BACKEND_OPENCL => Some(&opencl::OpenCl),
         _ => None,
     }
 }

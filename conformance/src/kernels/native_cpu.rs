@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct NativeCpu;
 
 impl KernelProvider for NativeCpu {
-    fn source(&self) -> Source {
+    fn source(&self, _: bool) -> Source {
         Source::Binary {
             data: (&raw const TABLE).cast(),
             size: size_of_val(&TABLE),

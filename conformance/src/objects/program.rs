@@ -8,6 +8,17 @@ use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
+/// Whether the device takes intermediate code.
+fn takes_il(fixture: &Fixture) -> Result<bool, Stop> {
+    let what = UR_DEVICE_INFO_IL_VERSION;
+    let query = |size, value, ret| {
+        fixture
+            .ur
+            .urDeviceGetInfo(fixture.device, what, size, value, ret)
+    };
+    Ok(!info::text(query)?.is_empty())
+}
+
 owned!(
     /// A program.
     Program, ur_program_handle_t, urProgramRetain, urProgramRelease
@@ -37,7 +48,7 @@ impl Program {
         })?;
         let mut raw = null_mut();
         let ur = context.ur;
-        match provider.source() {
+        match provider.source(takes_il(fixture)?) {
             Source::Binary { data, mut size } => {
                 let (mut device, mut data) = (fixture.device, data.cast::<u8>());
                 ur.urProgramCreateWithBinary(
@@ -50,6 +61,21 @@ impl Program {
                     &mut raw,
                 )
                 .ok()?;
+            }
+            Source::Il { data, size } => {
+                ur.urProgramCreateWithIL(context.raw, data, size, null(), &mut raw)
+                    .ok()?;
+            }
+            Source::Native { make } => {
+                let mut native = 0;
+                ur.urContextGetNativeHandle(context.raw, &mut native).ok()?;
+                let program = make(native).map_err(Stop::failed)?;
+                let properties = ur_program_native_properties_t {
+                    isNativeHandleOwned: 1,
+                    ..Default::default()
+                };
+                ur.urProgramCreateWithNativeHandle(program, context.raw, &properties, &mut raw)
+                    .ok()?;
             }
         }
         Ok(Self::adopt(ur, raw))

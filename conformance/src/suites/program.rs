@@ -286,7 +286,11 @@ fn metadata(fixture: &Fixture) -> Done {
     drop(Program::unbuilt(fixture, &context)?);
     let provider = crate::kernels::provider(fixture.backend)
         .ok_or_else(|| Stop::skipped("no test kernels"))?;
-    let crate::kernels::Source::Binary { data, mut size } = provider.source();
+    let crate::kernels::Source::Binary { data, mut size } = provider.source(true) else {
+        return Err(Stop::skipped(
+            "intermediate code tells what it requires itself",
+        ));
+    };
     // A required work-group size as DPC++ writes it: the number of bits, then the numbers.
     let mut required = [64_u32, 0, 4, 1];
     let entries = [

@@ -1,0 +1,204 @@
+//! The adapter, and what hangs on it as long as the library is loaded: the OpenCL library and its
+//! platforms. The engine comes and goes with the adapter's references.
+
+use std::ffi::{CString, c_char, c_void};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ur::abi::*;
+use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
+use ur::object::log::{self, Level, LevelFilter};
+use ur::object::{
+    Body, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error,
+};
+use ur::stream::{Context, Engine};
+
+use crate::OpenCl;
+use crate::cl::{self, ContextRef, Core};
+use crate::device::Device;
+use crate::exec::State;
+use crate::platform::Platform;
+
+/// The adapter and the platforms that have a device. They outlive every reference, so that a handle
+/// from before the last release is never a dangling one.
+pub struct Roots {
+    pub adapter: Arc<Object<Adapter>>,
+    pub platforms: Vec<Arc<Object<Platform>>>,
+}
+
+/// None where there is no OpenCL, no platform or no device.
+pub fn roots() -> Option<&'static Roots> {
+    static CORE: OnceLock<Option<Core>> = OnceLock::new();
+    static ROOTS: OnceLock<Option<Roots>> = OnceLock::new();
+    let find = || {
+        let core = CORE.get_or_init(Core::find).as_ref()?;
+        let platforms = Platform::all(core);
+        let adapter = || {
+            hal::new::<OpenCl, _>(Adapter {
+                engine: Mutex::default(),
+            })
+        };
+        (!platforms.is_empty()).then(|| Roots {
+            adapter: adapter(),
+            platforms,
+        })
+    };
+    ROOTS.get_or_init(find).as_ref()
+}
+
+pub struct Adapter {
+    engine: Mutex<Option<Arc<Engine<OpenCl>>>>,
+}
+
+/// The engine, made when first needed and ended with the adapter's last reference.
+pub fn engine() -> Result<Arc<Engine<OpenCl>>> {
+    let roots = roots().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
+    let mut engine = roots
+        .adapter
+        .engine
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    Ok(Arc::clone(engine.get_or_insert_with(Engine::new)))
+}
+
+impl Body for Adapter {
+    const KIND: Kind = Kind::Adapter;
+
+    fn released(this: &Object<Self>) {
+        // Zero unless another thread has just got the adapter anew.
+        if this.api_refs() == 0 {
+            let engine = this
+                .engine
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(engine) = engine {
+                engine.shut_down();
+            }
+        }
+    }
+}
+
+/// Rises when the adapter's behaviour changes; clients keep lists of known differences by it.
+const REVISION: u32 = 1;
+
+impl hal::Adapter<OpenCl> for Adapter {
+    fn get_last_error(_: &Object<Self>) -> Result<(*const c_char, i32)> {
+        let (code, message) = last_error();
+        Ok((message, code))
+    }
+
+    fn get_info(this: &Object<Self>, what: AdapterInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            AdapterInfo::Backend => out.value(UR_BACKEND_OPENCL),
+            AdapterInfo::ReferenceCount => out.value(this.api_refs()),
+            AdapterInfo::Version => out.value(REVISION),
+        }
+    }
+
+    fn set_logger_callback(
+        this: &Object<Self>,
+        callback: <ur_logger_callback_t as Unwrapped>::Fn,
+        user_data: *mut c_void,
+        level: ur_logger_level_t,
+    ) -> Result<()> {
+        let user_data = user_data.expose_provenance();
+        log::set_callback(Some(Arc::new(move |level, text| {
+            let Ok(text) = CString::new(text) else { return };
+            // SAFETY: whoever set the callback promised that it may be called from any thread with
+            // this pointer.
+            unsafe {
+                callback(
+                    ur_level(level),
+                    text.as_ptr(),
+                    std::ptr::with_exposed_provenance_mut(user_data),
+                )
+            }
+        })));
+        Self::set_logger_callback_level(this, level)
+    }
+
+    fn set_logger_callback_level(_: &Object<Self>, level: ur_logger_level_t) -> Result<()> {
+        log::set_callback_level(match level {
+            UR_LOGGER_LEVEL_DEBUG => LevelFilter::Debug,
+            UR_LOGGER_LEVEL_INFO => LevelFilter::Info,
+            UR_LOGGER_LEVEL_WARN => LevelFilter::Warn,
+            UR_LOGGER_LEVEL_ERROR => LevelFilter::Error,
+            _ => LevelFilter::Off,
+        });
+        Ok(())
+    }
+
+    fn platform_get(_: &Object<Self>, platforms: ListOut<'_, Platform>) -> Result<()> {
+        platforms.write(roots().map_or(&[], |roots| &roots.platforms));
+        Ok(())
+    }
+
+    fn platform_create_with_native_handle(
+        _: &Object<Self>,
+        native: ur_native_handle_t,
+        _: Option<&ur_platform_native_properties_t>,
+    ) -> Result<Arc<Object<Platform>>> {
+        let platforms = roots().map_or(&[][..], |roots| &roots.platforms);
+        let found = platforms
+            .iter()
+            .find(|platform| platform.raw().addr() == native);
+        found
+            .cloned()
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_PLATFORM))
+    }
+
+    fn device_create_with_native_handle(
+        _: &Object<Self>,
+        native: ur_native_handle_t,
+        _: Option<&ur_device_native_properties_t>,
+    ) -> Result<Arc<Object<Device>>> {
+        Device::from_native(native)
+    }
+
+    fn context_create_with_native_handle(
+        _: &Object<Self>,
+        native: ur_native_handle_t,
+        devices: Handles<'_, Device>,
+        properties: Option<&ur_context_native_properties_t>,
+    ) -> Result<Arc<Object<Context<OpenCl>>>> {
+        let roots = roots().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
+        let raw = std::ptr::with_exposed_provenance_mut(native);
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        let core = roots.platforms[0].api().core;
+        // SAFETY: the caller says that this is a context of OpenCL.
+        let ask = |size, value, ret| unsafe {
+            (core.clGetContextInfo)(raw, opencl_sys::CL_CONTEXT_DEVICES, size, value, ret)
+        };
+        let ids: Vec<usize> = cl::list(ask, "clGetContextInfo")?;
+        let own = ids.iter().map(|id| Device::from_native(*id));
+        let own: Vec<_> = own.collect::<Result<_>>()?;
+        let first = own
+            .first()
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))?;
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        // SAFETY: as above.
+        let context = unsafe { ContextRef::adopted(first.api(), raw, owned) }?;
+        let state = State::new(context);
+        if !devices.is_empty() {
+            return Ok(Context::new(&engine()?, devices, state));
+        }
+        let handles: Vec<*const c_void> = own
+            .iter()
+            .map(|device| device.handle().cast_const())
+            .collect();
+        let null = UR_RESULT_ERROR_INVALID_DEVICE;
+        // SAFETY: handles of live devices of ours.
+        let devices =
+            unsafe { Handles::borrow(handles.as_ptr(), handles.len(), OpenCl::table(), null) }?;
+        Ok(Context::new(&engine()?, devices, state))
+    }
+}
+
+fn ur_level(level: Level) -> ur_logger_level_t {
+    match level {
+        Level::Error => UR_LOGGER_LEVEL_ERROR,
+        Level::Warn => UR_LOGGER_LEVEL_WARN,
+        Level::Info => UR_LOGGER_LEVEL_INFO,
+        Level::Debug | Level::Trace => UR_LOGGER_LEVEL_DEBUG,
+    }
+}

@@ -1,0 +1,197 @@
+//! The functions of OpenCL: the library's own, required and optional, and each platform's extensions.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use opencl_sys::cl_function_types::*;
+use opencl_sys::*;
+use ur::dl::symbols;
+use ur::hal::Unwrapped;
+
+type F<T> = <T as Unwrapped>::Fn;
+
+/// `clGetDeviceFunctionPointerINTEL`
+type FunctionPointer =
+    unsafe extern "C" fn(cl_device_id, cl_program, *const c_char, *mut cl_ulong) -> cl_int;
+/// `clGetDeviceGlobalVariablePointerINTEL`
+type VariablePointer = unsafe extern "C" fn(
+    cl_device_id,
+    cl_program,
+    *const c_char,
+    *mut usize,
+    *mut *mut c_void,
+) -> cl_int;
+/// `clMemBlockingFreeINTEL`
+type BlockingFree = unsafe extern "C" fn(cl_context, *mut c_void) -> cl_int;
+/// `clGetKernelSuggestedLocalWorkSizeKHR`
+pub type SuggestedSize = unsafe extern "C" fn(
+    cl_command_queue,
+    cl_kernel,
+    cl_uint,
+    *const usize,
+    *const usize,
+    *mut usize,
+) -> cl_int;
+/// `clGetKernelMaxConcurrentWorkGroupCountINTEL`
+type ConcurrentGroups = unsafe extern "C" fn(
+    cl_command_queue,
+    cl_kernel,
+    cl_uint,
+    *const usize,
+    *const usize,
+    *mut usize,
+) -> cl_int;
+
+symbols! {
+    /// What the library itself exports.
+    pub struct Core {
+        required {
+            clGetPlatformIDs: F<clGetPlatformIDs_t>,
+            clGetPlatformInfo: F<clGetPlatformInfo_t>,
+            clGetDeviceIDs: F<clGetDeviceIDs_t>,
+            clGetDeviceInfo: F<clGetDeviceInfo_t>,
+            clCreateSubDevices: F<clCreateSubDevices_t>,
+            clRetainDevice: F<clRetainDevice_t>,
+            clReleaseDevice: F<clReleaseDevice_t>,
+            clCreateContext: F<clCreateContext_t>,
+            clRetainContext: F<clRetainContext_t>,
+            clReleaseContext: F<clReleaseContext_t>,
+            clGetContextInfo: F<clGetContextInfo_t>,
+            clCreateCommandQueue: F<clCreateCommandQueue_t>,
+            clRetainCommandQueue: F<clRetainCommandQueue_t>,
+            clReleaseCommandQueue: F<clReleaseCommandQueue_t>,
+            clGetCommandQueueInfo: F<clGetCommandQueueInfo_t>,
+            clFlush: F<clFlush_t>,
+            clFinish: F<clFinish_t>,
+            clCreateBuffer: F<clCreateBuffer_t>,
+            clCreateSubBuffer: F<clCreateSubBuffer_t>,
+            clCreateImage: F<clCreateImage_t>,
+            clRetainMemObject: F<clRetainMemObject_t>,
+            clReleaseMemObject: F<clReleaseMemObject_t>,
+            clGetMemObjectInfo: F<clGetMemObjectInfo_t>,
+            clGetImageInfo: F<clGetImageInfo_t>,
+            clCreateSampler: F<clCreateSampler_t>,
+            clRetainSampler: F<clRetainSampler_t>,
+            clReleaseSampler: F<clReleaseSampler_t>,
+            clGetSamplerInfo: F<clGetSamplerInfo_t>,
+            clCreateProgramWithBinary: F<clCreateProgramWithBinary_t>,
+            clRetainProgram: F<clRetainProgram_t>,
+            clReleaseProgram: F<clReleaseProgram_t>,
+            clBuildProgram: F<clBuildProgram_t>,
+            clCompileProgram: F<clCompileProgram_t>,
+            clLinkProgram: F<clLinkProgram_t>,
+            clGetProgramInfo: F<clGetProgramInfo_t>,
+            clGetProgramBuildInfo: F<clGetProgramBuildInfo_t>,
+            clCreateKernel: F<clCreateKernel_t>,
+            clRetainKernel: F<clRetainKernel_t>,
+            clReleaseKernel: F<clReleaseKernel_t>,
+            clSetKernelArg: F<clSetKernelArg_t>,
+            clGetKernelInfo: F<clGetKernelInfo_t>,
+            clGetKernelWorkGroupInfo: F<clGetKernelWorkGroupInfo_t>,
+            clWaitForEvents: F<clWaitForEvents_t>,
+            clGetEventInfo: F<clGetEventInfo_t>,
+            clCreateUserEvent: F<clCreateUserEvent_t>,
+            clSetUserEventStatus: F<clSetUserEventStatus_t>,
+            clSetEventCallback: F<clSetEventCallback_t>,
+            clRetainEvent: F<clRetainEvent_t>,
+            clReleaseEvent: F<clReleaseEvent_t>,
+            clGetEventProfilingInfo: F<clGetEventProfilingInfo_t>,
+            clEnqueueReadBuffer: F<clEnqueueReadBuffer_t>,
+            clEnqueueReadBufferRect: F<clEnqueueReadBufferRect_t>,
+            clEnqueueWriteBuffer: F<clEnqueueWriteBuffer_t>,
+            clEnqueueWriteBufferRect: F<clEnqueueWriteBufferRect_t>,
+            clEnqueueCopyBuffer: F<clEnqueueCopyBuffer_t>,
+            clEnqueueCopyBufferRect: F<clEnqueueCopyBufferRect_t>,
+            clEnqueueFillBuffer: F<clEnqueueFillBuffer_t>,
+            clEnqueueReadImage: F<clEnqueueReadImage_t>,
+            clEnqueueWriteImage: F<clEnqueueWriteImage_t>,
+            clEnqueueCopyImage: F<clEnqueueCopyImage_t>,
+            clEnqueueMapBuffer: F<clEnqueueMapBuffer_t>,
+            clEnqueueMapImage: F<clEnqueueMapImage_t>,
+            clEnqueueUnmapMemObject: F<clEnqueueUnmapMemObject_t>,
+            clEnqueueNDRangeKernel: F<clEnqueueNDRangeKernel_t>,
+            clEnqueueMarkerWithWaitList: F<clEnqueueMarkerWithWaitList_t>,
+            clEnqueueBarrierWithWaitList: F<clEnqueueBarrierWithWaitList_t>,
+            clGetExtensionFunctionAddressForPlatform: F<clGetExtensionFunctionAddressForPlatform_t>,
+        }
+        optional {
+            clCreateCommandQueueWithProperties: F<clCreateCommandQueueWithProperties_t>,
+            clCreateProgramWithIL: F<clCreateProgramWithIL_t>,
+            clGetDeviceAndHostTimer: F<clGetDeviceAndHostTimer_t>,
+            clGetKernelSubGroupInfo: F<clGetKernelSubGroupInfo_t>,
+            clSetKernelArgSVMPointer: F<clSetKernelArgSVMPointer_t>,
+            clSetKernelExecInfo: F<clSetKernelExecInfo_t>,
+            clSetProgramSpecializationConstant: F<clSetProgramSpecializationConstant_t>,
+            clSVMAlloc: F<clSVMAlloc_t>,
+            clSVMFree: F<clSVMFree_t>,
+            clEnqueueSVMMemcpy: F<clEnqueueSVMMemcpy_t>,
+            clEnqueueSVMMemFill: F<clEnqueueSVMMemFill_t>,
+        }
+    }
+}
+
+symbols! {
+    /// What a platform hands out beyond the library's own functions.
+    pub struct Extensions {
+        required {}
+        optional {
+            clHostMemAllocINTEL: F<clHostMemAllocINTEL_t>,
+            clDeviceMemAllocINTEL: F<clDeviceMemAllocINTEL_t>,
+            clSharedMemAllocINTEL: F<clSharedMemAllocINTEL_t>,
+            clMemFreeINTEL: F<clMemFreeINTEL_t>,
+            clMemBlockingFreeINTEL: BlockingFree,
+            clGetMemAllocInfoINTEL: F<clGetMemAllocInfoINTEL_t>,
+            clSetKernelArgMemPointerINTEL: F<clSetKernelArgMemPointerINTEL_t>,
+            clEnqueueMemFillINTEL: F<clEnqueueMemFillINTEL_t>,
+            clEnqueueMemcpyINTEL: F<clEnqueueMemcpyINTEL_t>,
+            clEnqueueMigrateMemINTEL: F<clEnqueueMigrateMemINTEL_t>,
+            clEnqueueMemAdviseINTEL: F<clEnqueueMemAdviseINTEL_t>,
+            clEnqueueReadHostPipeINTEL: F<clEnqueueReadHostPipeINTEL_t>,
+            clEnqueueWriteHostPipeINTEL: F<clEnqueueWriteHostPipeINTEL_t>,
+            clGetDeviceFunctionPointerINTEL: FunctionPointer,
+            clGetDeviceGlobalVariablePointerINTEL: VariablePointer,
+            clGetKernelSuggestedLocalWorkSizeKHR: SuggestedSize,
+            clGetKernelMaxConcurrentWorkGroupCountINTEL: ConcurrentGroups,
+            clCreateProgramWithILKHR: F<clCreateProgramWithILKHR_fn>,
+            clGetKernelSubGroupInfoKHR: F<clGetKernelSubGroupInfoKHR_fn>,
+        }
+    }
+}
+
+/// Where the library is looked for.
+const NAMES: &[&str] = &["libOpenCL.so.1", "libOpenCL.so"];
+
+impl Core {
+    /// The library's functions, or none if there is no usable OpenCL here.
+    pub fn find() -> Option<Self> {
+        match Self::load(NAMES) {
+            Ok(core) => Some(core),
+            Err(error) => {
+                log::info!("no OpenCL: {error}");
+                None
+            }
+        }
+    }
+}
+
+/// Everything that can be called for the objects of one platform.
+pub struct Api {
+    pub core: &'static Core,
+    pub ext: Extensions,
+}
+
+impl Api {
+    pub fn of(core: &'static Core, platform: cl_platform_id) -> Option<Self> {
+        let lookup = |name: &CStr| {
+            // SAFETY: the platform is one that the library listed.
+            unsafe { (core.clGetExtensionFunctionAddressForPlatform)(platform, name.as_ptr()) }
+                .cast_const()
+        };
+        let ext = Extensions::resolve(lookup, "platform").ok()?;
+        Some(Self { core, ext })
+    }
+
+    /// Whether memory is that of `cl_intel_unified_shared_memory`.
+    pub fn has_usm(&self) -> bool {
+        self.ext.clDeviceMemAllocINTEL.is_some() && self.ext.clEnqueueMemcpyINTEL.is_some()
+    }
+}

@@ -1,0 +1,415 @@
+//! Devices: the roots that platforms list, and what they are split into.
+
+mod info;
+
+use std::collections::HashSet;
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use opencl_sys::*;
+use ur::abi::*;
+use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
+use ur::object::{Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure};
+use ur::stream::Context;
+
+use crate::OpenCl;
+use crate::adapter::{engine, roots};
+use crate::cl::{self, Api, ContextRef, Version, check};
+use crate::exec::State;
+use crate::platform::Platform;
+use crate::program::Program;
+
+pub struct Device {
+    platform: Arc<Object<Platform>>,
+    raw: usize,
+    pub kind: cl_device_type,
+    pub version: Version,
+    extensions: HashSet<String>,
+    parent: Option<Arc<Object<Device>>>,
+}
+
+impl Device {
+    /// The devices of a platform. Accelerators are left to those who know them.
+    pub fn roots(platform: &Arc<Object<Platform>>) -> Vec<Arc<Object<Self>>> {
+        let core = platform.api().core;
+        let mut count = 0;
+        // SAFETY: only the number is asked for.
+        let code = unsafe {
+            (core.clGetDeviceIDs)(
+                platform.raw(),
+                CL_DEVICE_TYPE_ALL,
+                0,
+                null_mut(),
+                &mut count,
+            )
+        };
+        if code != CL_SUCCESS || count == 0 {
+            return Vec::new();
+        }
+        let mut ids = vec![null_mut(); count as usize];
+        // SAFETY: room for as many as there are.
+        let code = unsafe {
+            (core.clGetDeviceIDs)(
+                platform.raw(),
+                CL_DEVICE_TYPE_ALL,
+                count,
+                ids.as_mut_ptr(),
+                null_mut(),
+            )
+        };
+        if code != CL_SUCCESS {
+            return Vec::new();
+        }
+        let devices = ids.into_iter().map(|id| Self::open(platform, id, None));
+        let devices = devices.filter(|device| device.kind & CL_DEVICE_TYPE_ACCELERATOR == 0);
+        devices
+            .map(|device| Object::immortal(OpenCl::table(), device))
+            .collect()
+    }
+
+    fn open(
+        platform: &Arc<Object<Platform>>,
+        id: cl_device_id,
+        parent: Option<Arc<Object<Self>>>,
+    ) -> Self {
+        let mut device = Self {
+            platform: Arc::clone(platform),
+            raw: id.expose_provenance(),
+            kind: 0,
+            version: Version::default(),
+            extensions: HashSet::new(),
+            parent,
+        };
+        device.kind = device
+            .value(CL_DEVICE_TYPE)
+            .unwrap_or(CL_DEVICE_TYPE_CUSTOM);
+        device.version = Version::parse(&device.text(CL_DEVICE_VERSION).unwrap_or_default());
+        let extensions = device.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
+        device.extensions = extensions.split_whitespace().map(str::to_owned).collect();
+        device
+    }
+
+    /// The device behind a native handle: a root's own object, or a new one for a part of a device.
+    pub fn from_native(native: ur_native_handle_t) -> Result<Arc<Object<Self>>> {
+        let invalid = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        let platforms = roots().map_or(&[][..], |roots| &roots.platforms);
+        let mut devices = platforms.iter().flat_map(|platform| platform.devices());
+        if let Some(root) = devices.find(|device| device.raw == native) {
+            return Ok(Arc::clone(root));
+        }
+        let id: cl_device_id = std::ptr::with_exposed_provenance_mut(native);
+        let core = platforms.first().ok_or(invalid)?.api().core;
+        let ask = |what| {
+            cl::value::<usize>(
+                // SAFETY: the caller says that this is a device of OpenCL.
+                |size, value, ret| unsafe { (core.clGetDeviceInfo)(id, what, size, value, ret) },
+                "clGetDeviceInfo",
+            )
+        };
+        let (owner, parent) = (ask(CL_DEVICE_PLATFORM)?, ask(CL_DEVICE_PARENT_DEVICE)?);
+        let platform = platforms
+            .iter()
+            .find(|platform| platform.raw().addr() == owner)
+            .ok_or(invalid)?;
+        let parent = (parent != 0)
+            .then(|| Self::from_native(parent))
+            .transpose()?;
+        if parent.is_some() {
+            // SAFETY: a live device of the caller's; our reference goes with the object.
+            check(unsafe { (core.clRetainDevice)(id) }, "clRetainDevice")?;
+        }
+        Ok(hal::new::<OpenCl, _>(Self::open(platform, id, parent)))
+    }
+
+    pub fn api(&self) -> &'static Api {
+        self.platform.api()
+    }
+
+    pub fn platform(&self) -> &Arc<Object<Platform>> {
+        &self.platform
+    }
+
+    pub fn raw(&self) -> cl_device_id {
+        std::ptr::with_exposed_provenance_mut(self.raw)
+    }
+
+    pub fn parent(&self) -> Option<&Arc<Object<Device>>> {
+        self.parent.as_ref()
+    }
+
+    pub fn has(&self, extension: &str) -> bool {
+        self.extensions.contains(extension)
+    }
+
+    pub fn value<T: Copy>(&self, what: cl_device_info) -> Result<T> {
+        // SAFETY: a live device.
+        let ask = |size, value, ret| unsafe {
+            (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
+        };
+        cl::value(ask, "clGetDeviceInfo")
+    }
+
+    pub fn list<T: Copy>(&self, what: cl_device_info) -> Result<Vec<T>> {
+        // SAFETY: a live device.
+        let ask = |size, value, ret| unsafe {
+            (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
+        };
+        cl::list(ask, "clGetDeviceInfo")
+    }
+
+    pub fn text(&self, what: cl_device_info) -> Result<String> {
+        // SAFETY: a live device.
+        let ask = |size, value, ret| unsafe {
+            (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
+        };
+        cl::text(ask, "clGetDeviceInfo")
+    }
+
+    /// Whether it takes intermediate code.
+    pub fn takes_il(&self) -> bool {
+        let knows = self.version >= Version::new(2, 1) || self.has("cl_khr_il_program");
+        knows
+            && self
+                .text(CL_DEVICE_IL_VERSION)
+                .is_ok_and(|versions| !versions.is_empty())
+    }
+
+    /// Whether programs have specialisation constants, which only intermediate code knows.
+    pub fn specializes(&self) -> bool {
+        self.version >= Version::new(2, 2) && self.takes_il()
+    }
+
+    /// What shared virtual memory it has; nothing before OpenCL 2.0.
+    pub fn svm(&self) -> cl_device_svm_capabilities {
+        match self.version >= Version::new(2, 0) {
+            true => self.value(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0),
+            false => 0,
+        }
+    }
+
+    /// The device's clock and the host's, in nanoseconds.
+    pub fn timers(&self) -> Result<(u64, u64)> {
+        let has = self.version >= Version::new(2, 1) && self.platform.version >= Version::new(2, 1);
+        let read = self
+            .api()
+            .core
+            .clGetDeviceAndHostTimer
+            .filter(|_| has)
+            .ok_or(Error::unsupported())?;
+        let (mut device, mut host) = (0, 0);
+        // SAFETY: a live device, and room for both.
+        let code = unsafe { read(self.raw(), &mut device, &mut host) };
+        // From a platform that has no timers.
+        ensure(
+            code != CL_INVALID_OPERATION,
+            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        )?;
+        check(code, "clGetDeviceAndHostTimer")?;
+        Ok((device, host))
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.parent.is_some() {
+            // SAFETY: the reference from its creation or adoption.
+            unsafe { (self.api().core.clReleaseDevice)(self.raw()) };
+        }
+    }
+}
+
+impl Body for Device {
+    const KIND: Kind = Kind::Device;
+}
+
+/// How OpenCL is asked for these parts.
+fn partition(by: &[ur_device_partition_property_t]) -> Result<Vec<cl_device_partition_property>> {
+    let first = by
+        .first()
+        .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+    ensure(
+        by.iter().all(|one| one.r#type == first.r#type),
+        UR_RESULT_ERROR_INVALID_VALUE,
+    )?;
+    // SAFETY: both members that a count can be in are the same number.
+    let count = |one: &ur_device_partition_property_t| unsafe { one.value.count }
+        as cl_device_partition_property;
+    match first.r#type {
+        UR_DEVICE_PARTITION_EQUALLY => {
+            ensure(by.len() == 1, UR_RESULT_ERROR_INVALID_VALUE)?;
+            ensure(
+                count(first) > 0,
+                UR_RESULT_ERROR_INVALID_DEVICE_PARTITION_COUNT,
+            )?;
+            Ok(vec![CL_DEVICE_PARTITION_EQUALLY, count(first), 0])
+        }
+        UR_DEVICE_PARTITION_BY_COUNTS => {
+            ensure(
+                by.iter().all(|one| count(one) > 0),
+                UR_RESULT_ERROR_INVALID_DEVICE_PARTITION_COUNT,
+            )?;
+            let counts = by.iter().map(count);
+            let ends = [CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0];
+            Ok(std::iter::once(CL_DEVICE_PARTITION_BY_COUNTS)
+                .chain(counts)
+                .chain(ends)
+                .collect())
+        }
+        UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN => {
+            ensure(by.len() == 1, UR_RESULT_ERROR_INVALID_VALUE)?;
+            // SAFETY: the type says which member holds.
+            let wanted = unsafe { first.value.affinity_domain };
+            let domain = info::AFFINITY.iter().find(|(_, ur)| ur.0 == wanted.0);
+            let (domain, _) = domain.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+            Ok(vec![
+                CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN,
+                *domain as cl_device_partition_property,
+                0,
+            ])
+        }
+        UR_DEVICE_PARTITION_BY_CSLICE => Err(Error::unsupported()),
+        _ => Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
+    }
+}
+
+impl hal::Device<OpenCl> for Device {
+    fn get_info(this: &Object<Self>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
+        info::get(this, what, out)
+    }
+
+    fn partition(
+        this: &Object<Self>,
+        properties: &ur_device_partition_properties_t,
+        sub_devices: ListOut<'_, Device>,
+    ) -> Result<()> {
+        // SAFETY: the caller's array has as many elements as it says.
+        let by = unsafe { hal::checks::slice(properties.pProperties, properties.PropCount) }?;
+        let by = partition(by)?;
+        let create = this.api().core.clCreateSubDevices;
+        let mut count = 0;
+        check(
+            // SAFETY: a property list that ends with zero.
+            unsafe { create(this.raw(), by.as_ptr(), 0, null_mut(), &mut count) },
+            "clCreateSubDevices",
+        )?;
+        let mut ids = vec![null_mut(); count as usize];
+        check(
+            // SAFETY: as above, with room for all parts.
+            unsafe { create(this.raw(), by.as_ptr(), count, ids.as_mut_ptr(), null_mut()) },
+            "clCreateSubDevices",
+        )?;
+        let part = |id| hal::new::<OpenCl, _>(Self::open(&this.platform, id, Some(this.arc())));
+        let parts: Vec<_> = ids.into_iter().map(part).collect();
+        sub_devices.write(&parts);
+        Ok(())
+    }
+
+    fn select_binary(this: &Object<Self>, binaries: &[ur_device_binary_t]) -> Result<u32> {
+        let own = match this.kind {
+            kind if kind & CL_DEVICE_TYPE_CPU != 0 => UR_DEVICE_BINARY_TARGET_SPIRV64_X86_64,
+            kind if kind & CL_DEVICE_TYPE_GPU != 0 => UR_DEVICE_BINARY_TARGET_SPIRV64_GEN,
+            kind if kind & CL_DEVICE_TYPE_ACCELERATOR != 0 => UR_DEVICE_BINARY_TARGET_SPIRV64_FPGA,
+            _ => UR_DEVICE_BINARY_TARGET_SPIRV64,
+        };
+        let is = |binary: &ur_device_binary_t, target: &CStr| {
+            let spec = binary.pDeviceTargetSpec;
+            // SAFETY: a target that is not null is a C string.
+            !spec.is_null() && unsafe { CStr::from_ptr(spec) } == target
+        };
+        let exact = binaries.iter().position(|binary| is(binary, own));
+        let portable = || {
+            binaries
+                .iter()
+                .rposition(|binary| is(binary, UR_DEVICE_BINARY_TARGET_SPIRV64))
+        };
+        let found = exact
+            .or_else(portable)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))?;
+        Ok(found as u32)
+    }
+
+    fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        Ok(this.raw)
+    }
+
+    fn get_global_timestamps(
+        this: &Object<Self>,
+        device: Out<'_, u64>,
+        host: Out<'_, u64>,
+    ) -> Result<()> {
+        if !device.wanted() && !host.wanted() {
+            return Ok(());
+        }
+        let (on_device, on_host) = this.timers()?;
+        device.set(on_device);
+        host.set(on_host);
+        Ok(())
+    }
+
+    fn context_create(
+        devices: Handles<'_, Device>,
+        _: Option<&ur_context_properties_t>,
+    ) -> Result<Arc<Object<Context<OpenCl>>>> {
+        let first = devices
+            .first()
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_SIZE))?;
+        let same = devices
+            .iter()
+            .all(|device| Arc::ptr_eq(&device.platform, &first.platform));
+        ensure(same, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        let ids: Vec<cl_device_id> = devices.iter().map(|device| device.raw()).collect();
+        let platform = first.platform.raw().expose_provenance() as cl_context_properties;
+        let properties = [CL_CONTEXT_PLATFORM, platform, 0];
+        let mut code = 0;
+        // SAFETY: live devices of one platform, and a property list that ends with zero.
+        let context = unsafe {
+            let create = first.api().core.clCreateContext;
+            let raw = create(
+                properties.as_ptr(),
+                ids.len() as u32,
+                ids.as_ptr(),
+                None,
+                null_mut(),
+                &mut code,
+            );
+            ContextRef::created(first.api(), raw, code, "clCreateContext")
+        }?;
+        Ok(Context::new(&engine()?, devices, State::new(context)))
+    }
+
+    fn program_get_function_pointer(
+        this: &Object<Self>,
+        program: &Object<Program>,
+        name: &CStr,
+    ) -> Result<*mut c_void> {
+        program.function(this, name)
+    }
+
+    fn program_get_global_variable_pointer(
+        this: &Object<Self>,
+        program: &Object<Program>,
+        name: &CStr,
+        size: Out<'_, usize>,
+    ) -> Result<*mut c_void> {
+        let (address, bytes) = program.global(this, name)?;
+        size.set(bytes);
+        Ok(std::ptr::with_exposed_provenance_mut(address))
+    }
+
+    fn wait_exp(this: &Object<Self>) -> Result<()> {
+        engine()?.wait_device(this)
+    }
+
+    fn usm_p2p_peer_access_get_info_exp(
+        _: &Object<Self>,
+        _: &Object<Device>,
+        what: PeerInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        match what {
+            PeerInfo::UrPeerAccessSupport | PeerInfo::UrPeerAtomicsSupport => out.value(0i32),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The bridge from the stream engine to OpenCL: each call is one step of `exec`, with the objects of
+//! the interface resolved.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::{self, null};
+use std::sync::Arc;
+
+use opencl_sys::*;
+use ur::abi::*;
+use ur::object::{Error, Object, Result};
+use ur::stream::{Domain, Driver, Kind, Landing, LaunchRequest, Notice, Stamps, Work};
+use ur::timeline::Clock;
+
+use crate::OpenCl;
+use crate::cl::{check, failure};
+use crate::device::Device;
+use crate::exec::{self, Lane, Marker, Native, Signal, State};
+use crate::kernel::{Kernel, Launch};
+use crate::mem::Mem;
+use crate::program::Program;
+
+/// What slabs are multiples of, and aligned to.
+const SLAB_BYTES: usize = 64 << 10;
+
+impl Driver for OpenCl {
+    type State = State;
+    type Lane = Lane;
+    type Marker = Marker;
+    type Signal = Signal;
+    type Launch = Launch;
+    type Native = Native;
+
+    /// Commands are asked, since a callback for each of them costs more than the rare question.
+    const TRACKS: bool = false;
+
+    fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
+        device.parent().cloned()
+    }
+
+    fn max_alloc(device: &Object<Device>) -> usize {
+        let bytes = device
+            .value::<u64>(CL_DEVICE_MAX_MEM_ALLOC_SIZE)
+            .unwrap_or(u64::MAX);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    fn lane(
+        domain: &Domain<Self>,
+        device: &Object<Device>,
+        flags: ur_queue_flags_t,
+        _: &Arc<Clock>,
+    ) -> Result<Lane> {
+        Lane::open(&domain.state().context, device, flags)
+    }
+
+    fn submit(lane: &Lane, _: u64, work: Work<Self>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        lane.submit(work, stamps)
+    }
+
+    fn mark(lane: &Lane, _: u64) -> Result<Marker> {
+        lane.mark()
+    }
+
+    fn wait(lane: &Lane, marker: &Marker) -> Result<()> {
+        lane.wait(marker)
+    }
+
+    fn is_done(marker: &Marker) -> Result<bool> {
+        marker.is_done()
+    }
+
+    fn block(marker: &Marker) -> Result<()> {
+        marker.block()
+    }
+
+    fn notify(marker: &Marker, then: Notice) -> Option<Notice> {
+        marker.notify(then)
+    }
+
+    fn host_point(domain: &Domain<Self>, _: &Arc<Clock>) -> Result<(Marker, Signal)> {
+        let context = &domain.state().context;
+        let event = exec::user_event(context)?;
+        Ok((Marker::new(event.clone(), context.clone()), Signal(event)))
+    }
+
+    fn signal(signal: Signal) {
+        drop(signal);
+    }
+
+    fn launch(
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        request: &LaunchRequest<'_>,
+    ) -> Result<Launch> {
+        kernel.launch(device, request)
+    }
+
+    fn acquire(
+        domain: &Domain<Self>,
+        device: Option<&Object<Device>>,
+        kind: Kind,
+        bytes: usize,
+        zeroed: bool,
+    ) -> Result<usize> {
+        let state = domain.state();
+        let own = device.unwrap_or(&domain.devices()[0]);
+        let ask = |bytes| allocate(domain, own, kind, bytes);
+        let slab = state.acquire(bytes, SLAB_BYTES, ask, |start| free(domain, start))?;
+        if zeroed && let Err(error) = clear(state, own, slab, bytes) {
+            free(domain, state.forget(slab));
+            return Err(error);
+        }
+        Ok(slab)
+    }
+
+    fn release(domain: &Domain<Self>, _: Kind, slab: usize, _: usize) {
+        free(domain, domain.state().forget(slab));
+    }
+
+    fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
+        SLAB_BYTES
+    }
+
+    /// Buffers are no addresses: what is counted from 0 is an offset.
+    fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
+        Ok((0, mem.bytes()?))
+    }
+
+    fn on_buffers(
+        work: Work<Self>,
+        dst: Option<&Object<Mem>>,
+        src: Option<&Object<Mem>>,
+    ) -> Work<Self> {
+        crate::mem::on_buffers(work, dst, src)
+    }
+
+    fn map(
+        mem: &Object<Mem>,
+        _: &Object<Device>,
+        flags: ur_map_flags_t,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(Landing, Work<Self>)> {
+        Ok(mem.map(flags, offset, bytes))
+    }
+
+    fn unmap(mem: &Object<Mem>, _: &Object<Device>, addr: usize) -> Result<Work<Self>> {
+        Ok(mem.unmap(addr))
+    }
+
+    fn global(
+        program: &Object<Program>,
+        device: &Object<Device>,
+        name: &CStr,
+    ) -> Result<(usize, usize)> {
+        program.global(device, name)
+    }
+
+    fn now(device: &Object<Device>) -> Result<u64> {
+        exec::now(device)
+    }
+}
+
+/// One allocation of the driver's.
+fn allocate(
+    domain: &Domain<OpenCl>,
+    device: &Object<Device>,
+    kind: Kind,
+    bytes: usize,
+) -> Result<usize> {
+    let context = &domain.state().context;
+    let (api, raw) = (context.api(), context.raw());
+    let mut code = CL_SUCCESS;
+    // SAFETY: a live context and device; no properties.
+    let start = unsafe {
+        match (kind, &api.ext) {
+            (Kind::Host, ext) if let Some(alloc) = ext.clHostMemAllocINTEL => {
+                alloc(raw, null(), bytes, 0, &mut code)
+            }
+            (Kind::Device, ext) if let Some(alloc) = ext.clDeviceMemAllocINTEL => {
+                alloc(raw, device.raw(), null(), bytes, 0, &mut code)
+            }
+            (Kind::Shared, ext) if let Some(alloc) = ext.clSharedMemAllocINTEL => {
+                alloc(raw, device.raw(), null(), bytes, 0, &mut code)
+            }
+            _ => shared_virtual(domain, bytes)?,
+        }
+    };
+    if start.is_null() || code != CL_SUCCESS {
+        let none = match kind {
+            Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+            Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+        };
+        let error = failure(code, "allocating memory");
+        let full = matches!(
+            code,
+            CL_SUCCESS
+                | CL_OUT_OF_RESOURCES
+                | CL_OUT_OF_HOST_MEMORY
+                | CL_MEM_OBJECT_ALLOCATION_FAILURE
+                | CL_INVALID_BUFFER_SIZE
+        );
+        return Err(if full { Error::new(none) } else { error });
+    }
+    Ok(start.expose_provenance())
+}
+
+/// Shared virtual memory stands in for USM where all devices reach it without mapping.
+fn shared_virtual(domain: &Domain<OpenCl>, bytes: usize) -> Result<*mut c_void> {
+    let fine = |device: &Arc<Object<Device>>| device.svm() & CL_DEVICE_SVM_FINE_GRAIN_BUFFER != 0;
+    let alloc = domain.state().context.api().core.clSVMAlloc;
+    let alloc = alloc
+        .filter(|_| domain.devices().iter().all(fine))
+        .ok_or(Error::unsupported())?;
+    let atomic = |device: &Arc<Object<Device>>| device.svm() & CL_DEVICE_SVM_ATOMICS != 0;
+    let mut flags = CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER;
+    if domain.devices().iter().all(atomic) {
+        flags |= CL_MEM_SVM_ATOMICS;
+    }
+    // SAFETY: a live context.
+    Ok(unsafe { alloc(domain.state().context.raw(), flags, bytes, 0) })
+}
+
+fn free(domain: &Domain<OpenCl>, start: usize) {
+    let context = &domain.state().context;
+    let start = ptr::with_exposed_provenance_mut(start);
+    // SAFETY: an allocation of this context that nothing uses any more.
+    unsafe {
+        match (
+            context.api().ext.clMemFreeINTEL,
+            context.api().core.clSVMFree,
+        ) {
+            (Some(free), _) => {
+                let code = free(context.raw(), start);
+                if code != CL_SUCCESS {
+                    log::error!("clMemFreeINTEL failed with {code}");
+                }
+            }
+            (None, Some(free)) => free(context.raw(), start),
+            (None, None) => {}
+        }
+    }
+}
+
+/// Zeroes new memory and waits for that.
+fn clear(state: &State, device: &Object<Device>, start: usize, bytes: usize) -> Result<()> {
+    let lane = Lane::open(&state.context, device, ur_queue_flags_t(0))?;
+    let pattern: Box<[u8]> = Box::new([0; 16]);
+    lane.submit(
+        Work::Fill {
+            dst: start,
+            pattern,
+            bytes,
+        },
+        None,
+    )?;
+    // SAFETY: a live queue.
+    let code = unsafe { (state.context.api().core.clFinish)(lane.queue().raw()) };
+    check(code, "clFinish")
+}

@@ -1,0 +1,54 @@
+//! The OpenCL adapter: devices and kernels of whatever OpenCL is installed.
+//!
+//! Owns the backend: what there is (`adapter`, `platform`, `device`), programs, kernels, buffers,
+//! images and samplers (`program`, `kernel`, `mem`, `sampler`), queues as the stream engine sees them
+//! (`exec`), and the bridge from the engine to them (`driver`, `hooks`). `cl` is OpenCL itself. Uses
+//! the shared layers in `ur`. Must never know a loader or another adapter.
+
+mod adapter;
+mod cl;
+mod device;
+mod driver;
+mod exec;
+mod hooks;
+mod kernel;
+mod mem;
+mod platform;
+mod program;
+mod sampler;
+
+use std::sync::Arc;
+use ur::hal;
+use ur::object::{Object, Result};
+use ur::stream;
+
+/// The backend.
+pub struct OpenCl;
+
+impl hal::Backend for OpenCl {
+    type Adapter = adapter::Adapter;
+    type Platform = platform::Platform;
+    type Device = device::Device;
+    type Context = stream::Context<Self>;
+    type Event = stream::Event<Self>;
+    type Program = program::Program;
+    type Kernel = kernel::Kernel;
+    type Queue = stream::Queue<Self>;
+    type Sampler = sampler::Sampler;
+    type Mem = mem::Mem;
+    type PhysicalMem = hal::NoPhysicalMem;
+    type UsmPool = stream::UsmPool<Self>;
+    type ExternalMem = hal::NoExternalMem;
+    type ExternalSemaphore = hal::NoExternalSemaphore;
+    type CommandBuffer = hal::NoCommandBuffer;
+    type CommandBufferCommand = hal::NoCommandBufferCommand;
+    type Graph = hal::NoGraph;
+    type ExecutableGraph = hal::NoExecutableGraph;
+
+    fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
+        ur::object::log::init("opencl");
+        Ok(adapter::roots().map(|roots| Arc::clone(&roots.adapter)))
+    }
+}
+
+ur::export!(OpenCl);

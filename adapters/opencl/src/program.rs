@@ -1,0 +1,474 @@
+//! Programs: OpenCL's, built for all or some of their devices.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::{self, null, null_mut};
+use std::sync::Arc;
+
+use opencl_sys::*;
+use ur::abi::*;
+use ur::hal::{self, ProgramBuildInfo, ProgramInfo};
+use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::Context;
+
+use crate::OpenCl;
+use crate::cl::{self, Api, KernelRef, ProgramRef, Version, check, failure};
+use crate::device::Device;
+use crate::kernel::Kernel;
+
+type OfContext = Object<Context<OpenCl>>;
+
+pub struct Program {
+    context: Arc<OfContext>,
+    program: ProgramRef,
+}
+
+impl Program {
+    fn new(context: &OfContext, program: ProgramRef) -> Arc<Object<Self>> {
+        hal::new::<OpenCl, _>(Self {
+            context: context.arc(),
+            program,
+        })
+    }
+
+    /// `urProgramCreateWithIL`
+    pub fn from_il(context: &OfContext, il: &[u8]) -> Result<Arc<Object<Self>>> {
+        let native = &context.domain().state().context;
+        let api = native.api();
+        let modern = context.devices().iter().all(|device| {
+            device.version >= Version::new(2, 1) && device.platform().version >= Version::new(2, 1)
+        });
+        let core = api.core.clCreateProgramWithIL.filter(|_| modern);
+        let old = api.ext.clCreateProgramWithILKHR;
+        let has = context.devices().iter().all(|device| device.takes_il());
+        ensure(has, UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE)?;
+        let mut code = 0;
+        // SAFETY: a live context and as many bytes as the slice has.
+        let raw = unsafe {
+            match (core, old) {
+                (Some(create), _) => create(native.raw(), il.as_ptr().cast(), il.len(), &mut code),
+                (None, Some(create)) => {
+                    create(native.raw(), il.as_ptr().cast(), il.len(), &mut code)
+                }
+                (None, None) => return Err(Error::new(UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE)),
+            }
+        };
+        if code == CL_INVALID_VALUE {
+            // The one code stands for several mistakes; the others were excluded before.
+            failure(code, "clCreateProgramWithIL");
+            ensure(!il.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
+            return Err(Error::new(UR_RESULT_ERROR_INVALID_BINARY));
+        }
+        // SAFETY: a new program if the code says so.
+        let program = unsafe { ProgramRef::created(api, raw, code, "clCreateProgramWithIL") }?;
+        Ok(Self::new(context, program))
+    }
+
+    /// `urProgramCreateWithBinary`
+    pub fn from_binaries(
+        context: &OfContext,
+        devices: Handles<'_, Device>,
+        lengths: &[usize],
+        binaries: &[*const u8],
+    ) -> Result<Arc<Object<Self>>> {
+        let native = &context.domain().state().context;
+        let ids: Vec<cl_device_id> = devices.iter().map(|device| device.raw()).collect();
+        let mut binaries: Vec<*const u8> = binaries.to_vec();
+        let mut status = vec![0; ids.len()];
+        let mut code = 0;
+        // SAFETY: as many lengths, binaries and places for a status as devices.
+        let program = unsafe {
+            let create = native.api().core.clCreateProgramWithBinary;
+            let raw = create(
+                native.raw(),
+                ids.len() as cl_uint,
+                ids.as_ptr(),
+                lengths.as_ptr(),
+                binaries.as_mut_ptr(),
+                status.as_mut_ptr(),
+                &mut code,
+            );
+            ProgramRef::created(native.api(), raw, code, "clCreateProgramWithBinary")
+        }?;
+        Ok(Self::new(context, program))
+    }
+
+    pub fn from_native(
+        context: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_program_native_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        let raw = ptr::with_exposed_provenance_mut(native);
+        let own = &context.domain().state().context;
+        // SAFETY: the caller says that this is a program of OpenCL.
+        let program = unsafe { ProgramRef::adopted(own.api(), raw, owned) }?;
+        let object = Self {
+            context: context.arc(),
+            program,
+        };
+        let of: usize = object.property(CL_PROGRAM_CONTEXT)?;
+        ensure(of == own.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        Ok(hal::new::<OpenCl, _>(object))
+    }
+
+    pub fn context(&self) -> &Arc<OfContext> {
+        &self.context
+    }
+
+    pub fn native(&self) -> &ProgramRef {
+        &self.program
+    }
+
+    fn api(&self) -> &'static Api {
+        self.program.api()
+    }
+
+    pub fn check_context(&self, context: &OfContext) -> Result<()> {
+        ensure(
+            ptr::eq(&*self.context, context),
+            UR_RESULT_ERROR_INVALID_PROGRAM,
+        )
+    }
+
+    /// Builds for these devices, or for all where there are none.
+    pub fn build(&self, devices: &[cl_device_id], options: Option<&CStr>) -> Result<()> {
+        let (count, list) = counted(devices);
+        let options = options.unwrap_or_default().as_ptr();
+        let build = self.api().core.clBuildProgram;
+        // SAFETY: a live program and devices; no callback.
+        let code = unsafe { build(self.program.raw(), count, list, options, None, null_mut()) };
+        check(code, "clBuildProgram")
+    }
+
+    pub fn compile(&self, devices: &[cl_device_id], options: Option<&CStr>) -> Result<()> {
+        let (count, list) = counted(devices);
+        let options = options.unwrap_or_default().as_ptr();
+        let compile = self.api().core.clCompileProgram;
+        // SAFETY: a live program and devices; no headers and no callback.
+        let code = unsafe {
+            compile(
+                self.program.raw(),
+                count,
+                list,
+                options,
+                0,
+                null(),
+                null_mut(),
+                None,
+                null_mut(),
+            )
+        };
+        check(code, "clCompileProgram")
+    }
+
+    pub fn link(
+        context: &OfContext,
+        devices: &[cl_device_id],
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        for program in programs.iter() {
+            program.check_context(context)?;
+        }
+        let native = &context.domain().state().context;
+        let (count, list) = counted(devices);
+        let inputs: Vec<cl_program> = programs
+            .iter()
+            .map(|program| program.program.raw())
+            .collect();
+        let options = options.unwrap_or_default().as_ptr();
+        let mut code = 0;
+        // SAFETY: a live context, devices and programs; no callback.
+        let raw = unsafe {
+            let link = native.api().core.clLinkProgram;
+            link(
+                native.raw(),
+                count,
+                list,
+                options,
+                inputs.len() as cl_uint,
+                inputs.as_ptr(),
+                None,
+                null_mut(),
+                &mut code,
+            )
+        };
+        if code != CL_SUCCESS && !raw.is_null() {
+            // A failed link leaves a program with the log; nobody could reach it.
+            // SAFETY: a new program of ours.
+            drop(unsafe { ProgramRef::adopted(native.api(), raw, true) }?);
+        }
+        // SAFETY: a new program if the code says so.
+        let program = unsafe { ProgramRef::created(native.api(), raw, code, "clLinkProgram") }?;
+        Ok(Self::new(context, program))
+    }
+
+    fn property<T: Copy>(&self, what: cl_program_info) -> Result<T> {
+        // SAFETY: a live program.
+        let ask = |size, value, ret| unsafe {
+            (self.api().core.clGetProgramInfo)(self.program.raw(), what, size, value, ret)
+        };
+        cl::value(ask, "clGetProgramInfo")
+    }
+
+    fn list<T: Copy>(&self, what: cl_program_info) -> Result<Vec<T>> {
+        // SAFETY: a live program.
+        let ask = |size, value, ret| unsafe {
+            (self.api().core.clGetProgramInfo)(self.program.raw(), what, size, value, ret)
+        };
+        cl::list(ask, "clGetProgramInfo")
+    }
+
+    fn build_property<T: Copy>(
+        &self,
+        device: &Object<Device>,
+        what: cl_program_build_info,
+    ) -> Result<Vec<T>> {
+        // SAFETY: a live program and device.
+        let ask = |size, value, ret| unsafe {
+            (self.api().core.clGetProgramBuildInfo)(
+                self.program.raw(),
+                device.raw(),
+                what,
+                size,
+                value,
+                ret,
+            )
+        };
+        cl::list(ask, "clGetProgramBuildInfo")
+    }
+
+    /// The program for each device, as it can be made again from.
+    fn binaries(&self) -> Result<Vec<Vec<u8>>> {
+        let sizes: Vec<usize> = self.list(CL_PROGRAM_BINARY_SIZES)?;
+        let mut binaries: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0; *size]).collect();
+        let mut places: Vec<*mut u8> = binaries.iter_mut().map(Vec::as_mut_ptr).collect();
+        let (bytes, places) = (size_of_val(&*places), places.as_mut_ptr().cast());
+        let ask = self.api().core.clGetProgramInfo;
+        // SAFETY: a live program, and a place as large as it is said to be for each binary.
+        let code = unsafe {
+            ask(
+                self.program.raw(),
+                CL_PROGRAM_BINARIES,
+                bytes,
+                places,
+                null_mut(),
+            )
+        };
+        check(code, "clGetProgramInfo")?;
+        Ok(binaries)
+    }
+
+    /// The program's devices, as objects: those of the context, or parts of them.
+    fn devices(&self) -> Result<Vec<Arc<Object<Device>>>> {
+        let ids: Vec<usize> = self.list(CL_PROGRAM_DEVICES)?;
+        let own = |id: &usize| {
+            self.context
+                .devices()
+                .iter()
+                .find(|device| device.raw().addr() == *id)
+                .cloned()
+        };
+        let object = |id: &usize| own(id).map_or_else(|| Device::from_native(*id), Ok);
+        ids.iter().map(object).collect()
+    }
+
+    /// Where a function lies on a device.
+    pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<*mut c_void> {
+        let find = self
+            .api()
+            .ext
+            .clGetDeviceFunctionPointerINTEL
+            .ok_or(Error::unsupported())?;
+        let mut at = 0;
+        // SAFETY: a live device and program, and a C string.
+        let code = unsafe { find(device.raw(), self.program.raw(), name.as_ptr(), &mut at) };
+        if code == CL_INVALID_ARG_VALUE || (code == CL_SUCCESS && at == 0) {
+            // Unknown, or known and not to be pointed at.
+            let names = self.list::<u8>(CL_PROGRAM_KERNEL_NAMES)?;
+            let known = names
+                .split(|byte| matches!(byte, b';' | 0))
+                .any(|known| known == name.to_bytes());
+            return Err(Error::new(match known {
+                true => UR_RESULT_ERROR_FUNCTION_ADDRESS_NOT_AVAILABLE,
+                false => UR_RESULT_ERROR_INVALID_KERNEL_NAME,
+            }));
+        }
+        check(code, "clGetDeviceFunctionPointerINTEL")?;
+        Ok(ptr::with_exposed_provenance_mut(at as usize))
+    }
+
+    /// Address and length in bytes of a global variable.
+    pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
+        let find = self
+            .api()
+            .ext
+            .clGetDeviceGlobalVariablePointerINTEL
+            .ok_or(Error::unsupported())?;
+        let (mut at, mut bytes) = (null_mut(), 0);
+        // SAFETY: a live device and program, a C string and places for both results.
+        let code = unsafe {
+            find(
+                device.raw(),
+                self.program.raw(),
+                name.as_ptr(),
+                &mut bytes,
+                &mut at,
+            )
+        };
+        if code == CL_INVALID_ARG_VALUE {
+            failure(code, "clGetDeviceGlobalVariablePointerINTEL");
+            return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
+        }
+        check(code, "clGetDeviceGlobalVariablePointerINTEL")?;
+        Ok((at.expose_provenance(), bytes))
+    }
+}
+
+/// A device list as OpenCL takes it: none means all.
+fn counted(devices: &[cl_device_id]) -> (cl_uint, *const cl_device_id) {
+    match devices {
+        [] => (0, null()),
+        some => (some.len() as cl_uint, some.as_ptr()),
+    }
+}
+
+pub fn ids(devices: Handles<'_, Device>) -> Vec<cl_device_id> {
+    devices.iter().map(|device| device.raw()).collect()
+}
+
+impl Body for Program {
+    const KIND: Kind = Kind::Program;
+}
+
+impl hal::Program<OpenCl> for Program {
+    fn get_info(this: &Object<Self>, what: ProgramInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            ProgramInfo::ReferenceCount => out.value(this.api_refs()),
+            ProgramInfo::Context => out.handle(Some(&this.context)),
+            ProgramInfo::NumDevices => out.value(this.property::<cl_uint>(CL_PROGRAM_NUM_DEVICES)?),
+            ProgramInfo::Devices => {
+                let handles: Vec<_> = this
+                    .devices()?
+                    .iter()
+                    .map(|device| device.handle())
+                    .collect();
+                out.slice(&handles)
+            }
+            ProgramInfo::Il => match this.api().core.clCreateProgramWithIL {
+                Some(_) => out.slice(&this.list::<u8>(CL_PROGRAM_IL).unwrap_or_default()),
+                None => out.slice::<u8>(&[]),
+            },
+            ProgramInfo::BinarySizes => out.slice(&this.list::<usize>(CL_PROGRAM_BINARY_SIZES)?),
+            ProgramInfo::Binaries => {
+                let binaries = this.binaries()?;
+                // SAFETY: the caller asked for the sizes before and made room for them.
+                unsafe { out.buffers(&binaries) }
+            }
+            ProgramInfo::NumKernels => out.value(this.property::<usize>(CL_PROGRAM_NUM_KERNELS)?),
+            ProgramInfo::KernelNames => out.slice(&this.list::<c_char>(CL_PROGRAM_KERNEL_NAMES)?),
+        }
+    }
+
+    fn get_build_info(
+        this: &Object<Self>,
+        device: &Object<Device>,
+        what: ProgramBuildInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        let invalid = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
+        match what {
+            ProgramBuildInfo::Status => {
+                let status =
+                    this.build_property::<cl_build_status>(device, CL_PROGRAM_BUILD_STATUS)?;
+                out.value(match *status.first().ok_or(invalid)? {
+                    CL_BUILD_SUCCESS => UR_PROGRAM_BUILD_STATUS_SUCCESS,
+                    CL_BUILD_ERROR => UR_PROGRAM_BUILD_STATUS_ERROR,
+                    CL_BUILD_IN_PROGRESS => UR_PROGRAM_BUILD_STATUS_IN_PROGRESS,
+                    _ => UR_PROGRAM_BUILD_STATUS_NONE,
+                })
+            }
+            ProgramBuildInfo::Options => {
+                out.slice(&this.build_property::<u8>(device, CL_PROGRAM_BUILD_OPTIONS)?)
+            }
+            ProgramBuildInfo::Log => {
+                out.slice(&this.build_property::<u8>(device, CL_PROGRAM_BUILD_LOG)?)
+            }
+            ProgramBuildInfo::BinaryType => {
+                let kind =
+                    this.build_property::<cl_program_binary_type>(device, CL_PROGRAM_BINARY_TYPE)?;
+                out.value(match *kind.first().ok_or(invalid)? {
+                    CL_PROGRAM_BINARY_TYPE_COMPILED_OBJECT => {
+                        UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT
+                    }
+                    CL_PROGRAM_BINARY_TYPE_LIBRARY => UR_PROGRAM_BINARY_TYPE_LIBRARY,
+                    CL_PROGRAM_BINARY_TYPE_EXECUTABLE => UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
+                    _ => UR_PROGRAM_BINARY_TYPE_NONE,
+                })
+            }
+        }
+    }
+
+    fn set_specialization_constants(
+        this: &Object<Self>,
+        constants: &[ur_specialization_constant_info_t],
+    ) -> Result<()> {
+        let modern = this
+            .context
+            .devices()
+            .iter()
+            .all(|device| device.specializes());
+        let set = this
+            .api()
+            .core
+            .clSetProgramSpecializationConstant
+            .filter(|_| modern);
+        let set = set.ok_or(Error::unsupported())?;
+        for constant in constants {
+            // SAFETY: a live program, and a value of the caller's with that many bytes.
+            let code = unsafe {
+                set(
+                    this.program.raw(),
+                    constant.id,
+                    constant.size,
+                    constant.pValue,
+                )
+            };
+            check(code, "clSetProgramSpecializationConstant")?;
+        }
+        Ok(())
+    }
+
+    fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        Ok(this.program.raw().expose_provenance())
+    }
+
+    fn kernel_create(this: &Object<Self>, name: &CStr) -> Result<Arc<Object<Kernel>>> {
+        let mut code = 0;
+        // SAFETY: a live program and a C string.
+        let kernel = unsafe {
+            let raw =
+                (this.api().core.clCreateKernel)(this.program.raw(), name.as_ptr(), &mut code);
+            KernelRef::created(this.api(), raw, code, "clCreateKernel")
+        }?;
+        Ok(Kernel::new(this, kernel))
+    }
+
+    fn build_exp(
+        this: &Object<Self>,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        this.build(&ids(devices), options)
+    }
+
+    fn compile_exp(
+        this: &Object<Self>,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        this.compile(&ids(devices), options)
+    }
+}
