@@ -1,23 +1,32 @@
 #!/usr/bin/env bash
 # Runs a SYCL program on Intel's own libsycl over this project's adapter.
 #
-#   scripts/real-client.sh PREFIX [VERSION...]
+#   scripts/real-client.sh PREFIX [DRIVERS]
 #
-# PREFIX is where `cargo xtask install` put the libraries. For each VERSION of the PyPI wheels
-# (2026.2.0 and 2026.1.2 if none is named) it makes a virtual environment under target/, builds
-# conformance/sycl/*.cpp with the host compiler and runs each program on native_cpu. With 2026.2
+# PREFIX is where `cargo xtask install` put the libraries, DRIVERS where scripts/drivers.sh put the
+# OpenCL drivers. For each of the runtimes 2026.2.0 and 2026.1.2 it makes a virtual environment
+# under target/, builds conformance/sycl/*.cpp with the host compiler and runs each program on
+# native_cpu and, with DRIVERS, on Intel's CPU driver through the OpenCL adapter. With 2026.2
 # the loader is part of libsycl and takes our adapter by UR_ADAPTERS_FORCE_LOAD; with 2026.1 our
 # loader takes the place of Intel's. Needs python3 with venv, a C++ compiler and PyPI.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 prefix=$(cd "$1" && pwd)
-shift
-versions=("$@")
-[ ${#versions[@]} -gt 0 ] || versions=(2026.2.0 2026.1.2)
+drivers=${2:-}
 work=${CARGO_TARGET_DIR:-$root/target}/real-client
 passed=0
 
-for version in "${versions[@]}"; do
+# run ADAPTER LAUNCHER...: the program on that adapter, started by the launcher.
+run() {
+    local adapter=$1
+    shift
+    echo "real client: $name on libsycl $version, $adapter"
+    LD_LIBRARY_PATH=$libraries UR_ADAPTERS_FORCE_LOAD=$prefix/lib/libur_adapter_$adapter.so.0 \
+        ONEAPI_DEVICE_SELECTOR="$adapter:*" "$@" "$program"
+    passed=$((passed + 1))
+}
+
+for version in 2026.2.0 2026.1.2; do
     venv=$work/$version
     if [ ! -e "$venv/ready" ]; then
         python3 -m venv --clear "$venv"
@@ -34,11 +43,10 @@ for version in "${versions[@]}"; do
         program=$venv/$name
         "${CXX:-c++}" -std=c++17 -O1 -w "-I$venv/include" "$source" -o "$program" "-L$venv/lib" -l:libsycl.so.9 \
             -Wl,--allow-shlib-undefined
-        echo "real client: $name on libsycl $version"
-        LD_LIBRARY_PATH=$libraries \
-            UR_ADAPTERS_FORCE_LOAD=$prefix/lib/libur_adapter_native_cpu.so.0 \
-            ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$program"
-        passed=$((passed + 1))
+        run native_cpu env
+        if [ -n "$drivers" ]; then
+            run opencl "$root/scripts/drivers.sh" "$drivers" intel
+        fi
     done
 done
 echo "real-client: $passed passed, 0 failed"
