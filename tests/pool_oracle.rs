@@ -28,6 +28,7 @@ fn programs(first_seed: u64, operations: usize, length: usize) {
                 let counters = report.pool.counters();
                 for (kind, times) in [
                     ("own lane", counters.own_lane),
+                    ("kept by the lane", report.cached),
                     ("ordered", counters.ordered),
                     ("completed", counters.completed),
                     ("waited", counters.waited),
@@ -41,7 +42,10 @@ fn programs(first_seed: u64, operations: usize, length: usize) {
             Err(why) => {
                 let short = oracle::shrink(&script, |script| refuted(script, stashes).is_some());
                 let now = refuted(&short, stashes).unwrap_or(why);
-                panic!("seed {}, stashes {stashes}: {now}\n{short}", first_seed + seed);
+                panic!(
+                    "seed {}, stashes {stashes}: {now}\n{short}",
+                    first_seed + seed
+                );
             }
         }
     }

@@ -116,7 +116,9 @@ impl Meter {
         let mut level = self.level.lock();
         let level = &mut *level;
         let mine = level.stashes.iter();
-        let mine = mine.take_while(|(own, _)| own.lane() != stash.lane()).count();
+        let mine = mine
+            .take_while(|(own, _)| own.lane() != stash.lane())
+            .count();
         let mut stashes = lock_all(&level.stashes);
         let need = match take_from(&mut stashes, mine, key, bytes) {
             Err(Miss::NoCredit(need)) => need,

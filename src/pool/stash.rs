@@ -25,22 +25,22 @@ use std::sync::Arc;
 
 /// Identity of a pool among the stashes, or of a meter. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolKey(u32);
+pub struct PoolKey(u64);
 
 impl PoolKey {
     pub(crate) fn fresh() -> Self {
         // Identity only; a plain `std` atomic, since loom's cannot live in a static.
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         Self(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
     }
 
     /// Never 0.
-    pub fn get(self) -> u32 {
+    pub fn get(self) -> u64 {
         self.0
     }
 
     /// What [`PoolKey::get`] gave.
-    pub fn from_raw(raw: u32) -> Self {
+    pub fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 }

@@ -4,11 +4,11 @@
 //! against the maximum before the call (`growing`), bytes handed back until after it (`leaving`), so
 //! that threads together never exceed it.
 
+use super::lending::Lending;
 use super::offsets::Place;
 use super::policy::{self, Grain, Need, Reuse};
 use super::request::{Acquired, Block, Config, PoolError, Request, WaitPolicy};
 use super::source::{Slab, SourceError};
-use super::lending::Lending;
 use super::stash::Stash;
 use super::stats::Stats;
 use super::store::Store;
@@ -326,8 +326,12 @@ impl State {
 
     fn take(&mut self, place: Place, need: &Need, attempt: &Attempt<'_>) -> Block {
         let block = self.store.take(place, need.bytes, need.requested);
-        self.lending
-            .take(&mut self.store, &block, attempt.stash, self.config.min_align);
+        self.lending.take(
+            &mut self.store,
+            &block,
+            attempt.stash,
+            self.config.min_align,
+        );
         block
     }
 

@@ -73,7 +73,9 @@ impl Store {
 
     /// Frees the live block that starts at `addr`, which no stash holds any more.
     pub fn free(&mut self, addr: u64, mut death: Frontier) -> Option<Block> {
-        let (block, _) = self.live_around(addr).filter(|(block, _)| block.addr == addr)?;
+        let (block, _) = self
+            .live_around(addr)
+            .filter(|(block, _)| block.addr == addr)?;
         death.prune();
         let id = self.offsets.free(addr, death)?;
         self.file(id);

@@ -56,12 +56,7 @@ impl<D: Driver> Queue<D> {
 
     /// A block that died on this in-order queue, from its lane's own store.
     #[inline]
-    fn cached(
-        &self,
-        kind: Kind,
-        pool: Option<&Object<UsmPool<D>>>,
-        size: usize,
-    ) -> Option<Block> {
+    fn cached(&self, kind: Kind, pool: Option<&Object<UsmPool<D>>>, size: usize) -> Option<Block> {
         let Shape::InOrder(lane) = &self.shape else {
             return None;
         };

@@ -7,7 +7,7 @@ use crate::hal::{self, ContextInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result};
 use crate::pool::PoolKey;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A context's handle.
@@ -19,7 +19,7 @@ pub struct Context<D: Driver> {
     current: Mutex<Vec<Option<Pool<D>>>>,
     /// The keys of what a null pool stands for, by device and kind; 0 when not known yet. Written
     /// under the lock of `current`, read without.
-    keys: Box<[[AtomicU32; KINDS.len()]]>,
+    keys: Box<[[AtomicU64; KINDS.len()]]>,
     deleters: Mutex<Vec<Deleter>>,
 }
 

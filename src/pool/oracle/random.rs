@@ -49,6 +49,8 @@ pub struct Random {
     /// Steps with an event.
     events: Vec<usize>,
     largest: u64,
+    /// Whether sizes repeat, as in a program that does the same over and over.
+    few: bool,
 }
 
 impl Random {
@@ -60,6 +62,7 @@ impl Random {
         let out_of_order = (0..rng.below(3) as u32).map(QueueName::OutOfOrder);
         let queues = in_order.chain(out_of_order).collect();
         let largest = rng.pick(&[256, 1024, 4096]);
+        let few = rng.chance(50);
         let steps = Vec::with_capacity(length);
         let mut random = Self {
             rng,
@@ -68,6 +71,7 @@ impl Random {
             held: vec![],
             events: vec![],
             largest,
+            few,
         };
         while random.steps.len() < length {
             let step = random.step();
@@ -106,6 +110,7 @@ impl Random {
         let host = self.rng.chance(5);
         let queue = if host { QueueName::Host } else { self.queue() };
         let bytes = match self.rng.below(4) {
+            _ if self.few => self.rng.pick(&[64, 100, 256, 600]),
             0 => 64,
             1 => 64 << self.rng.below(6),
             _ => 1 + self.rng.below(self.largest),

@@ -27,6 +27,7 @@ pub(super) struct Engine<'a> {
     pub source: Arc<FakeSource>,
     pub pool: Pool<Arc<FakeSource>>,
     pub stashes: bool,
+    pub cached: u64,
     pub queues: HashMap<QueueName, Queue>,
     /// Of each step, on either side.
     pub events: Vec<Frontier>,
@@ -51,6 +52,7 @@ pub fn run_with(script: &Script, stashes: bool) -> Result<Report, String> {
         pool: Pool::new(Arc::clone(&source), script.setup.config),
         source,
         stashes,
+        cached: 0,
         queues: HashMap::new(),
         events: Vec::new(),
         pasts: Vec::new(),
@@ -71,12 +73,14 @@ pub fn run_with(script: &Script, stashes: bool) -> Result<Report, String> {
         outcomes,
         pool,
         source,
+        cached,
         ..
     } = engine;
     Ok(Report {
         outcomes,
         pool,
         source,
+        cached,
     })
 }
 
@@ -329,7 +333,10 @@ impl Engine<'_> {
         };
         let answer = match self.queues.get(&queue) {
             Some(Queue::InOrder(_, stash)) if self.stashes => {
-                let cached = (align <= 1).then(|| stash.alloc(self.pool.key(), bytes)).flatten();
+                let cached = (align <= 1)
+                    .then(|| stash.alloc(self.pool.key(), bytes))
+                    .flatten();
+                self.cached += u64::from(cached.is_some());
                 let cached = cached.map(|block| Ok(Acquired::Ready(block)));
                 cached.unwrap_or_else(|| self.pool.acquire_on(stash, &request))
             }
