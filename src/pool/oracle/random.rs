@@ -49,8 +49,10 @@ pub struct Random {
     /// Steps with an event.
     events: Vec<usize>,
     largest: u64,
-    /// Whether sizes repeat, as in a program that does the same over and over.
+    /// Whether sizes repeat and one queue gets several steps in a row, as in a program that does the
+    /// same over and over.
     few: bool,
+    last: QueueName,
 }
 
 impl Random {
@@ -72,6 +74,7 @@ impl Random {
             events: vec![],
             largest,
             few,
+            last: QueueName::InOrder(0),
         };
         while random.steps.len() < length {
             let step = random.step();
@@ -102,7 +105,10 @@ impl Random {
     }
 
     fn queue(&mut self) -> QueueName {
-        self.rng.pick(&self.queues)
+        if !self.few || self.rng.chance(20) {
+            self.last = self.rng.pick(&self.queues);
+        }
+        self.last
     }
 
     fn alloc(&mut self) -> Step {
