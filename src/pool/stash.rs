@@ -89,7 +89,10 @@ pub(crate) struct Cache {
 }
 
 /// The blocks that a lane holds, of whatever pools. One a lane, shared with its pools.
+///
+/// Aligned so that no two lanes' locks share a cache line, nor a pair that is fetched together.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Stash {
     clock: Arc<Clock>,
     inner: Mutex<Inner>,
