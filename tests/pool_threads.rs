@@ -67,6 +67,8 @@ struct Stage {
     pool: Pool<Arc<FakeSource>>,
     shadow: Mutex<Shadow>,
     failed: AtomicU64,
+    /// Whether lanes keep blocks to themselves.
+    stashes: bool,
 }
 
 impl Stage {
@@ -74,17 +76,28 @@ impl Stage {
         self.shadow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn allocate(&self, lane: &mut Lane, rng: &mut Rng) -> Option<Block> {
+    fn acquire(&self, stash: &Arc<Stash>, request: &Request<'_>) -> Result<Acquired, PoolError> {
+        if !self.stashes {
+            return self.pool.acquire(request);
+        }
+        match stash.alloc(self.pool.key(), request.bytes) {
+            Some(block) => Ok(Acquired::Ready(block)),
+            None => self.pool.acquire_on(stash, request),
+        }
+    }
+
+    fn allocate(&self, lane: &mut Lane, stash: &Arc<Stash>, rng: &mut Rng) -> Option<Block> {
         let most = if rng.chance(5) { 32768 } else { 2048 };
         let bytes = 1 + rng.below(most);
         let order = Order::Lane(lane);
         let may_wait = rng.chance(80);
-        match self.pool.acquire(&Request {
+        let request = Request {
             bytes,
             align: 0,
             order,
             may_wait,
-        }) {
+        };
+        match self.acquire(stash, &request) {
             Ok(acquired) => {
                 acquired
                     .wait()
@@ -102,11 +115,14 @@ impl Stage {
         }
     }
 
-    fn free(&self, lane: &Lane, block: &Block) {
+    fn free(&self, lane: &Lane, stash: &Stash, block: &Block) {
         let death = lane.tip();
         // Before the pool knows, since another thread may have it at once.
         self.shadow().leave(block, &death);
-        assert_eq!(self.pool.release(block.addr, death), Ok(*block));
+        let alone = lane.tip_epoch().filter(|_| self.stashes);
+        let cached = alone.and_then(|epoch| stash.free(block.addr, epoch));
+        let freed = cached.map_or_else(|| self.pool.release(block.addr, death), Ok);
+        assert_eq!(freed, Ok(*block));
     }
 }
 
@@ -115,11 +131,12 @@ type Parcel = (Block, Frontier);
 fn work(stage: &Stage, seed: u64, to: &Sender<Parcel>, from: &Receiver<Parcel>, rounds: usize) {
     let mut rng = Rng::new(seed);
     let mut lane = Lane::new();
+    let stash = Stash::new(lane.clock());
     let mut held: Vec<Block> = Vec::new();
     for _ in 0..rounds {
         lane.advance();
         match rng.below(100) {
-            0..45 if held.len() < 24 => held.extend(stage.allocate(&mut lane, &mut rng)),
+            0..45 if held.len() < 24 => held.extend(stage.allocate(&mut lane, &stash, &mut rng)),
             45..60 if !held.is_empty() => {
                 let block = held.swap_remove(rng.below(held.len() as u64) as usize);
                 // A neighbour frees it, after what happened here.
@@ -130,20 +147,31 @@ fn work(stage: &Stage, seed: u64, to: &Sender<Parcel>, from: &Receiver<Parcel>, 
                 .raise(lane.epoch().saturating_sub(rng.below(20))),
             64 => stage.pool.trim(rng.below(MAX)),
             65 => stage.pool.settle(),
-            _ if !held.is_empty() => stage.free(&lane, &held.swap_remove(0)),
+            _ if !held.is_empty() => stage.free(&lane, &stash, &held.swap_remove(0)),
             _ => {}
         }
         for (block, event) in from.try_iter() {
             lane.wait_for(&event);
-            stage.free(&lane, &block);
+            stage.free(&lane, &stash, &block);
         }
     }
-    held.iter().for_each(|block| stage.free(&lane, block));
+    held.iter()
+        .for_each(|block| stage.free(&lane, &stash, block));
     lane.clock().raise(u64::MAX);
+    stash.retire();
 }
 
 #[test]
 fn threads_share_a_pool_without_sharing_memory() {
+    share(false);
+}
+
+#[test]
+fn threads_that_keep_blocks_share_a_pool_without_sharing_memory() {
+    share(true);
+}
+
+fn share(stashes: bool) {
     let rounds = if std::env::var_os("UR_LONG").is_some() {
         500_000
     } else {
@@ -160,6 +188,7 @@ fn threads_share_a_pool_without_sharing_memory() {
         pool: Pool::new(Arc::clone(&source), config),
         shadow: Mutex::default(),
         failed: AtomicU64::new(0),
+        stashes,
     };
     let (mut to, mut from): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel()).unzip();
     to.rotate_left(1);
@@ -175,8 +204,9 @@ fn threads_share_a_pool_without_sharing_memory() {
                     drop(to);
                     // What the neighbour sends after this thread's last round.
                     let lane = Lane::new();
+                    let stash = Stash::new(lane.clock());
                     for (block, _) in from {
-                        stage.free(&lane, &block);
+                        stage.free(&lane, &stash, &block);
                     }
                 })
             })

@@ -1,7 +1,7 @@
 //! Small models of threads that share a pool. Run as `timeline`'s head says.
 
 use super::oracle::FakeSource;
-use super::{Acquired, Config, Order, Pool, PoolError, Request};
+use super::{Acquired, Config, Order, Pool, PoolError, Request, Stash};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use loom::thread;
 use std::sync::Arc;
@@ -140,6 +140,137 @@ fn loom_closing_loses_no_slab() {
             Err(_) => panic!("the other thread failed"),
         }
         assert!(pool.is_drained());
+        assert_eq!(pool.source().bytes_out(), 0);
+    });
+}
+
+/// A pool of at most `max` bytes in one slab, and a lane with a stash and a block of 64 in it, which
+/// died at the lane's first command.
+fn cached(max: u64) -> (Arc<TestPool>, Lane, Arc<Stash>, u64) {
+    let pool = pool(max, max);
+    let mut lane = Lane::new();
+    let stash = Stash::new(lane.clock());
+    let addr = on(&pool, &lane, &stash);
+    lane.advance();
+    assert!(stash.free(addr, 1).is_some());
+    (pool, lane, stash, addr)
+}
+
+fn on(pool: &TestPool, lane: &Lane, stash: &Arc<Stash>) -> u64 {
+    let order = Order::Lane(lane);
+    let request = Request {
+        bytes: 64,
+        align: 0,
+        order,
+        may_wait: true,
+    };
+    match pool.acquire_on(stash, &request) {
+        Ok(acquired) => acquired.block().addr,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn loom_a_cached_block_goes_to_its_lane_or_to_another_but_not_to_both() {
+    loom::model(|| {
+        let (pool, lane, stash, old) = cached(64);
+        let key = pool.key();
+        let owner = thread::spawn(move || stash.alloc(key, 64).is_some());
+        let other = Lane::new();
+        let theirs = match ask(&pool, 64, Order::Lane(&other), true) {
+            Ok(Acquired::After(block, wait)) => {
+                assert_eq!((block.addr, wait), (old, lane.tip()));
+                true
+            }
+            Ok(Acquired::Ready(_)) => panic!("nothing has completed"),
+            Err(error) => {
+                assert_eq!(error, PoolError::Exhausted { need: 64 });
+                false
+            }
+        };
+        let mine = owner.join().unwrap_or(theirs);
+        assert_ne!(mine, theirs);
+        assert_eq!(pool.figures().used, 64);
+    });
+}
+
+#[test]
+fn loom_credit_moves_and_highs_stay_exact() {
+    loom::model(|| {
+        let (pool, first, stash, _) = cached(128);
+        let mut lane = Lane::new();
+        let other = Stash::new(lane.clock());
+        let addr = on(&pool, &lane, &other);
+        lane.advance();
+        assert!(other.free(addr, 1).is_some());
+        // Never were two blocks live at once.
+        assert_eq!((pool.figures().used, pool.figures().used_high), (0, 64));
+        let thread = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || on(&pool, &lane, &other))
+        };
+        let mine = on(&pool, &first, &stash);
+        let figures = pool.figures();
+        assert!(figures.used <= figures.used_high);
+        assert_ne!(thread.join().ok(), Some(mine));
+        assert_eq!((pool.figures().used, pool.figures().used_high), (128, 128));
+    });
+}
+
+#[test]
+fn loom_of_two_frees_one_is_refused() {
+    loom::model(|| {
+        let (pool, lane, stash, _) = cached(64);
+        let addr = on(&pool, &lane, &stash);
+        let owner = {
+            let stash = Arc::clone(&stash);
+            thread::spawn(move || stash.free(addr, 1).is_some())
+        };
+        let there = pool.release(addr, Frontier::new()).is_ok();
+        assert_eq!(owner.join().ok(), Some(!there));
+        assert_eq!(pool.figures().used, 0);
+    });
+}
+
+#[test]
+fn loom_a_trim_takes_a_cached_block_or_leaves_it() {
+    loom::model(|| {
+        let (pool, lane, stash, _) = cached(64);
+        lane.clock().raise(1);
+        let trimmer = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || pool.trim(0))
+        };
+        let kept = stash.alloc(pool.key(), 64);
+        if kept.is_none() {
+            on(&pool, &lane, &stash);
+        }
+        let _ = trimmer.join();
+        let figures = pool.figures();
+        assert_eq!((figures.reserved, figures.used), (64, 64));
+        assert_eq!(pool.source().bytes_out(), 64);
+    });
+}
+
+#[test]
+fn loom_closing_takes_back_what_is_lent() {
+    loom::model(|| {
+        let (pool, lane, stash, _) = cached(64);
+        lane.clock().raise(1);
+        let owner = {
+            let (pool, stash) = (Arc::clone(&pool), Arc::clone(&stash));
+            thread::spawn(move || {
+                let block = stash.alloc(pool.key(), 64)?;
+                if stash.free(block.addr, 1).is_none() {
+                    pool.release(block.addr, Frontier::new()).ok()?;
+                }
+                Some(())
+            })
+        };
+        pool.close();
+        let _ = owner.join();
+        assert!(stash.alloc(pool.key(), 64).is_none());
+        assert_eq!((pool.figures().used, pool.is_drained()), (0, true));
         assert_eq!(pool.source().bytes_out(), 0);
     });
 }

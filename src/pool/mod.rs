@@ -9,44 +9,57 @@
 //! | live | [`Pool::acquire`] | nobody |
 //! | free, dying at a frontier | [`Pool::release`] | who comes after that frontier, or waits for it |
 //! | clear: never used, or death observed complete | growth; any later look | anybody |
+//! | cached: freed by a lane and still lent to it | [`Stash::free`] | that lane; anybody, after recall |
 //! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
 //!
-//! `offsets` places, `index` finds, `store` is both, `policy` chooses, `stats` counts; this file
-//! locks, keeps limits and talks to the source. Lock ranks: the pool's one lock comes after any
-//! queue's lock, and nothing is locked or called under it.
+//! `offsets` places, `index` finds, `store` is both, `policy` chooses, `stats` and `meter` count,
+//! `stash` is what a lane has for itself, `lending` who has what; this file locks, keeps limits and
+//! talks to the source. Lock ranks: the pool's one lock comes after any queue's lock, its meter's
+//! after that, stashes' last, in the order of their lanes; nothing is called under them.
 
 #![forbid(unsafe_code)]
 
 mod index;
+mod lending;
+mod meter;
 mod offsets;
 #[doc(hidden)]
 pub mod oracle;
 mod policy;
 mod request;
 mod source;
+mod stash;
 mod state;
 mod stats;
 mod store;
+mod table;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use meter::Meter;
 pub use request::{Acquired, Block, Config, Order, PoolError, Request, UnknownPointer, WaitPolicy};
 pub use source::{Slab, Source, SourceError};
+pub use stash::{PoolKey, Stash};
 pub use stats::{Counters, Figures};
 
 use crate::timeline::Frontier;
 use crate::timeline::sync::{Condvar, Mutex, MutexGuard};
+use lending::Lending;
 use policy::{Grain, Need};
+use stash::Miss;
 use state::{Attempt, State, Step};
+use std::sync::Arc;
 
 /// A pool of memory of one kind from one source. All methods may be called from any thread, and
 /// none of them waits for the device.
 #[derive(Debug)]
 pub struct Pool<S: Source> {
     source: S,
+    key: PoolKey,
+    meter: Arc<Meter>,
     state: Mutex<State>,
     /// Signalled when a call to the source has ended.
     settled: Condvar,
@@ -54,15 +67,29 @@ pub struct Pool<S: Source> {
 
 impl<S: Source> Pool<S> {
     pub fn new(source: S, config: Config) -> Self {
+        Self::with_meter(source, config, Arc::default())
+    }
+
+    /// A pool whose `used` is counted together with that of all others of the meter.
+    pub fn with_meter(source: S, config: Config, meter: Arc<Meter>) -> Self {
         let grain = Grain {
             granularity: source.granularity(),
             alignment: source.alignment(),
         };
+        let key = PoolKey::fresh();
+        let lending = Lending::new(key, Arc::clone(&meter));
         Self {
             source,
-            state: Mutex::new(State::new(config, grain)),
+            key,
+            meter,
+            state: Mutex::new(State::new(config, grain, lending)),
             settled: Condvar::new(),
         }
+    }
+
+    /// What [`Stash::alloc`] knows this pool by.
+    pub fn key(&self) -> PoolKey {
+        self.key
     }
 
     pub fn source(&self) -> &S {
@@ -74,10 +101,38 @@ impl<S: Source> Pool<S> {
     /// `may_wait` allow, what the least wait frees; then the source again after giving it back what
     /// is idle.
     pub fn acquire(&self, request: &Request<'_>) -> Result<Acquired, PoolError> {
+        self.serve(request, None)
+    }
+
+    /// The same for the lane whose stash this is and whose order the request has. The block is lent
+    /// to the stash, which may have one of the kind already.
+    pub fn acquire_on(
+        &self,
+        stash: &Arc<Stash>,
+        request: &Request<'_>,
+    ) -> Result<Acquired, PoolError> {
+        if request.align <= 1 && request.order.own_lane() == Some(stash.lane()) {
+            let cached = stash.lock().take(self.key, request.bytes);
+            let cached = match cached {
+                Err(Miss::NoCredit(_)) => self.meter.take_cached(stash, self.key, request.bytes),
+                answer => answer,
+            };
+            if let Ok(block) = cached {
+                return Ok(Acquired::Ready(block));
+            }
+        }
+        self.serve(request, Some(stash))
+    }
+
+    fn serve(
+        &self,
+        request: &Request<'_>,
+        stash: Option<&Arc<Stash>>,
+    ) -> Result<Acquired, PoolError> {
         let mut state = self.state.lock();
         let result = match Need::new(request, state.config().min_align) {
             Ok(need) => {
-                let (again, result) = self.find(state, &need, request);
+                let (again, result) = self.find(state, &need, request, stash);
                 state = again;
                 result
             }
@@ -94,8 +149,9 @@ impl<S: Source> Pool<S> {
         mut state: MutexGuard<'a, State>,
         need: &Need,
         request: &Request<'_>,
+        stash: Option<&Arc<Stash>>,
     ) -> (MutexGuard<'a, State>, Result<Acquired, PoolError>) {
-        let mut attempt = Attempt::default();
+        let mut attempt = Attempt::new(stash);
         loop {
             match state.step(need, request, &mut attempt) {
                 Step::Done(result) => return (state, result),
@@ -135,7 +191,7 @@ impl<S: Source> Pool<S> {
 
     /// The live allocation among whose requested bytes `addr` is.
     pub fn lookup(&self, addr: u64) -> Option<Block> {
-        self.state.lock().store.live_around(addr)
+        self.state.lock().lookup(addr)
     }
 
     /// Gives back what exceeds the release threshold, as far as it is free and observed complete.
@@ -159,15 +215,25 @@ impl<S: Source> Pool<S> {
     /// slabs can go back and make room under a maximum size: what a caller who may block the host
     /// waits for before it repeats an exhausted request.
     pub fn pending(&self) -> Frontier {
-        self.state.lock().store.pending()
+        let mut state = self.state.lock();
+        state.recall();
+        state.store.pending()
     }
 
+    /// With a shared meter, `used` and its high are those of all its pools.
     pub fn figures(&self) -> Figures {
-        self.state.lock().stats.figures
+        let state = self.state.lock();
+        let (used, used_high) = self.meter.read();
+        Figures {
+            used,
+            used_high,
+            ..state.stats.figures
+        }
     }
 
     pub fn counters(&self) -> Counters {
-        self.state.lock().stats.counters
+        let state = self.state.lock();
+        state.lending.add_to(state.stats.counters)
     }
 
     /// Sets the high of `reserved` to its current value.
@@ -178,8 +244,7 @@ impl<S: Source> Pool<S> {
 
     /// Sets the high of `used` to its current value.
     pub fn reset_used_high(&self) {
-        let figures = &mut self.state.lock().stats.figures;
-        figures.used_high = figures.used;
+        self.meter.reset_high();
     }
 
     /// Takes effect at the next [`Pool::settle`].

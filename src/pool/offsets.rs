@@ -17,6 +17,9 @@ pub(crate) enum State {
     Vacant,
     Live {
         requested: u64,
+        /// The stash that it is lent to, as the pool numbers them, or [`NIL`]. That one then knows
+        /// what was requested, and whether the block is live at all.
+        lent: u32,
     },
     /// Unused once this has completed; empty when it was observed complete or never used.
     Free(Frontier),
@@ -189,7 +192,10 @@ impl Offsets {
             self.absorb_next(taken);
         }
         let seg = self.seg_mut(taken);
-        seg.state = State::Live { requested };
+        seg.state = State::Live {
+            requested,
+            lent: NIL,
+        };
         let slab = seg.slab;
         self.live.insert(place.start, taken);
         if let Some(entry) = &mut self.slabs[slab as usize] {
@@ -210,12 +216,21 @@ impl Offsets {
         Some(id)
     }
 
-    /// The live segment whose requested bytes hold `addr`, with that request.
-    pub fn live_around(&self, addr: u64) -> Option<(SegId, u64)> {
-        let (start, id) = self.live.range(..=addr).next_back()?;
+    /// The live segment that holds `addr`, what was requested of it, and the stash it is lent to.
+    pub fn live_around(&self, addr: u64) -> Option<(SegId, u64, u32)> {
+        let (_, id) = self.live.range(..=addr).next_back()?;
         match self.seg(*id).state {
-            State::Live { requested } if addr - start < requested => Some((*id, requested)),
+            State::Live { requested, lent } if addr < self.seg(*id).end() => {
+                Some((*id, requested, lent))
+            }
             _ => None,
+        }
+    }
+
+    /// Notes what was requested of a live block, and the stash it is lent to.
+    pub fn set_live(&mut self, addr: u64, requested: u64, lent: u32) {
+        if let Some(id) = self.live.get(&addr) {
+            self.segs[*id as usize].state = State::Live { requested, lent };
         }
     }
 

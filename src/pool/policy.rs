@@ -54,10 +54,12 @@ impl Need {
 /// Rounds a size up to a multiple of `min_align`, and larger ones to 1/128 of the power of two below
 /// them, at most 1 MiB. That is under 1/8 from 8 `min_align` on (below, `min_align` is the unit of
 /// all sizes), and keeps slivers too small to serve anything from forming behind large blocks.
-fn round(bytes: u64, min_align: u64) -> Option<u64> {
+#[inline]
+pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
     let below = bytes.checked_ilog2()?;
     let step = ((1 << below) / 128).clamp(min_align, MIB.max(min_align));
-    bytes.checked_next_multiple_of(step)
+    // A power of two, as `min_align` is: no division on the way of every allocation.
+    Some(bytes.checked_add(step - 1)? & !(step - 1))
 }
 
 /// A place that needs no wait, by the order of choice: the own lane's, what the request's
@@ -91,7 +93,8 @@ struct Fit {
     place: Place,
 }
 
-fn own(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
+/// The first of [`ready`]'s choices alone.
+pub(crate) fn own(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
     let lane = order.own_lane()?;
     let bin = store.index.bin(lane)?;
     in_bin(store, bin, lane, order.horizon(lane)?, need).map(|fit| fit.place)

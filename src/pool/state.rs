@@ -4,18 +4,22 @@
 //! against the maximum before the call (`growing`), bytes handed back until after it (`leaving`), so
 //! that threads together never exceed it.
 
+use super::lending::Lending;
 use super::offsets::Place;
 use super::policy::{self, Grain, Need, Reuse};
 use super::request::{Acquired, Block, Config, PoolError, Request, WaitPolicy};
 use super::source::{Slab, SourceError};
+use super::stash::Stash;
 use super::stats::Stats;
 use super::store::Store;
 use crate::timeline::Frontier;
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct State {
     pub store: Store,
     pub stats: Stats,
+    pub lending: Lending,
     config: Config,
     grain: Grain,
     closed: bool,
@@ -25,7 +29,9 @@ pub(crate) struct State {
 
 /// What one request has been through.
 #[derive(Debug, Default)]
-pub(crate) struct Attempt {
+pub(crate) struct Attempt<'a> {
+    /// Whom the block is lent to.
+    pub stash: Option<&'a Arc<Stash>>,
     /// The source refused a whole chunk; ask for what is needed.
     tight: bool,
     /// A slab was not aligned as promised.
@@ -46,12 +52,22 @@ pub(crate) enum Step {
     Pause,
 }
 
+impl<'a> Attempt<'a> {
+    pub fn new(stash: Option<&'a Arc<Stash>>) -> Self {
+        Self {
+            stash,
+            ..Self::default()
+        }
+    }
+}
+
 impl State {
-    pub fn new(config: Config, grain: Grain) -> Self {
+    pub fn new(config: Config, grain: Grain, lending: Lending) -> Self {
         let min_align = config.min_align.clamp(1, 1 << 20).next_power_of_two();
         Self {
             store: Store::default(),
             stats: Stats::default(),
+            lending,
             config: Config {
                 min_align,
                 ..config
@@ -77,6 +93,7 @@ impl State {
 
     pub fn close(&mut self) {
         self.closed = true;
+        self.lending.end(&mut self.store);
     }
 
     pub fn is_drained(&self) -> bool {
@@ -93,12 +110,12 @@ impl State {
     }
 
     /// Decides the next step of a request.
-    pub fn step(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt) -> Step {
+    pub fn step(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt<'_>) -> Step {
         if self.closed {
             return Step::Done(Err(PoolError::Closed));
         }
-        if let Some((place, reuse)) = policy::ready(&mut self.store, need, &request.order) {
-            let block = self.take(place, need);
+        if let Some((place, reuse)) = self.ready(need, request) {
+            let block = self.take(place, need, attempt);
             self.count(reuse, attempt.grew);
             return Step::Done(Ok(Acquired::Ready(block)));
         }
@@ -118,7 +135,7 @@ impl State {
             WaitPolicy::Never
         };
         if waits == WaitPolicy::Always
-            && let Some(acquired) = self.take_after(need, request)
+            && let Some(acquired) = self.take_after(need, request, attempt)
         {
             return Step::Done(Ok(acquired));
         }
@@ -128,7 +145,7 @@ impl State {
             return Step::Grow(bytes);
         }
         if waits == WaitPolicy::Bounded
-            && let Some(acquired) = self.take_after(need, request)
+            && let Some(acquired) = self.take_after(need, request, attempt)
         {
             return Step::Done(Ok(acquired));
         }
@@ -152,7 +169,7 @@ impl State {
         &mut self,
         asked: u64,
         answer: Result<Slab, SourceError>,
-        attempt: &mut Attempt,
+        attempt: &mut Attempt<'_>,
     ) -> Option<Slab> {
         self.growing -= asked;
         let unfit = match answer {
@@ -186,15 +203,28 @@ impl State {
     }
 
     pub fn release(&mut self, addr: u64, death: Frontier) -> Option<Block> {
-        let block = self.store.free(addr, death)?;
-        self.stats.put(block.bytes);
+        let block = self.lending.release(&self.store, addr)?;
+        self.store.free(addr, death);
+        self.stats.counters.releases += 1;
         Some(block)
+    }
+
+    /// The live allocation among whose requested bytes `addr` is.
+    pub fn lookup(&self, addr: u64) -> Option<Block> {
+        let block = self.lending.look(&self.store, addr)?;
+        (addr - block.addr < block.requested).then_some(block)
+    }
+
+    /// What has to be seen before anything is counted or given back: what stashes cache is free.
+    pub fn recall(&mut self) {
+        self.lending.recall(&mut self.store, 1, |_, _| true);
     }
 
     /// Takes idle slabs out until at most `keep` bytes will be reserved: as few bytes as suffice.
     pub fn leave(&mut self, keep: u64) -> Vec<Slab> {
         let mut out = Vec::new();
         if self.staying() > keep {
+            self.recall();
             self.store.sweep();
         }
         while let Some(excess) = self
@@ -247,16 +277,43 @@ impl State {
         self.leave(keep.saturating_sub(self.growing))
     }
 
-    fn growth(&self, need: &Need, attempt: &Attempt) -> Result<u64, u64> {
+    fn growth(&self, need: &Need, attempt: &Attempt<'_>) -> Result<u64, u64> {
         let committed = self.stats.figures.reserved + self.growing;
         let (tight, padded) = (attempt.tight, attempt.padded);
         policy::growth(need, &self.config, self.grain, committed, tight, padded)
     }
 
-    fn take_after(&mut self, need: &Need, request: &Request<'_>) -> Option<Acquired> {
+    /// A place without a wait, with what stashes cache taken back as far as the order of choice
+    /// comes to it: the own lane's, then what is ordered or complete, and all of it before growth.
+    fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
+        let (order, store, lending) = (&request.order, &mut self.store, &mut self.lending);
+        if let Some(own) = order.own_lane() {
+            lending.recall(store, need.bytes, |stash, _| stash.lane() == own);
+            if let Some(place) = policy::own(store, need, order) {
+                return Some((place, Reuse::OwnLane));
+            }
+        }
+        lending.recall(store, need.bytes, |stash, oldest| {
+            stash.is_complete(oldest) || order.horizon(stash.lane()).is_some()
+        });
+        if let Some(found) = policy::ready(store, need, order) {
+            return Some(found);
+        }
+        if !lending.recall(store, 1, |_, _| true) {
+            return None;
+        }
+        policy::ready(store, need, order)
+    }
+
+    fn take_after(
+        &mut self,
+        need: &Need,
+        request: &Request<'_>,
+        attempt: &Attempt<'_>,
+    ) -> Option<Acquired> {
         let place = policy::least_wait(&self.store, need, &request.order)?;
         let wait = self.store.missing(place, need.bytes, &request.order);
-        let block = self.take(place, need);
+        let block = self.take(place, need, attempt);
         if wait.is_empty() {
             // It completed since it was last looked at.
             self.stats.counters.completed += 1;
@@ -267,9 +324,15 @@ impl State {
         Some(Acquired::After(block, wait))
     }
 
-    fn take(&mut self, place: Place, need: &Need) -> Block {
-        self.stats.take(need.bytes);
-        self.store.take(place, need.bytes, need.requested)
+    fn take(&mut self, place: Place, need: &Need, attempt: &Attempt<'_>) -> Block {
+        let block = self.store.take(place, need.bytes, need.requested);
+        self.lending.take(
+            &mut self.store,
+            &block,
+            attempt.stash,
+            self.config.min_align,
+        );
+        block
     }
 
     fn count(&mut self, reuse: Reuse, grew: bool) {

@@ -1,4 +1,5 @@
-//! Figures and counters. Kept under the pool's lock, so highs are exact.
+//! Figures and counters. Those of memory reserved are kept under the pool's lock, so the high is
+//! exact; those of memory used in the pool's meter.
 
 /// Sizes in bytes. `used` counts blocks as rounded and moves when the call is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,16 +63,5 @@ impl Stats {
         self.figures.reserved -= bytes;
         self.counters.trims += 1;
         self.counters.trimmed_bytes += bytes;
-    }
-
-    pub fn take(&mut self, bytes: u64) {
-        let f = &mut self.figures;
-        f.used += bytes;
-        f.used_high = f.used_high.max(f.used);
-    }
-
-    pub fn put(&mut self, bytes: u64) {
-        self.figures.used -= bytes;
-        self.counters.releases += 1;
     }
 }

@@ -71,24 +71,27 @@ impl Store {
         out
     }
 
-    /// Frees the live block that starts at `addr`.
+    /// Frees the live block that starts at `addr`, which no stash holds any more.
     pub fn free(&mut self, addr: u64, mut death: Frontier) -> Option<Block> {
-        let block = self.live_around(addr).filter(|block| block.addr == addr)?;
+        let (block, _) = self
+            .live_around(addr)
+            .filter(|(block, _)| block.addr == addr)?;
         death.prune();
         let id = self.offsets.free(addr, death)?;
         self.file(id);
         Some(block)
     }
 
-    /// The live block whose requested bytes hold `addr`.
-    pub fn live_around(&self, addr: u64) -> Option<Block> {
-        let (id, requested) = self.offsets.live_around(addr)?;
+    /// The live block that holds `addr`, and the stash that it is lent to or [`NIL`].
+    pub fn live_around(&self, addr: u64) -> Option<(Block, u32)> {
+        let (id, requested, lent) = self.offsets.live_around(addr)?;
         let seg = self.offsets.seg(id);
-        Some(Block {
+        let block = Block {
             addr: seg.addr,
             bytes: seg.bytes,
             requested,
-        })
+        };
+        Some((block, lent))
     }
 
     /// Refiles what has completed since the last look. True if there was any.

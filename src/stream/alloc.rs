@@ -1,6 +1,7 @@
 //! Asynchronous allocation: bookkeeping in queue order.
 //!
-//! On an in-order queue without a wait list neither allocation nor free calls the driver. A pool may
+//! On an in-order queue without a wait list neither allocation nor free calls the driver; mostly they
+//! take the lock of the lane's stash and nothing else. A pool may
 //! call it to grow, which happens under the lane's lock: the pool has to see the lane's order.
 
 use super::engine::enter;
@@ -22,6 +23,12 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<*mut c_void> {
+        if waits.is_empty()
+            && !event.wanted()
+            && let Some(block) = this.cached(kind, pool, size)
+        {
+            return Ok(std::ptr::with_exposed_provenance_mut(block.addr as usize));
+        }
         let pool = match pool {
             Some(pool) => {
                 this.context().check_pool(pool)?;
@@ -47,6 +54,22 @@ impl<D: Driver> Queue<D> {
         Ok(std::ptr::with_exposed_provenance_mut(block.addr as usize))
     }
 
+    /// A block that died on this in-order queue, from its lane's own store.
+    #[inline]
+    fn cached(&self, kind: Kind, pool: Option<&Object<UsmPool<D>>>, size: usize) -> Option<Block> {
+        let Shape::InOrder(lane) = &self.shape else {
+            return None;
+        };
+        let key = match pool {
+            None => self.context().current_key(self.home_at(), kind)?,
+            Some(pool) => {
+                self.context().check_pool(pool).ok()?;
+                pool.core().key(kind, self.home())?
+            }
+        };
+        lane.stash.alloc(key, size as u64)
+    }
+
     fn alloc_in_order(
         &self,
         pool: &UsmPool<D>,
@@ -65,7 +88,7 @@ impl<D: Driver> Queue<D> {
             order: Order::Lane(&state.order),
             may_wait: true,
         };
-        let acquired = pool.core().acquire(part, &request)?;
+        let acquired = pool.core().acquire(part, &request, Some(&lane.stash))?;
         let block = acquired.block();
         if let Acquired::After(_, frontier) = acquired {
             drop(state);
@@ -103,7 +126,7 @@ impl<D: Driver> Queue<D> {
             order,
             may_wait: wanted,
         };
-        let acquired = pool.core().acquire(part, &request)?;
+        let acquired = pool.core().acquire(part, &request, None)?;
         if let Acquired::After(_, frontier) = &acquired {
             reach.join_frontier(frontier);
         }
@@ -119,6 +142,14 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         let memory = &this.context().domain().memory;
         let unknown = UR_RESULT_ERROR_INVALID_MEM_OBJECT;
+        if waits.is_empty()
+            && !event.wanted()
+            && let Shape::InOrder(lane) = &this.shape
+            && memory.is_flat()
+            && lane.free(addr)
+        {
+            return Ok(());
+        }
         let waits = Event::join(waits)?;
         // A refused free must not have made the queue wait.
         ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
@@ -126,7 +157,8 @@ impl<D: Driver> Queue<D> {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;
                 lane.cover(&mut state)?;
-                ensure(memory.free(addr, &state.tip()), unknown)?;
+                let freed = memory.is_flat() && lane.free(addr);
+                ensure(freed || memory.free(addr, &state.tip()), unknown)?;
                 event.wanted().then(|| lane.reach(&mut state))
             }
             Shape::OutOfOrder(lanes) => {

@@ -1,11 +1,13 @@
 //! Contexts: devices, default and current pools, queues' birth, and what happens at the end.
 
 use super::engine::enter;
-use super::{Domain, Driver, Engine, UsmPool};
+use super::{Domain, Driver, Engine, Kind, UsmPool};
 use crate::abi::*;
 use crate::hal::{self, ContextInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result};
+use crate::pool::PoolKey;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A context's handle.
@@ -15,8 +17,13 @@ pub struct Context<D: Driver> {
     defaults: Box<[OnceLock<Pool<D>>]>,
     /// What a null pool stands for, where it is not the default.
     current: Mutex<Vec<Option<Pool<D>>>>,
+    /// The keys of what a null pool stands for, by device and kind; 0 when not known yet. Written
+    /// under the lock of `current`, read without.
+    keys: Box<[[AtomicU64; KINDS.len()]]>,
     deleters: Mutex<Vec<Deleter>>,
 }
+
+const KINDS: [Kind; 3] = [Kind::Host, Kind::Device, Kind::Shared];
 
 type Pool<D> = Arc<Object<UsmPool<D>>>;
 
@@ -42,10 +49,12 @@ impl<D: Driver> Context<D> {
         let devices: Box<[_]> = devices.iter().map(Object::arc).collect();
         let defaults = devices.iter().map(|_| OnceLock::new()).collect();
         let current = devices.iter().map(|_| None).collect();
+        let keys = devices.iter().map(|_| Default::default()).collect();
         hal::new::<D, _>(Self {
             domain: Domain::new(engine, devices, state),
             defaults,
             current: Mutex::new(current),
+            keys,
             deleters: Mutex::default(),
         })
     }
@@ -58,7 +67,7 @@ impl<D: Driver> Context<D> {
         self.domain.devices()
     }
 
-    fn index(&self, device: &Object<D::Device>) -> Result<usize> {
+    pub(crate) fn index(&self, device: &Object<D::Device>) -> Result<usize> {
         self.domain
             .index_of(device)
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
@@ -79,7 +88,28 @@ impl<D: Driver> Context<D> {
     pub(crate) fn current_pool(this: &Object<Self>, device: &Object<D::Device>) -> Result<Pool<D>> {
         let at = this.index(device)?;
         let current = enter(&this.current)[at].clone();
-        current.map_or_else(|| Self::default_pool(this, device), Ok)
+        if let Some(pool) = current {
+            return Ok(pool);
+        }
+        let pool = Self::default_pool(this, device)?;
+        let current = enter(&this.current);
+        if current[at].is_none() {
+            this.note_keys(at, &pool);
+        }
+        Ok(pool)
+    }
+
+    /// What a stash knows that pool's memory of a kind by, once it was used.
+    pub(crate) fn current_key(&self, device: usize, kind: Kind) -> Option<PoolKey> {
+        let key = self.keys[device][kind as usize].load(Ordering::Relaxed);
+        (key != 0).then(|| PoolKey::from_raw(key))
+    }
+
+    fn note_keys(&self, at: usize, pool: &Object<UsmPool<D>>) {
+        for kind in KINDS {
+            let key = pool.core().key(kind, &self.devices()[at]);
+            self.keys[at][kind as usize].store(key.map_or(0, PoolKey::get), Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn set_current_pool(
@@ -97,7 +127,10 @@ impl<D: Driver> Context<D> {
         });
         crate::object::ensure(serves, UR_RESULT_ERROR_INVALID_VALUE)?;
         let new = (!pool.is_default()).then(|| pool.arc());
-        let old = std::mem::replace(&mut enter(&self.current)[at], new);
+        let mut current = enter(&self.current);
+        self.note_keys(at, pool);
+        let old = std::mem::replace(&mut current[at], new);
+        drop(current);
         drop(old);
         Ok(())
     }

@@ -9,9 +9,10 @@ use super::reach::{Reach, Ticket};
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
+use crate::pool::Stash;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 pub(crate) struct LaneCore<D: Driver> {
@@ -22,9 +23,18 @@ pub(crate) struct LaneCore<D: Driver> {
     /// Whether others can put work on the stream that we never see.
     open: AtomicBool,
     state: Mutex<State<D>>,
+    /// Blocks that it may use again at once, under a lock of its own.
+    pub stash: Arc<Stash>,
+    /// The epoch of the tip while that is the lane's own last command alone, else [`JOINED`].
+    /// Written under the submission lock. A free that reads it follows, by the caller's own order,
+    /// every command that uses the block, so an older value is never too old.
+    tip_epoch: AtomicU64,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
     _context: Arc<Object<Context<D>>>,
 }
+
+/// No epoch: the lane waits for something that no command of its follows yet.
+const JOINED: u64 = u64::MAX;
 
 pub(crate) struct State<D: Driver> {
     pub order: Lane,
@@ -56,6 +66,7 @@ impl<D: Driver> LaneCore<D> {
         let order = Lane::new();
         let clock = Arc::clone(order.clock());
         let native = make(&clock)?;
+        let stash = Stash::new(&clock);
         let state = State {
             order,
             recent: Reach::default(),
@@ -69,6 +80,8 @@ impl<D: Driver> LaneCore<D> {
             native,
             open: AtomicBool::new(false),
             state: Mutex::new(state),
+            stash,
+            tip_epoch: AtomicU64::new(0),
             _context: Arc::clone(context),
         });
         lane.engine.add_lane(&lane);
@@ -115,6 +128,7 @@ impl<D: Driver> LaneCore<D> {
         D::submit(&self.native, epoch, work, stamps)?;
         let point = state.order.advance();
         state.recent = Reach::default();
+        self.publish(&state);
         Ok(wanted.then(|| Reach {
             done: Frontier::from(point),
             order: state.order.frontier(),
@@ -147,6 +161,7 @@ impl<D: Driver> LaneCore<D> {
                 ..Reach::default()
             });
             state.recent.prune();
+            self.publish(&state);
         }
         state.order.wait_for(&waits.order);
         Ok(state)
@@ -170,6 +185,7 @@ impl<D: Driver> LaneCore<D> {
         held.join_point(point);
         state.order.wait_for(&held);
         state.recent.done.join_point(point);
+        self.publish(&state);
         Ok(before)
     }
 
@@ -205,6 +221,14 @@ impl<D: Driver> LaneCore<D> {
     pub fn position(&self) -> (Point, Frontier) {
         let state = enter(&self.state);
         (state.order.current(), state.order.waited().clone())
+    }
+
+    /// Frees a block of the stash: without a wait, an event or any other lane's lock. False if it
+    /// takes more than that, or if work that we never saw may use the block.
+    pub fn free(&self, addr: usize) -> bool {
+        let epoch = self.tip_epoch.load(Ordering::Relaxed);
+        let known = epoch != JOINED && !self.open.load(Ordering::Relaxed);
+        known && self.stash.free(addr as u64, epoch).is_some()
     }
 
     /// A marker that covers the lane up to `epoch`, as exactly as it was recorded.
@@ -258,6 +282,12 @@ impl<D: Driver> LaneCore<D> {
         {
             log::error!("a lane ended with an error: {:?}", error.code());
         }
+    }
+
+    fn publish(&self, state: &State<D>) {
+        let alone = state.recent.done.is_empty();
+        let epoch = if alone { state.order.epoch() } else { JOINED };
+        self.tip_epoch.store(epoch, Ordering::Relaxed);
     }
 
     fn marks_of(&self, frontier: &Frontier) -> Result<Vec<Mark<D>>> {
@@ -319,5 +349,6 @@ impl<D: Driver> State<D> {
 impl<D: Driver> Drop for LaneCore<D> {
     fn drop(&mut self) {
         self.engine.remove(&self.clock);
+        self.stash.retire();
     }
 }

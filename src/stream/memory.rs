@@ -9,12 +9,15 @@ use super::pool_core::{Part, PoolCore};
 use crate::pool::Block;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 pub(crate) struct Memory<D: Driver> {
     /// Every pool that still holds memory or a handle.
     pools: Mutex<Vec<Arc<PoolCore<D>>>>,
     slabs: RwLock<Slabs<D>>,
+    /// Slabs over user memory. While there are none, an address is one pool's.
+    nested: AtomicUsize,
 }
 
 struct Slabs<D: Driver> {
@@ -51,6 +54,7 @@ impl<D: Driver> Default for Memory<D> {
         Self {
             pools: Mutex::default(),
             slabs: RwLock::new(slabs),
+            nested: AtomicUsize::new(0),
         }
     }
 }
@@ -84,6 +88,7 @@ impl<D: Driver> Memory<D> {
         let mut slabs = self.slabs.write().unwrap_or_else(PoisonError::into_inner);
         if nested {
             slabs.nested.push((base, entry));
+            self.nested.store(slabs.nested.len(), Ordering::Release);
         } else {
             slabs.own.insert(base, entry);
         }
@@ -95,6 +100,7 @@ impl<D: Driver> Memory<D> {
             slabs
                 .nested
                 .retain(|(start, entry)| *start != base || !entry.core.ptr_eq(core));
+            self.nested.store(slabs.nested.len(), Ordering::Release);
         } else {
             slabs.own.remove(&base);
         }
@@ -114,6 +120,11 @@ impl<D: Driver> Memory<D> {
             let block = core.parts()[part].pool.lookup(addr as u64);
             block.is_some_and(|block| block.addr == addr as u64)
         })
+    }
+
+    /// Whether an address tells by itself which pool it is of.
+    pub fn is_flat(&self) -> bool {
+        self.nested.load(Ordering::Acquire) == 0
     }
 
     /// Frees the live allocation that starts at `addr`. False if there is none.

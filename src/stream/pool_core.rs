@@ -5,7 +5,7 @@ use super::source::{SlabSource, UserBlock};
 use super::{Domain, Driver, Kind, UsmPool};
 use crate::abi::*;
 use crate::object::{Error, Object, Result};
-use crate::pool::{Acquired, Config, Pool, PoolError, Request, SourceError};
+use crate::pool::{Acquired, Config, Meter, Pool, PoolError, PoolKey, Request, SourceError, Stash};
 use crate::timeline::Frontier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -81,13 +81,18 @@ pub(crate) struct PoolCore<D: Driver> {
     threshold: AtomicU64,
     closed: AtomicBool,
     pub reserved: Arc<Gauge>,
-    pub used: Gauge,
+    /// Counts all the parts.
+    pub used: Arc<Meter>,
+    /// Over user memory, whose addresses are another pool's too: stashes could not tell them apart.
+    nested: bool,
     handle: OnceLock<Weak<Object<UsmPool<D>>>>,
 }
 
 impl<D: Driver> PoolCore<D> {
     pub fn new(domain: &Arc<Domain<D>>, mut plan: Plan<D>) -> Arc<Self> {
         let user = plan.user.take();
+        let nested = user.is_some();
+        let used = Arc::<Meter>::default();
         let kinds = kinds(&plan.devices, user.as_ref().map(|(kind, _)| *kind));
         let unit = kinds
             .iter()
@@ -119,7 +124,7 @@ impl<D: Driver> PoolCore<D> {
                 Part {
                     kind,
                     device,
-                    pool: Pool::new(source, config),
+                    pool: Pool::with_meter(source, config, Arc::clone(&used)),
                 }
             };
             Self {
@@ -132,7 +137,8 @@ impl<D: Driver> PoolCore<D> {
                 threshold: AtomicU64::new(plan.threshold),
                 closed: AtomicBool::new(false),
                 reserved: Arc::clone(&reserved),
-                used: Gauge::new(u64::MAX),
+                used: Arc::clone(&used),
+                nested,
                 handle: OnceLock::new(),
             }
         });
@@ -159,34 +165,38 @@ impl<D: Driver> PoolCore<D> {
         })
     }
 
+    /// What a stash knows that part's pool by.
+    pub fn key(&self, kind: Kind, device: &Object<D::Device>) -> Option<PoolKey> {
+        Some(self.parts[self.part(kind, device)?].pool.key())
+    }
+
     /// Serves a request, giving back idle memory of the other kinds if that makes room for it.
-    pub fn acquire(&self, part: usize, request: &Request<'_>) -> Result<Acquired> {
+    ///
+    /// With the stash of the lane whose order it has, the block is lent to that.
+    pub fn acquire(
+        &self,
+        part: usize,
+        request: &Request<'_>,
+        stash: Option<&Arc<Stash>>,
+    ) -> Result<Acquired> {
         let part = &self.parts[part];
-        let mut answer = part.pool.acquire(request);
+        let ask = || match stash.filter(|_| !self.nested) {
+            Some(stash) => part.pool.acquire_on(stash, request),
+            None => part.pool.acquire(request),
+        };
+        let mut answer = ask();
         if is_dry(&answer) && self.shed() {
-            answer = part.pool.acquire(request);
+            answer = ask();
         }
         if is_dry(&answer) && self.max_bytes == 0 && self.shed_all() {
-            answer = part.pool.acquire(request);
+            answer = ask();
         }
-        match answer {
-            Ok(acquired) => {
-                self.used.add(acquired.block().bytes);
-                Ok(acquired)
-            }
-            Err(error) => Err(convert(error, part.kind)),
-        }
+        answer.map_err(|error| convert(error, part.kind))
     }
 
     /// Frees the live block at `addr`; false if there is none.
     pub fn release(&self, part: usize, addr: u64, death: Frontier) -> bool {
-        match self.parts[part].pool.release(addr, death) {
-            Ok(block) => {
-                self.used.sub(block.bytes);
-                true
-            }
-            Err(_) => false,
-        }
+        self.parts[part].pool.release(addr, death).is_ok()
     }
 
     /// What must complete before more memory can be given back.

@@ -22,6 +22,8 @@ pub struct Queue<D: Driver> {
     device: Arc<Object<D::Device>>,
     /// The device of the context that this one is, or is a part of: whose memory it uses.
     home: Arc<Object<D::Device>>,
+    /// Where that stands in the context.
+    home_at: usize,
     flags: ur_queue_flags_t,
     pub(crate) shape: Shape<D>,
 }
@@ -42,6 +44,7 @@ impl<D: Driver> Queue<D> {
         flags: ur_queue_flags_t,
     ) -> Result<Arc<Object<Self>>> {
         context.domain().engine().check()?;
+        let home_at = context.index(device)?;
         let home = context.device(device)?;
         let device = device.arc();
         let context = context.arc();
@@ -56,6 +59,7 @@ impl<D: Driver> Queue<D> {
             context,
             device,
             home,
+            home_at,
             flags,
             shape,
         }))
@@ -69,6 +73,7 @@ impl<D: Driver> Queue<D> {
         lane: D::Lane,
     ) -> Result<Arc<Object<Self>>> {
         context.domain().engine().check()?;
+        let home_at = context.index(device)?;
         let home = context.device(device)?;
         let (device, context) = (device.arc(), context.arc());
         let lane = LaneCore::over(&context, &device, |_| Ok(lane))?;
@@ -77,6 +82,7 @@ impl<D: Driver> Queue<D> {
             context,
             device,
             home,
+            home_at,
             flags,
             shape: Shape::InOrder(lane),
         }))
@@ -101,6 +107,10 @@ impl<D: Driver> Queue<D> {
 
     pub(crate) fn home(&self) -> &Arc<Object<D::Device>> {
         &self.home
+    }
+
+    pub(crate) fn home_at(&self) -> usize {
+        self.home_at
     }
 
     pub fn flags(&self) -> ur_queue_flags_t {

@@ -58,7 +58,7 @@ impl<D: Driver> Context<D> {
             order: Order::Sync,
             may_wait: true,
         };
-        let acquired = match pool.core().acquire(part, &request) {
+        let acquired = match pool.core().acquire(part, &request, None) {
             Ok(acquired) => acquired,
             Err(error) => {
                 // Memory of other kinds may be about to go back: the host may wait for that.
@@ -68,7 +68,7 @@ impl<D: Driver> Context<D> {
                 }
                 domain.engine().wait(&pending)?;
                 pool.core().shed();
-                pool.core().acquire(part, &request)?
+                pool.core().acquire(part, &request, None)?
             }
         };
         if let Acquired::After(block, frontier) = &acquired

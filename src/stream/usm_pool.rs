@@ -184,8 +184,8 @@ impl<D: Driver> hal::UsmPool<D> for UsmPool<D> {
             UsmPoolInfo::MaximumSizeExp => out.value(core.max_bytes() as usize),
             UsmPoolInfo::ReservedCurrentExp => out.value(core.reserved.current() as usize),
             UsmPoolInfo::ReservedHighExp => out.value(core.reserved.high() as usize),
-            UsmPoolInfo::UsedCurrentExp => out.value(core.used.current() as usize),
-            UsmPoolInfo::UsedHighExp => out.value(core.used.high() as usize),
+            UsmPoolInfo::UsedCurrentExp => out.value(core.used.read().0 as usize),
+            UsmPoolInfo::UsedHighExp => out.value(core.used.read().1 as usize),
         }
     }
 

@@ -86,6 +86,11 @@ impl Lane {
         self.with_current(&self.recent)
     }
 
+    /// The epoch of [`Lane::tip`], while that is a point of this lane alone.
+    pub fn tip_epoch(&self) -> Option<u64> {
+        self.recent.is_empty().then_some(self.epoch)
+    }
+
     /// The epoch up to which a death on `lane` is ordered before this lane's next command.
     pub fn horizon(&self, lane: LaneId) -> Option<u64> {
         if lane == self.id() {

@@ -30,7 +30,7 @@ mod shrink;
 pub use fake::FakeSource;
 pub use random::{Random, Rng};
 pub use report::{How, Outcome, Report};
-pub use run::run;
+pub use run::{run, run_with};
 pub use script::{QueueName, Script, Setup, Step};
 pub use shrink::shrink;
 

@@ -49,6 +49,10 @@ pub struct Random {
     /// Steps with an event.
     events: Vec<usize>,
     largest: u64,
+    /// Whether sizes repeat and one queue gets several steps in a row, as in a program that does the
+    /// same over and over.
+    few: bool,
+    last: QueueName,
 }
 
 impl Random {
@@ -60,6 +64,7 @@ impl Random {
         let out_of_order = (0..rng.below(3) as u32).map(QueueName::OutOfOrder);
         let queues = in_order.chain(out_of_order).collect();
         let largest = rng.pick(&[256, 1024, 4096]);
+        let few = rng.chance(50);
         let steps = Vec::with_capacity(length);
         let mut random = Self {
             rng,
@@ -68,6 +73,8 @@ impl Random {
             held: vec![],
             events: vec![],
             largest,
+            few,
+            last: QueueName::InOrder(0),
         };
         while random.steps.len() < length {
             let step = random.step();
@@ -98,7 +105,10 @@ impl Random {
     }
 
     fn queue(&mut self) -> QueueName {
-        self.rng.pick(&self.queues)
+        if !self.few || self.rng.chance(20) {
+            self.last = self.rng.pick(&self.queues);
+        }
+        self.last
     }
 
     fn alloc(&mut self) -> Step {
@@ -106,6 +116,7 @@ impl Random {
         let host = self.rng.chance(5);
         let queue = if host { QueueName::Host } else { self.queue() };
         let bytes = match self.rng.below(4) {
+            _ if self.few => self.rng.pick(&[64, 100, 256, 600]),
             0 => 64,
             1 => 64 << self.rng.below(6),
             _ => 1 + self.rng.below(self.largest),

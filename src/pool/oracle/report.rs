@@ -34,6 +34,8 @@ pub struct Report {
     pub outcomes: Vec<Outcome>,
     pub pool: Pool<Arc<FakeSource>>,
     pub source: Arc<FakeSource>,
+    /// Allocations that a lane served from its own stash.
+    pub cached: u64,
 }
 
 impl Report {

@@ -5,7 +5,7 @@ use super::judge::Question;
 use super::model::{By, Model, Past, Range};
 use super::report::{How, Outcome, Report};
 use super::script::{QueueName, Script, Step};
-use crate::pool::{Block, Figures, Order, Pool, Request, Slab};
+use crate::pool::{Acquired, Block, Figures, Order, Pool, Request, Slab, Stash};
 use crate::timeline::{Frontier, Lane};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const LANES: usize = 3;
 
 pub(super) enum Queue {
-    InOrder(Box<Lane>),
+    InOrder(Box<Lane>, Arc<Stash>),
     OutOfOrder {
         lanes: Vec<Lane>,
         all: Frontier,
@@ -26,6 +26,8 @@ pub(super) struct Engine<'a> {
     pub script: &'a Script,
     pub source: Arc<FakeSource>,
     pub pool: Pool<Arc<FakeSource>>,
+    pub stashes: bool,
+    pub cached: u64,
     pub queues: HashMap<QueueName, Queue>,
     /// Of each step, on either side.
     pub events: Vec<Frontier>,
@@ -39,11 +41,18 @@ pub(super) struct Engine<'a> {
 /// Runs a script. The error is the first answer that the model refutes, or says `invalid` when the
 /// script itself uses or frees a block without ordering.
 pub fn run(script: &Script) -> Result<Report, String> {
+    run_with(script, true)
+}
+
+/// The same, with or without a stash for each in-order queue.
+pub fn run_with(script: &Script, stashes: bool) -> Result<Report, String> {
     let source = Arc::new(FakeSource::new(script.setup.granularity));
     let mut engine = Engine {
         script,
         pool: Pool::new(Arc::clone(&source), script.setup.config),
         source,
+        stashes,
+        cached: 0,
         queues: HashMap::new(),
         events: Vec::new(),
         pasts: Vec::new(),
@@ -64,12 +73,14 @@ pub fn run(script: &Script) -> Result<Report, String> {
         outcomes,
         pool,
         source,
+        cached,
         ..
     } = engine;
     Ok(Report {
         outcomes,
         pool,
         source,
+        cached,
     })
 }
 
@@ -131,7 +142,8 @@ impl Engine<'_> {
                 let mut lane = Box::new(Lane::new());
                 lane.advance();
                 self.model.command(name, lane.id(), Past::default());
-                Queue::InOrder(lane)
+                let stash = Stash::new(lane.clock());
+                Queue::InOrder(lane, stash)
             }
             QueueName::OutOfOrder(_) => Queue::OutOfOrder {
                 lanes: (0..LANES).map(|_| Lane::new()).collect(),
@@ -154,7 +166,7 @@ impl Engine<'_> {
             .model
             .before(queue, after.iter().map(|step| &self.pasts[*step]));
         match self.queues.get_mut(&queue) {
-            Some(Queue::InOrder(lane)) => lane.wait_for(&frontier),
+            Some(Queue::InOrder(lane, _)) => lane.wait_for(&frontier),
             Some(Queue::OutOfOrder { barrier, .. }) => frontier.join(barrier),
             None => {}
         }
@@ -170,7 +182,7 @@ impl Engine<'_> {
         let (frontier, past) = self.dependencies(queue, after);
         let pick = self.events.len() % LANES;
         let (event, lane) = match self.queues.get_mut(&queue) {
-            Some(Queue::InOrder(lane)) => {
+            Some(Queue::InOrder(lane, _)) => {
                 lane.advance();
                 (lane.frontier(), lane.id())
             }
@@ -207,7 +219,7 @@ impl Engine<'_> {
     fn barrier(&mut self, queue: QueueName, after: &[usize]) -> Result<(Frontier, Past), String> {
         let (frontier, past) = self.dependencies(queue, after);
         let event = match self.queues.get_mut(&queue) {
-            Some(Queue::InOrder(lane)) => lane.frontier(),
+            Some(Queue::InOrder(lane, _)) => lane.frontier(),
             Some(Queue::OutOfOrder { all, barrier, .. }) => {
                 all.join(&frontier);
                 *barrier = all.clone();
@@ -222,7 +234,7 @@ impl Engine<'_> {
     fn finish(&mut self, queue: QueueName) {
         self.open(queue);
         match self.queues.get(&queue) {
-            Some(Queue::InOrder(lane)) => lane.frontier().mark_complete(),
+            Some(Queue::InOrder(lane, _)) => lane.frontier().mark_complete(),
             Some(Queue::OutOfOrder { all, .. }) => all.mark_complete(),
             None => {}
         }
@@ -250,7 +262,7 @@ impl Engine<'_> {
             return Ok((outcome, event, past));
         };
         let death = match self.queues.get(&queue) {
-            Some(Queue::InOrder(lane)) => lane.tip(),
+            Some(Queue::InOrder(lane, _)) => lane.tip(),
             Some(Queue::OutOfOrder { .. }) => frontier.clone(),
             None => {
                 past = self.model.everything();
@@ -258,7 +270,15 @@ impl Engine<'_> {
             }
         };
         let range = self.model.live.remove(&addr);
-        match (self.pool.release(addr, death), range) {
+        let cached = match self.queues.get(&queue) {
+            Some(Queue::InOrder(lane, stash)) if self.stashes => {
+                let point = lane.tip_epoch();
+                point.and_then(|epoch| stash.free(addr, epoch))
+            }
+            _ => None,
+        };
+        let freed = cached.map_or_else(|| self.pool.release(addr, death), Ok);
+        match (freed, range) {
             (Ok(block), Some(range)) => {
                 if !self.model.precedes(&range.past, &past, By::Enforced) {
                     return Err("invalid: a free before a use".into());
@@ -299,18 +319,29 @@ impl Engine<'_> {
     ) -> Result<(Outcome, Frontier, Past), String> {
         let (mut frontier, mut past) = self.dependencies(queue, after);
         let order = match self.queues.get(&queue) {
-            Some(Queue::InOrder(lane)) => Order::Lane(lane),
+            Some(Queue::InOrder(lane, _)) => Order::Lane(lane),
             Some(Queue::OutOfOrder { .. }) => Order::Frontier(&frontier),
             None => Order::Sync,
         };
         let before = self.pool.figures().reserved;
         let growths = self.pool.counters().growths;
-        let answer = self.pool.acquire(&Request {
+        let request = Request {
             bytes,
             align,
             order,
             may_wait,
-        });
+        };
+        let answer = match self.queues.get(&queue) {
+            Some(Queue::InOrder(_, stash)) if self.stashes => {
+                let cached = (align <= 1)
+                    .then(|| stash.alloc(self.pool.key(), bytes))
+                    .flatten();
+                self.cached += u64::from(cached.is_some());
+                let cached = cached.map(|block| Ok(Acquired::Ready(block)));
+                cached.unwrap_or_else(|| self.pool.acquire_on(stash, &request))
+            }
+            _ => self.pool.acquire(&request),
+        };
         let grew = self.pool.counters().growths > growths;
         let question = Question {
             bytes,
@@ -337,7 +368,7 @@ impl Engine<'_> {
         if let Some(wait) = acquired.wait() {
             self.model.wait(&mut past, wait)?;
             match self.queues.get_mut(&queue) {
-                Some(Queue::InOrder(lane)) => lane.wait_for(wait),
+                Some(Queue::InOrder(lane, _)) => lane.wait_for(wait),
                 Some(Queue::OutOfOrder { .. }) => frontier.join(wait),
                 None => {
                     wait.mark_complete();
@@ -354,7 +385,7 @@ impl Engine<'_> {
     /// The event of an allocation or a free.
     fn enqueued(&mut self, queue: QueueName, frontier: &Frontier) -> Frontier {
         match self.queues.get_mut(&queue) {
-            Some(Queue::InOrder(lane)) => lane.frontier(),
+            Some(Queue::InOrder(lane, _)) => lane.frontier(),
             Some(Queue::OutOfOrder { all, .. }) => {
                 all.join(frontier);
                 frontier.clone()
@@ -367,7 +398,7 @@ impl Engine<'_> {
         let mut out = Frontier::new();
         for queue in self.queues.values() {
             match queue {
-                Queue::InOrder(lane) => out.join(&lane.tip()),
+                Queue::InOrder(lane, _) => out.join(&lane.tip()),
                 Queue::OutOfOrder { lanes, .. } => lanes.iter().for_each(|l| out.join(&l.tip())),
             }
         }

@@ -129,7 +129,7 @@ fn threads_use_one_queue_and_one_pool_at_once() {
             }
         });
         queue.finish_here().unwrap();
-        assert_eq!(pool.core().used.current(), 0);
+        assert_eq!(pool.core().used.read().0, 0);
         assert_eq!(pool.core().reserved.current(), 0);
     }
     assert_eq!(bench.world.ran().len(), 2 * 4 * 50);

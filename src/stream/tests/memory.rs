@@ -247,7 +247,7 @@ fn default_and_current_pools_are_stable() {
     assert!(std::sync::Arc::ptr_eq(&current(), &pool));
     assert!(!std::sync::Arc::ptr_eq(&default(), &pool));
     alloc_only(&queue, None, MIB, &[]).unwrap();
-    assert_eq!(pool.core().used.current() as usize, MIB);
+    assert_eq!(pool.core().used.read().0 as usize, MIB);
     // The context keeps it.
     let weak = std::sync::Arc::downgrade(&pool);
     pool.release().unwrap();

@@ -1,0 +1,194 @@
+//! Who of the lanes has what of a pool: its side of the stashes.
+//!
+//! Owns the list of stashes that the pool lent to. To the store a lent block is live, whatever the
+//! stash does with it. Kept under the pool's lock.
+
+use super::meter::Meter;
+use super::offsets::NIL;
+use super::request::Block;
+use super::stash::{Cache, Lent, PoolKey, Stash};
+use super::stats::Counters;
+use super::store::Store;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(crate) struct Lending {
+    key: PoolKey,
+    meter: Arc<Meter>,
+    /// Segments name them by place.
+    stashes: Vec<Option<Arc<Stash>>>,
+    /// Counted by stashes that are gone.
+    hits: u64,
+    frees: u64,
+}
+
+impl Lending {
+    pub fn new(key: PoolKey, meter: Arc<Meter>) -> Self {
+        Self {
+            key,
+            meter,
+            stashes: Vec::new(),
+            hits: 0,
+            frees: 0,
+        }
+    }
+
+    /// Counts a block that becomes live, and lends it to `stash`.
+    pub fn take(
+        &mut self,
+        store: &mut Store,
+        block: &Block,
+        stash: Option<&Arc<Stash>>,
+        min_align: u64,
+    ) {
+        let Some(stash) = stash else {
+            self.meter.take(block, None);
+            return;
+        };
+        let slot = self.slot(store, stash, min_align);
+        if self.meter.take(block, Some((stash, self.key))) {
+            store.offsets.set_live(block.addr, block.requested, slot);
+        }
+    }
+
+    /// Ends the live block that starts at `addr`, if there is one.
+    pub fn release(&self, store: &Store, addr: u64) -> Option<Block> {
+        let (block, slot) = store.live_around(addr)?;
+        if block.addr != addr {
+            return None;
+        }
+        let Some(stash) = self.stash(slot) else {
+            self.meter.put(block.bytes);
+            return Some(block);
+        };
+        let lent = stash.lock().drop_live(addr)?;
+        Some(Block {
+            requested: lent.requested,
+            ..block
+        })
+    }
+
+    /// The live block that holds `addr`.
+    pub fn look(&self, store: &Store, addr: u64) -> Option<Block> {
+        let (block, slot) = store.live_around(addr)?;
+        let Some(stash) = self.stash(slot) else {
+            return Some(block);
+        };
+        let lent = stash.lock().look(block.addr);
+        let lent = lent.filter(|lent| lent.died.is_none())?;
+        Some(Block {
+            requested: lent.requested,
+            ..block
+        })
+    }
+
+    /// Takes back what is cached by the stashes that `wanted` names, given their oldest death, where
+    /// that is at least so many bytes. True if there was any.
+    pub fn recall(
+        &mut self,
+        store: &mut Store,
+        least: u64,
+        wanted: impl Fn(&Stash, u64) -> bool,
+    ) -> bool {
+        let mut found = false;
+        for slot in 0..self.stashes.len() {
+            let Some(stash) = &self.stashes[slot] else {
+                continue;
+            };
+            let mut inner = stash.lock();
+            if inner.is_retired() {
+                drop(inner);
+                found |= self.forget(store, slot);
+                continue;
+            }
+            let worth = |own: &Cache| own.cached >= least && wanted(stash, own.oldest);
+            if !inner.cache(self.key).is_some_and(worth) {
+                continue;
+            }
+            let blocks = inner.recall(self.key);
+            drop(inner);
+            found |= !blocks.is_empty();
+            put_back(store, stash, &blocks);
+        }
+        found
+    }
+
+    /// Takes everything back: the pool lends no more.
+    pub fn end(&mut self, store: &mut Store) {
+        for slot in 0..self.stashes.len() {
+            self.forget(store, slot);
+        }
+    }
+
+    /// The counters with what stashes have counted.
+    pub fn add_to(&self, mut counters: Counters) -> Counters {
+        counters.own_lane += self.hits;
+        counters.releases += self.frees;
+        for stash in self.stashes.iter().flatten() {
+            if let Some(cache) = stash.lock().cache(self.key) {
+                counters.own_lane += cache.hits;
+                counters.releases += cache.frees;
+            }
+        }
+        counters
+    }
+
+    fn stash(&self, slot: u32) -> Option<&Arc<Stash>> {
+        if slot == NIL {
+            return None;
+        }
+        self.stashes.get(slot as usize)?.as_ref()
+    }
+
+    /// Where the stash is kept; from now on if it was not.
+    fn slot(&mut self, store: &mut Store, stash: &Arc<Stash>, min_align: u64) -> u32 {
+        if let Some(cache) = stash.lock().cache(self.key) {
+            return cache.slot;
+        }
+        for slot in 0..self.stashes.len() {
+            let own = self.stashes[slot].as_ref();
+            if own.is_some_and(|own| own.lock().is_retired()) {
+                self.forget(store, slot);
+            }
+        }
+        let slot = match self.stashes.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None => {
+                self.stashes.push(None);
+                self.stashes.len() - 1
+            }
+        };
+        self.stashes[slot] = Some(Arc::clone(stash));
+        self.meter.attach(stash);
+        stash
+            .lock()
+            .open(self.key, self.meter.key(), min_align, slot as u32);
+        slot as u32
+    }
+
+    /// True if something was cached there.
+    fn forget(&mut self, store: &mut Store, slot: usize) -> bool {
+        let Some(stash) = self.stashes[slot].take() else {
+            return false;
+        };
+        let Some((cache, blocks)) = self.meter.detach(&stash, self.key) else {
+            return false;
+        };
+        self.hits += cache.hits;
+        self.frees += cache.frees;
+        put_back(store, &stash, &blocks);
+        blocks.iter().any(|lent| lent.died.is_some())
+    }
+}
+
+/// Cached blocks are free again for all; live ones are no longer lent.
+fn put_back(store: &mut Store, stash: &Stash, blocks: &[Lent]) {
+    for lent in blocks {
+        match lent.died {
+            Some(epoch) => {
+                store.free(lent.addr, stash.death(epoch));
+            }
+            None => store.offsets.set_live(lent.addr, lent.requested, NIL),
+        }
+    }
+}

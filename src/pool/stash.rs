@@ -1,0 +1,410 @@
+//! What one lane holds of the pools it uses: blocks lent to it, live ones and those it just freed.
+//!
+//! Owns the blocks between two uses on the same in-order lane. Everything that dies here dies on
+//! this lane, and the lane's next command comes after all that: so what is handed out again needs no
+//! look at order, at completion or at the pool, and the only lock taken is this lane's own.
+//!
+//! | state of a block | in the store | here | leaves by |
+//! |---|---|---|---|
+//! | lent, live | live | entry, `live` | [`Stash::free`]; a free elsewhere, through the pool |
+//! | lent, cached | live | entry, in its size's bin | [`Stash::alloc`]; the pool's recall |
+//! | not lent | as the store says | nothing | the pool lends it |
+//!
+//! A cached block counts as free in all figures. The pool takes them back before it grows, and from
+//! lanes that a request comes after whenever they might serve it. How much may become live here
+//! before a high has to be looked at is `credit` (see `meter`).
+//!
+//! Lock ranks: a pool's, its meter's, stashes in the order of their lanes.
+
+use super::policy::round;
+use super::request::Block;
+use super::table::Table;
+use crate::timeline::sync::{Mutex, MutexGuard};
+use crate::timeline::{Clock, Frontier, LaneId, Point};
+use std::sync::Arc;
+
+/// Identity of a pool among the stashes, or of a meter. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolKey(u64);
+
+impl PoolKey {
+    pub(crate) fn fresh() -> Self {
+        // Identity only; a plain `std` atomic, since loom's cannot live in a static.
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+    }
+
+    /// Never 0.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// What [`PoolKey::get`] gave.
+    pub fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+}
+
+const NIL: u32 = u32::MAX;
+/// Sizes cached at once for a pool.
+const BINS: usize = 64;
+/// Bins that a size may be in.
+const WINDOW: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+struct Bin {
+    bytes: u64,
+    head: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    addr: u64,
+    bytes: u64,
+    requested: u64,
+    /// When cached: the lane's epoch at the free.
+    epoch: u64,
+    next: u32,
+    cache: u32,
+    live: bool,
+}
+
+/// One pool's blocks in one stash.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    key: PoolKey,
+    pub meter: PoolKey,
+    min_align: u64,
+    /// Where the pool keeps this stash.
+    pub slot: u32,
+    /// Bytes live through this stash, and what they may rise to without asking.
+    pub live: u64,
+    pub credit: u64,
+    pub cached: u64,
+    /// No block cached here died earlier.
+    pub oldest: u64,
+    pub hits: u64,
+    pub frees: u64,
+    bins: Box<[Bin; BINS]>,
+}
+
+/// The blocks that a lane holds, of whatever pools. One a lane, shared with its pools.
+///
+/// Aligned so that no two lanes' locks share a cache line, nor a pair that is fetched together.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Stash {
+    clock: Arc<Clock>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    caches: Vec<Option<Cache>>,
+    entries: Vec<Entry>,
+    spare: Vec<u32>,
+    table: Table,
+    retired: bool,
+}
+
+/// Why a stash did not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Miss {
+    NoBlock,
+    /// There is a block of this many bytes, but a high may rise.
+    NoCredit(u64),
+}
+
+/// What a pool finds out about a block that it lent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lent {
+    pub addr: u64,
+    pub bytes: u64,
+    pub requested: u64,
+    /// `Some` with the epoch of its death when it is cached.
+    pub died: Option<u64>,
+}
+
+impl Stash {
+    /// For the lane with this clock.
+    pub fn new(clock: &Arc<Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            clock: Arc::clone(clock),
+            inner: Mutex::new(Inner::default()),
+        })
+    }
+
+    pub fn lane(&self) -> LaneId {
+        self.clock.id()
+    }
+
+    /// A block of that pool which died on this lane, for the lane's next command. `None` sends the
+    /// caller to [`Pool::acquire_on`](super::Pool::acquire_on).
+    #[inline]
+    pub fn alloc(&self, key: PoolKey, bytes: u64) -> Option<Block> {
+        self.inner.lock().take(key, bytes).ok()
+    }
+
+    /// Frees a live block that was lent to this lane. Its death is the lane's own point `epoch`, that
+    /// of its last command, and nothing else. `None` sends the caller to the pools, which know of
+    /// blocks of other lanes.
+    #[inline]
+    pub fn free(&self, addr: u64, epoch: u64) -> Option<Block> {
+        self.inner.lock().put(addr, epoch)
+    }
+
+    /// The lane has ended. Pools forget the stash when they next look at it.
+    pub fn retire(&self) {
+        self.inner.lock().retired = true;
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// Whether a death here at `epoch` was observed complete.
+    pub(crate) fn is_complete(&self, epoch: u64) -> bool {
+        epoch <= self.clock.completed()
+    }
+
+    /// What a block that died here at `epoch` has to wait for.
+    pub(crate) fn death(&self, epoch: u64) -> Frontier {
+        if epoch == 0 {
+            Frontier::new()
+        } else {
+            Frontier::from(Point::new(&self.clock, epoch))
+        }
+    }
+}
+
+impl Cache {
+    /// The bin for a size, if there is one with such blocks.
+    #[inline]
+    fn bin(&self, bytes: u64) -> Option<usize> {
+        let at = spread(bytes);
+        (0..WINDOW)
+            .map(|step| (at + step) % BINS)
+            .find(|at| self.bins[*at].bytes == bytes && self.bins[*at].head != NIL)
+    }
+
+    /// The bin for a block of this size, if there is room for one.
+    #[inline]
+    fn bin_for(&self, bytes: u64) -> Option<usize> {
+        let at = spread(bytes);
+        let window = || (0..WINDOW).map(|step| (at + step) % BINS);
+        window()
+            .find(|at| self.bins[*at].bytes == bytes)
+            .or_else(|| window().find(|at| self.bins[*at].head == NIL))
+    }
+}
+
+/// Sizes come as few significant bits at any height: Fibonacci hashing (Knuth, vol. 3, 6.4).
+#[inline]
+fn spread(bytes: u64) -> usize {
+    (bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+}
+
+impl Inner {
+    fn at(&self, key: PoolKey) -> Option<usize> {
+        let is = |cache: &Option<Cache>| cache.as_ref().is_some_and(|cache| cache.key == key);
+        self.caches.iter().position(is)
+    }
+
+    pub fn cache(&self, key: PoolKey) -> Option<&Cache> {
+        self.caches.iter().flatten().find(|cache| cache.key == key)
+    }
+
+    pub fn cache_mut(&mut self, key: PoolKey) -> Option<&mut Cache> {
+        let mut caches = self.caches.iter_mut().flatten();
+        caches.find(|cache| cache.key == key)
+    }
+
+    pub fn caches_mut(&mut self) -> impl Iterator<Item = &mut Cache> {
+        self.caches.iter_mut().flatten()
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.retired
+    }
+
+    #[inline]
+    pub fn take(&mut self, key: PoolKey, requested: u64) -> Result<Block, Miss> {
+        let mut caches = self.caches.iter_mut().flatten();
+        let cache = caches.find(|cache| cache.key == key).ok_or(Miss::NoBlock)?;
+        let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
+        let bin = cache.bin(bytes).ok_or(Miss::NoBlock)?;
+        if cache.live + bytes > cache.credit {
+            return Err(Miss::NoCredit(bytes));
+        }
+        cache.live += bytes;
+        cache.cached -= bytes;
+        cache.hits += 1;
+        let bin = &mut cache.bins[bin];
+        let head = bin.head as usize;
+        let entry = &mut self.entries[head];
+        bin.head = entry.next;
+        entry.live = true;
+        entry.requested = requested;
+        Ok(Block {
+            addr: entry.addr,
+            bytes,
+            requested,
+        })
+    }
+
+    #[inline]
+    fn put(&mut self, addr: u64, epoch: u64) -> Option<Block> {
+        let id = self.table.get(addr)?;
+        let entry = self.entries.get_mut(id as usize)?;
+        if !entry.live {
+            return None;
+        }
+        let cache = self.caches[entry.cache as usize].as_mut()?;
+        let bin = cache.bin_for(entry.bytes)?;
+        let bin = &mut cache.bins[bin];
+        entry.live = false;
+        entry.epoch = epoch;
+        entry.next = bin.head;
+        *bin = Bin {
+            bytes: entry.bytes,
+            head: id,
+        };
+        cache.oldest = if cache.cached == 0 {
+            epoch
+        } else {
+            cache.oldest.min(epoch)
+        };
+        cache.live -= entry.bytes;
+        cache.cached += entry.bytes;
+        cache.frees += 1;
+        Some(Block {
+            addr,
+            bytes: entry.bytes,
+            requested: entry.requested,
+        })
+    }
+
+    /// Makes room for a pool's blocks.
+    pub fn open(&mut self, key: PoolKey, meter: PoolKey, min_align: u64, slot: u32) {
+        let empty = Bin {
+            bytes: 0,
+            head: NIL,
+        };
+        let cache = Cache {
+            key,
+            meter,
+            min_align,
+            slot,
+            live: 0,
+            credit: 0,
+            cached: 0,
+            oldest: 0,
+            hits: 0,
+            frees: 0,
+            bins: Box::new([empty; BINS]),
+        };
+        match self.caches.iter_mut().find(|cache| cache.is_none()) {
+            Some(vacant) => *vacant = Some(cache),
+            None => self.caches.push(Some(cache)),
+        }
+    }
+
+    /// Takes in a live block, whose bytes the meter has granted.
+    pub fn lend(&mut self, key: PoolKey, block: &Block) -> bool {
+        let Some(at) = self.at(key) else { return false };
+        let entry = Entry {
+            addr: block.addr,
+            bytes: block.bytes,
+            requested: block.requested,
+            epoch: 0,
+            next: NIL,
+            cache: at as u32,
+            live: true,
+        };
+        let id = match self.spare.pop() {
+            Some(id) => {
+                self.entries[id as usize] = entry;
+                id
+            }
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.table.insert(block.addr, id);
+        if let Some(cache) = &mut self.caches[at] {
+            cache.live += block.bytes;
+            cache.credit += block.bytes;
+        }
+        true
+    }
+
+    /// A block that was lent here.
+    pub fn look(&self, addr: u64) -> Option<Lent> {
+        let entry = &self.entries[self.table.get(addr)? as usize];
+        Some(Lent {
+            addr,
+            bytes: entry.bytes,
+            requested: entry.requested,
+            died: (!entry.live).then_some(entry.epoch),
+        })
+    }
+
+    /// Lets a live block go: it is freed elsewhere.
+    pub fn drop_live(&mut self, addr: u64) -> Option<Lent> {
+        let lent = self.look(addr).filter(|lent| lent.died.is_none())?;
+        let id = self.table.remove(addr)?;
+        self.spare.push(id);
+        let at = self.entries[id as usize].cache;
+        if let Some(cache) = &mut self.caches[at as usize] {
+            cache.live -= lent.bytes;
+        }
+        Some(lent)
+    }
+
+    /// Takes out all cached blocks of a pool.
+    pub fn recall(&mut self, key: PoolKey) -> Vec<Lent> {
+        let mut out = Vec::new();
+        let Some(at) = self.at(key) else { return out };
+        let Some(cache) = &mut self.caches[at] else {
+            return out;
+        };
+        for bin in cache.bins.iter_mut() {
+            while bin.head != NIL {
+                let id = bin.head;
+                let entry = &self.entries[id as usize];
+                bin.head = entry.next;
+                self.table.remove(entry.addr);
+                self.spare.push(id);
+                out.push(Lent {
+                    addr: entry.addr,
+                    bytes: entry.bytes,
+                    requested: entry.requested,
+                    died: Some(entry.epoch),
+                });
+            }
+        }
+        cache.cached = 0;
+        out
+    }
+
+    /// Takes out all blocks of a pool, and forgets the pool.
+    pub fn close(&mut self, key: PoolKey) -> Option<(Cache, Vec<Lent>)> {
+        let at = self.at(key)?;
+        let mut out = self.recall(key);
+        for (addr, id) in self.table.all() {
+            let entry = &self.entries[id as usize];
+            if entry.cache as usize == at {
+                self.table.remove(addr);
+                self.spare.push(id);
+                out.push(Lent {
+                    addr,
+                    bytes: entry.bytes,
+                    requested: entry.requested,
+                    died: None,
+                });
+            }
+        }
+        Some((self.caches[at].take()?, out))
+    }
+}

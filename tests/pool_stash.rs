@@ -1,0 +1,218 @@
+//! What lanes keep of a pool to themselves, as a pool's user sees it.
+
+use std::sync::{Arc, Barrier};
+use ur::pool::oracle::FakeSource;
+use ur::pool::*;
+use ur::timeline::{Frontier, Lane, Point};
+
+type TestPool = Pool<Arc<FakeSource>>;
+
+fn pool() -> TestPool {
+    let config = Config {
+        min_align: 64,
+        chunk_bytes: 0,
+        ..Config::default()
+    };
+    Pool::new(Arc::new(FakeSource::new(64)), config)
+}
+
+/// An in-order queue: a lane with one command, and its stash.
+struct Queue {
+    lane: Lane,
+    stash: Arc<Stash>,
+}
+
+impl Queue {
+    fn new() -> Self {
+        let mut lane = Lane::new();
+        lane.advance();
+        let stash = Stash::new(lane.clock());
+        Self { lane, stash }
+    }
+
+    fn alloc(&self, pool: &TestPool, bytes: u64) -> Block {
+        self.stash.alloc(pool.key(), bytes).unwrap_or_else(|| {
+            let order = Order::Lane(&self.lane);
+            let request = Request {
+                bytes,
+                align: 0,
+                order,
+                may_wait: false,
+            };
+            let acquired = pool.acquire_on(&self.stash, &request);
+            acquired.expect("no limit").block()
+        })
+    }
+
+    fn free(&self, block: &Block) {
+        let freed = self.stash.free(block.addr, self.lane.epoch());
+        assert_eq!(freed, Some(*block));
+    }
+}
+
+fn sync(pool: &TestPool, bytes: u64) -> Result<Block, PoolError> {
+    let request = Request {
+        bytes,
+        align: 0,
+        order: Order::Sync,
+        may_wait: false,
+    };
+    pool.acquire(&request).map(|acquired| acquired.block())
+}
+
+fn used(pool: &TestPool) -> (u64, u64) {
+    (pool.figures().used, pool.figures().used_high)
+}
+
+#[test]
+fn a_block_comes_back_to_its_lane_and_counts_as_free_in_between() {
+    let (pool, q) = (pool(), Queue::new());
+    let a = q.alloc(&pool, 100);
+    assert_eq!((a.bytes, a.requested, used(&pool)), (128, 100, (128, 128)));
+    q.free(&a);
+    assert_eq!((used(&pool), pool.lookup(a.addr)), ((0, 128), None));
+    assert_eq!(q.stash.free(a.addr, 1), None, "freed twice");
+    assert!(pool.release(a.addr, Frontier::new()).is_err(), "and thrice");
+    let b = q.alloc(&pool, 127);
+    assert_eq!((b.addr, used(&pool)), (a.addr, (128, 128)));
+    assert_eq!(pool.lookup(b.addr + 126), Some(b));
+    assert_eq!(pool.lookup(b.addr + 127), None, "beyond what was requested");
+    assert_eq!((pool.counters().own_lane, pool.counters().releases), (1, 1));
+}
+
+#[test]
+fn any_lane_frees_what_another_one_holds() {
+    let (pool, q, r) = (pool(), Queue::new(), Queue::new());
+    let a = q.alloc(&pool, 64);
+    assert_eq!(r.stash.free(a.addr, 1), None, "not its own");
+    let death = Frontier::from(Point::new(r.lane.clock(), 1));
+    assert_eq!(pool.release(a.addr, death), Ok(a));
+    assert_eq!(q.stash.free(a.addr, 1), None);
+    assert_eq!(used(&pool), (0, 64));
+    assert_eq!(r.alloc(&pool, 64).addr, a.addr, "it died there");
+}
+
+#[test]
+fn what_is_cached_serves_whoever_may_have_it_before_growth() {
+    let (pool, q, mut r) = (pool(), Queue::new(), Queue::new());
+    let (a, b) = (q.alloc(&pool, 64), q.alloc(&pool, 64));
+    q.free(&a);
+    q.free(&b);
+    // Pending elsewhere: not for this one yet.
+    let c = r.alloc(&pool, 64);
+    assert!(c.addr != a.addr && c.addr != b.addr);
+    r.lane.wait_for(&q.lane.frontier());
+    let d = r.alloc(&pool, 64);
+    assert!(d.addr == a.addr || d.addr == b.addr);
+    assert!(sync(&pool, 64).is_ok_and(|e| e.addr != a.addr && e.addr != b.addr));
+    q.lane.clock().raise(1);
+    let e = sync(&pool, 64).map(|block| block.addr);
+    assert!(e != Ok(d.addr) && (e == Ok(a.addr) || e == Ok(b.addr)));
+    assert_eq!(used(&pool), (256, 256));
+}
+
+#[test]
+fn highs_follow_what_is_used_and_not_what_lanes_hold() {
+    let (pool, q, r) = (pool(), Queue::new(), Queue::new());
+    for _ in 0..10 {
+        q.free(&q.alloc(&pool, 64));
+        r.free(&r.alloc(&pool, 64));
+    }
+    assert_eq!(used(&pool), (0, 64), "never both at once");
+    let (a, b) = (q.alloc(&pool, 64), r.alloc(&pool, 64));
+    assert_eq!(used(&pool), (128, 128));
+    q.free(&a);
+    pool.reset_used_high();
+    assert_eq!(used(&pool), (64, 64));
+    let a = q.alloc(&pool, 64);
+    assert_eq!(used(&pool), (128, 128));
+    q.free(&a);
+    r.free(&b);
+    assert_eq!(used(&pool), (0, 128));
+}
+
+#[test]
+fn a_meter_counts_its_pools_together() {
+    let meter = Arc::<Meter>::default();
+    let make = || {
+        let source = Arc::new(FakeSource::new(64));
+        Pool::with_meter(source, Config::default(), Arc::clone(&meter))
+    };
+    let (one, two, q) = (make(), make(), Queue::new());
+    let a = q.alloc(&one, 256);
+    q.free(&a);
+    let b = q.alloc(&two, 256);
+    assert_eq!(meter.read(), (256, 256));
+    let c = q.alloc(&one, 256);
+    assert_eq!((c.addr, meter.read()), (a.addr, (512, 512)));
+    drop(one);
+    q.free(&b);
+    assert_eq!(
+        meter.read(),
+        (256, 512),
+        "what was live when its pool was dropped stays used"
+    );
+}
+
+#[test]
+fn trims_and_ends_reach_what_is_cached() {
+    let (pool, q) = (pool(), Queue::new());
+    let (a, b) = (q.alloc(&pool, 64), q.alloc(&pool, 4096));
+    q.free(&a);
+    q.lane.clock().raise(1);
+    pool.trim(0);
+    assert_eq!(pool.figures().reserved, 4096);
+    pool.close();
+    assert_eq!(q.stash.alloc(pool.key(), 64), None);
+    assert_eq!(q.stash.free(b.addr, 1), None, "nothing is lent any more");
+    assert_eq!(pool.release(b.addr, Frontier::new()), Ok(b));
+    assert!(pool.is_drained());
+    assert_eq!(Arc::strong_count(&q.stash), 1);
+}
+
+#[test]
+fn ended_lanes_leave_nothing_behind() {
+    let (pool, last) = (pool(), Queue::new());
+    for _ in 0..100 {
+        let q = Queue::new();
+        let (a, b) = (q.alloc(&pool, 64), q.alloc(&pool, 128));
+        q.free(&a);
+        q.lane.clock().raise(u64::MAX);
+        q.stash.retire();
+        // Growth, or a new lane, makes the pool look.
+        let c = last.alloc(&pool, 192);
+        assert_eq!(Arc::strong_count(&q.stash), 1);
+        assert_eq!(pool.release(b.addr, Frontier::new()), Ok(b));
+        assert!(pool.release(c.addr, last.lane.tip()).is_ok());
+        last.lane.clock().raise(1);
+    }
+    assert_eq!(used(&pool).0, 0);
+    assert!(pool.figures().reserved <= 1024, "{:?}", pool.figures());
+    assert_eq!(pool.counters().served(), pool.counters().releases);
+}
+
+#[test]
+fn highs_are_exact_when_threads_take_turns() {
+    // Each round one more thread holds a block, so the high is known at every step.
+    const THREADS: usize = 4;
+    let (pool, barrier) = (&pool(), &Barrier::new(THREADS));
+    std::thread::scope(|scope| {
+        for at in 0..THREADS {
+            scope.spawn(move || {
+                let q = Queue::new();
+                for most in 1..=THREADS {
+                    for round in 0..50 {
+                        let held = (at + round) % THREADS < most;
+                        let block = held.then(|| q.alloc(pool, 256));
+                        barrier.wait();
+                        assert_eq!(used(pool), (256 * most as u64, 256 * most as u64));
+                        barrier.wait();
+                        block.iter().for_each(|block| q.free(block));
+                        barrier.wait();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(used(pool), (0, 256 * THREADS as u64));
+}
