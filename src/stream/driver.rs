@@ -178,6 +178,13 @@ pub trait Driver:
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()>;
 
+    /// Has the device start on everything submitted so far, where a driver may put that off. Who asks
+    /// about a marker, is to be notified of it or has a lane wait for it need not call this.
+    fn flush(lane: &Self::Lane) -> Result<()> {
+        let _ = lane;
+        Ok(())
+    }
+
     /// A marker of everything submitted to the lane so far, up to `epoch`. A driver that tracks may
     /// be asked for any past epoch; the others are asked for the last one only.
     fn mark(lane: &Self::Lane, epoch: u64) -> Result<Self::Marker>;

@@ -252,6 +252,10 @@ impl<D: Driver> LaneCore<D> {
         })
     }
 
+    pub fn flush(&self) -> Result<()> {
+        D::flush(&self.native)
+    }
+
     /// Observes how far the lane has come, where the driver does not tell by itself.
     pub fn poll(&self) -> Result<()> {
         loop {

@@ -119,6 +119,10 @@ impl<D: Driver> OutOfOrder<D> {
         Ok(&self.lanes[0])
     }
 
+    pub fn flush(&self) -> Result<()> {
+        self.lanes.iter().try_for_each(|lane| lane.flush())
+    }
+
     pub fn everything(&self) -> Frontier {
         let mut all = self.loose.done.clone();
         all.join(&self.barrier.done);

@@ -247,6 +247,14 @@ impl<D: Driver> Queue<D> {
         }
     }
 
+    pub(crate) fn flush_here(&self) -> Result<()> {
+        self.engine().check()?;
+        match &self.shape {
+            Shape::InOrder(lane) => lane.flush(),
+            Shape::OutOfOrder(lanes) => enter(lanes).flush(),
+        }
+    }
+
     pub(crate) fn finish_here(&self) -> Result<()> {
         self.engine().check()?;
         self.engine().wait(&self.everything())?;

@@ -28,9 +28,8 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         this.finish_here()
     }
 
-    /// Every command was submitted when it was enqueued.
-    fn flush(_this: &Object<Self>) -> Result<()> {
-        Ok(())
+    fn flush(this: &Object<Self>) -> Result<()> {
+        this.flush_here()
     }
 
     fn events_wait(

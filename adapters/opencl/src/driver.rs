@@ -57,6 +57,10 @@ impl Driver for OpenCl {
         lane.submit(work, stamps)
     }
 
+    fn flush(lane: &Lane) -> Result<()> {
+        lane.flush()
+    }
+
     fn mark(lane: &Lane, _: u64) -> Result<Marker> {
         lane.mark()
     }
@@ -80,7 +84,7 @@ impl Driver for OpenCl {
     fn host_point(domain: &Domain<Self>, _: &Arc<Clock>) -> Result<(Marker, Signal)> {
         let context = &domain.state().context;
         let event = exec::user_event(context)?;
-        Ok((Marker::new(event.clone(), context.clone()), Signal(event)))
+        Ok((Marker::new(event.clone(), context), Signal(event)))
     }
 
     fn signal(signal: Signal) {

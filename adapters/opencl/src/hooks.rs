@@ -177,7 +177,10 @@ impl Hooks<OpenCl> for OpenCl {
     }
 
     fn event_native_handle(this: &Object<Event<OpenCl>>) -> Result<ur_native_handle_t> {
-        Ok(this.marker()?.event.raw().expose_provenance())
+        let marker = this.marker()?;
+        // Whoever waits for it with OpenCL's own means may do so on another queue.
+        marker.flush()?;
+        Ok(marker.event().raw().expose_provenance())
     }
 
     fn context_native_handle(this: &OfContext) -> Result<ur_native_handle_t> {

@@ -92,10 +92,12 @@ pub fn adopt_event(
     let of: usize = exec::event_property(&event, CL_EVENT_CONTEXT)?;
     ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
     let command = command(exec::event_property(&event, CL_EVENT_COMMAND_TYPE)?);
-    let stamps = exec::time(&event, CL_PROFILING_COMMAND_QUEUED).map(|queued| {
+    let queued = exec::time(&event, CL_PROFILING_COMMAND_QUEUED);
+    let marker = Marker::new(event, context);
+    let stamps = queued.map(|queued| {
         let stamps = Arc::new(Stamps::default());
-        exec::times(&stamps, event.clone(), event.clone());
+        exec::times(&stamps, marker.clone(), marker.clone());
         (queued, stamps)
     });
-    Event::adopt(this, command, Marker::new(event, context.clone()), stamps)
+    Event::adopt(this, command, marker, stamps)
 }

@@ -8,7 +8,8 @@ use opencl_sys::*;
 use ur::object::{Error, Result};
 use ur::stream::{Pitched, Work};
 
-use super::lane::{Lane, Pending};
+use super::Marker;
+use super::lane::{Lane, Last, Pending};
 use crate::OpenCl;
 use crate::cl::{Api, EventRef, check};
 
@@ -43,7 +44,9 @@ impl Native {
 pub(super) struct Batch<'a> {
     lane: &'a Lane,
     pending: &'a mut Pending,
-    pub first: Option<EventRef>,
+    /// Whether the first command's event is wanted.
+    pub timed: bool,
+    pub first: Option<Marker>,
 }
 
 /// The most bytes of a pattern that OpenCL repeats by itself.
@@ -54,23 +57,22 @@ impl<'a> Batch<'a> {
         Self {
             lane,
             pending,
+            timed: false,
             first: None,
         }
     }
 
     /// Enqueues one command after what the lane has to wait for.
-    fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<EventRef> {
-        let before = self.pending.last.as_ref().filter(|_| !self.lane.in_order);
-        let waits: Vec<cl_event> = self
-            .pending
-            .waits
-            .iter()
-            .chain(before)
-            .map(EventRef::raw)
-            .collect();
+    fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<()> {
+        let before = self.pending.last.event().filter(|_| !self.lane.in_order);
+        let mut waits = Vec::new();
+        if before.is_some() || !self.pending.waits.is_empty() {
+            let markers = self.pending.waits.iter().map(Marker::event);
+            waits.extend(markers.chain(before).map(EventRef::raw));
+        }
         let mut event = null_mut();
         let slot = Slot {
-            queue: self.lane.queue.raw(),
+            queue: self.lane.queue().raw(),
             count: waits.len() as cl_uint,
             waits: if waits.is_empty() {
                 null()
@@ -80,17 +82,27 @@ impl<'a> Batch<'a> {
             event: &mut event,
         };
         run(self.lane.api(), &slot)?;
-        // SAFETY: the call succeeded, so the event is there and ours.
-        let event = unsafe { EventRef::adopted(self.lane.api(), event, true) }?;
+        self.lane.outlet.give();
         self.pending.waits.clear();
-        self.pending.last = Some(event.clone());
-        self.first.get_or_insert_with(|| event.clone());
-        Ok(event)
+        // SAFETY: the call succeeded, so the event is there and ours.
+        self.pending.last =
+            Last::Event(unsafe { EventRef::adopted(self.lane.api(), event, true) }?);
+        if self.timed && self.first.is_none() {
+            self.first = self.pending.last.mark(self.lane);
+        }
+        Ok(())
+    }
+
+    /// Keeps host memory until the last command has read it.
+    fn keep(&mut self, memory: Box<[u8]>) {
+        if let Some(marker) = self.pending.last.mark(self.lane) {
+            self.pending.keep.push_back((marker, memory));
+        }
     }
 
     pub fn work(&mut self, work: Work<OpenCl>) -> Result<()> {
         match work {
-            Work::Marker | Work::Advise { .. } => self.marker().map(drop),
+            Work::Marker | Work::Advise { .. } => self.marker(),
             Work::Copy { dst, src, bytes } => self.copy(dst, src, bytes),
             Work::CopyRect { dst, src, region } => runs(region, Some(&src), &dst)
                 .try_for_each(|(src, dst, bytes)| self.copy(dst, src, bytes)),
@@ -110,10 +122,12 @@ impl<'a> Batch<'a> {
                 bytes,
                 to_host,
             } => self.prefetch(addr, bytes, to_host),
-            Work::Launch(launch) => self.give(|api, slot| launch.enqueue(api, slot)).map(drop),
+            Work::Launch(launch) => self.give(|api, slot| launch.enqueue(api, slot)),
             Work::Native(Native { run, keep }) => {
-                let event = self.give(run)?;
-                self.pending.keep.extend(keep.map(|keep| (event, keep)));
+                self.give(run)?;
+                if let Some(memory) = keep {
+                    self.keep(memory);
+                }
                 Ok(())
             }
         }
@@ -121,7 +135,7 @@ impl<'a> Batch<'a> {
 
     /// What waits hold back everything that follows, work of others too.
     pub fn barrier(&mut self) -> Result<()> {
-        let last = self.pending.last.clone();
+        let last = self.pending.last.mark(self.lane);
         let barrier = self.give(|api, slot| {
             let enqueue = api.core.clEnqueueBarrierWithWaitList;
             // SAFETY: a live queue and wait list.
@@ -129,11 +143,13 @@ impl<'a> Batch<'a> {
             check(code, "clEnqueueBarrierWithWaitList")
         });
         // The lane's last command is what it was: the barrier is none of the engine's.
-        self.pending.last = last.or_else(|| self.pending.last.take());
-        barrier.map(drop)
+        if let Some(last) = last {
+            self.pending.last = Last::Marked(last);
+        }
+        barrier
     }
 
-    pub fn marker(&mut self) -> Result<EventRef> {
+    pub fn marker(&mut self) -> Result<()> {
         if !self.lane.in_order && self.lane.open.load(Ordering::Relaxed) {
             // Without a list it waits for everything on the queue, work of others included.
             self.barrier_of_all()?;
@@ -147,23 +163,23 @@ impl<'a> Batch<'a> {
     }
 
     fn barrier_of_all(&mut self) -> Result<()> {
-        let (queue, mut event) = (self.lane.queue.raw(), null_mut());
+        let (queue, mut event) = (self.lane.queue().raw(), null_mut());
         let enqueue = self.lane.api().core.clEnqueueBarrierWithWaitList;
         check(
             // SAFETY: a live queue; no list.
             unsafe { enqueue(queue, 0, null(), &mut event) },
             "clEnqueueBarrierWithWaitList",
         )?;
+        self.lane.outlet.give();
         // SAFETY: the call succeeded, so the event is there and ours.
-        self.pending
-            .waits
-            .push(unsafe { EventRef::adopted(self.lane.api(), event, true) }?);
+        let event = unsafe { EventRef::adopted(self.lane.api(), event, true) }?;
+        self.pending.waits.push(self.lane.marker_of(event));
         Ok(())
     }
 
     fn copy(&mut self, dst: usize, src: usize, bytes: usize) -> Result<()> {
         if bytes == 0 {
-            return self.marker().map(drop);
+            return self.marker();
         }
         let (dst, src) = (
             ptr::with_exposed_provenance_mut(dst),
@@ -188,13 +204,12 @@ impl<'a> Batch<'a> {
             };
             check(code, "clEnqueueMemcpy")
         })
-        .map(drop)
     }
 
     fn fill(&mut self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
         let size = pattern.len();
         if bytes == 0 || size == 0 {
-            return self.marker().map(drop);
+            return self.marker();
         }
         if !size.is_power_of_two() || size > MAX_PATTERN || !dst.is_multiple_of(size) {
             return self.fill_by_copies(dst, pattern, bytes);
@@ -220,7 +235,6 @@ impl<'a> Batch<'a> {
             };
             check(code, "clEnqueueMemFill")
         })
-        .map(drop)
     }
 
     /// Writes the pattern once and doubles what is there until all is full.
@@ -228,8 +242,7 @@ impl<'a> Batch<'a> {
         let staged: Box<[u8]> = pattern.into();
         let mut done = staged.len().min(bytes);
         self.copy(dst, staged.as_ptr().expose_provenance(), done)?;
-        let event = self.pending.last.clone();
-        self.pending.keep.extend(event.map(|event| (event, staged)));
+        self.keep(staged);
         while done < bytes {
             let more = done.min(bytes - done);
             self.copy(dst + done, dst, more)?;
@@ -246,7 +259,7 @@ impl<'a> Batch<'a> {
             .clEnqueueMigrateMemINTEL
             .filter(|_| bytes > 0)
         else {
-            return self.marker().map(drop);
+            return self.marker();
         };
         let addr: *const c_void = ptr::with_exposed_provenance(addr);
         let flags = if to_host {
@@ -268,7 +281,7 @@ impl<'a> Batch<'a> {
             )
         });
         // A driver that does not take the hint leaves only its place in the order.
-        moved.or_else(|_| self.marker()).map(drop)
+        moved.or_else(|_| self.marker())
     }
 }
 

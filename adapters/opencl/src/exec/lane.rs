@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::object::{Object, Result, ensure};
+use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Stamps, Work};
 
 use super::batch::Batch;
-use super::{Marker, event_property, times};
+use super::{Marker, Outlet, event_property, times};
 use crate::OpenCl;
-use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version, check};
+use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
 use crate::device::Device;
 
 /// An in-order command queue.
 pub struct Lane {
-    pub(super) queue: QueueRef,
+    pub(super) outlet: Arc<Outlet>,
     context: ContextRef,
     profiles: bool,
     /// Whether the queue itself keeps commands in order. One of the user's own may not: then each
@@ -32,11 +32,40 @@ pub struct Lane {
 /// What the next command has to know of those before it.
 #[derive(Default)]
 pub(super) struct Pending {
-    pub last: Option<EventRef>,
+    pub last: Last,
     /// What the next command waits for.
-    pub waits: Vec<EventRef>,
+    pub waits: Vec<Marker>,
     /// Host memory that commands read, until they are done.
-    pub keep: VecDeque<(EventRef, Box<[u8]>)>,
+    pub keep: VecDeque<(Marker, Box<[u8]>)>,
+}
+
+/// The event of the last command. Most are never asked for, so it becomes a marker only then.
+#[derive(Default)]
+pub(super) enum Last {
+    #[default]
+    None,
+    Event(EventRef),
+    Marked(Marker),
+}
+
+impl Last {
+    pub fn event(&self) -> Option<&EventRef> {
+        match self {
+            Self::None => None,
+            Self::Event(event) => Some(event),
+            Self::Marked(marker) => Some(marker.event()),
+        }
+    }
+
+    pub fn mark(&mut self, lane: &Lane) -> Option<Marker> {
+        let marker = match std::mem::take(self) {
+            Self::None => return None,
+            Self::Event(event) => lane.marker_of(event),
+            Self::Marked(marker) => marker,
+        };
+        *self = Self::Marked(marker.clone());
+        Some(marker)
+    }
 }
 
 impl Lane {
@@ -81,7 +110,7 @@ impl Lane {
         let (context, device) = (context.clone(), device.arc());
         let open = AtomicBool::new(false);
         Self {
-            queue,
+            outlet: Arc::new(Outlet::new(queue)),
             context,
             profiles,
             in_order,
@@ -115,62 +144,65 @@ impl Lane {
         if !pending.waits.is_empty() {
             Batch::of(self, &mut pending).barrier()?;
         }
-        Ok(&self.queue)
+        Ok(self.queue())
     }
 
     pub fn queue(&self) -> &QueueRef {
-        &self.queue
+        &self.outlet.queue
     }
 
     pub(super) fn api(&self) -> &'static Api {
-        self.queue.api()
+        self.queue().api()
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn marker_of(&self, event: EventRef) -> Marker {
+        Marker::on(event, &self.context, &self.outlet, self.outlet.given())
+    }
+
     pub fn submit(&self, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Result<()> {
         let mut pending = self.pending();
         pending.forget_complete()?;
         let mut batch = Batch::of(self, &mut pending);
+        batch.timed = stamps.is_some() && self.profiles;
         batch.work(work)?;
         let first = batch.first.take();
-        check(
-            // SAFETY: a live queue.
-            unsafe { (self.api().core.clFlush)(self.queue.raw()) },
-            "clFlush",
-        )?;
+        self.outlet.start()?;
         if let Some(stamps) = stamps
-            && let (Some(first), Some(last)) = (first, pending.last.clone())
+            && let Some(last) = pending.last.mark(self)
         {
-            if self.profiles {
-                times::times(&stamps, first, last);
-            } else {
-                let marker = Marker::new(last, self.context.clone());
-                times::observed(&stamps, &marker, &self.device)?;
+            match first {
+                Some(first) => times::times(&stamps, first, last),
+                None => times::observed(&stamps, &last, &self.device)?,
             }
         }
         Ok(())
     }
 
+    /// Has the device start on everything submitted so far.
+    pub fn flush(&self) -> Result<()> {
+        self.outlet.flush(self.outlet.given())
+    }
+
     /// A marker of everything submitted so far.
     pub fn mark(&self) -> Result<Marker> {
         let mut pending = self.pending();
-        let event = match &pending.last {
-            Some(event) => event.clone(),
-            None => Batch::of(self, &mut pending).marker()?,
-        };
-        Ok(Marker::new(event, self.context.clone()))
+        if matches!(pending.last, Last::None) {
+            Batch::of(self, &mut pending).marker()?;
+        }
+        pending.last.mark(self).ok_or(Error::unsupported())
     }
 
+    /// Later commands wait for the marker, which is on its way by then: its own queue may otherwise
+    /// hold it back for ever.
     pub fn wait(&self, marker: &Marker) -> Result<()> {
-        ensure(
-            marker.context == self.context,
-            UR_RESULT_ERROR_INVALID_CONTEXT,
-        )?;
+        ensure(marker.is_of(&self.context), UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        marker.flush()?;
         let mut pending = self.pending();
-        pending.waits.push(marker.event.clone());
+        pending.waits.push(marker.clone());
         if self.open.load(Ordering::Relaxed) {
             Batch::of(self, &mut pending).barrier()?;
         }
@@ -180,8 +212,9 @@ impl Lane {
 
 impl Pending {
     fn forget_complete(&mut self) -> Result<()> {
-        while let Some((event, _)) = self.keep.front() {
-            if event_property::<cl_int>(event, CL_EVENT_COMMAND_EXECUTION_STATUS)? > 0 {
+        while let Some((marker, _)) = self.keep.front() {
+            let what = CL_EVENT_COMMAND_EXECUTION_STATUS;
+            if event_property::<cl_int>(marker.event(), what)? > 0 {
                 break;
             }
             self.keep.pop_front();

@@ -1,59 +1,108 @@
 //! Positions in a lane, and points that the host signals: OpenCL's events.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::dl::guarded_callback;
 use ur::object::Result;
 use ur::stream::Notice;
 
+use super::Outlet;
 use crate::cl::{self, ContextRef, EventRef, check, failure};
 
-/// A position in a lane.
+/// A position in a lane, or a point that something outside completes.
 #[derive(Clone)]
-pub struct Marker {
-    pub event: EventRef,
-    pub(super) context: ContextRef,
+pub struct Marker(Arc<Position>);
+
+struct Position {
+    event: EventRef,
+    context: usize,
+    /// Where the command went, and as which of those that went there.
+    from: Option<(Arc<Outlet>, u64)>,
 }
 
 impl Marker {
-    pub fn new(event: EventRef, context: ContextRef) -> Self {
-        Self { event, context }
+    /// A point that no lane of ours leads to.
+    pub fn new(event: EventRef, context: &ContextRef) -> Self {
+        Self(Arc::new(Position {
+            event,
+            context: context.raw().addr(),
+            from: None,
+        }))
     }
 
-    fn status(&self) -> Result<cl_int> {
-        event_property(&self.event, CL_EVENT_COMMAND_EXECUTION_STATUS)
+    pub(super) fn on(event: EventRef, context: &ContextRef, outlet: &Arc<Outlet>, at: u64) -> Self {
+        Self(Arc::new(Position {
+            event,
+            context: context.raw().addr(),
+            from: Some((Arc::clone(outlet), at)),
+        }))
+    }
+
+    pub fn event(&self) -> &EventRef {
+        &self.0.event
+    }
+
+    pub(super) fn is_of(&self, context: &ContextRef) -> bool {
+        self.0.context == context.raw().addr()
     }
 
     /// Whether it is complete; an error if the command failed.
     pub fn is_done(&self) -> Result<bool> {
-        match self.status()? {
-            CL_COMPLETE => Ok(true),
+        match event_property(&self.0.event, CL_EVENT_COMMAND_EXECUTION_STATUS)? {
+            CL_COMPLETE => {
+                self.note_end();
+                Ok(true)
+            }
             failed if failed < 0 => Err(failure(failed, "a command")),
-            _ => Ok(false),
+            _ => {
+                // Whoever asks may go on asking until it is.
+                self.flush()?;
+                Ok(false)
+            }
         }
     }
 
     pub fn block(&self) -> Result<()> {
-        let raw = self.event.raw();
+        let raw = self.0.event.raw();
         check(
             // SAFETY: one live event.
-            unsafe { (self.event.api().core.clWaitForEvents)(1, &raw) },
+            unsafe { (self.0.event.api().core.clWaitForEvents)(1, &raw) },
             "clWaitForEvents",
-        )
+        )?;
+        self.note_end();
+        Ok(())
     }
 
     /// Has `then` run when the command has ended; gives it back where that cannot be.
     pub fn notify(&self, then: Notice) -> Option<Notice> {
+        if self.flush().is_err() {
+            return Some(then);
+        }
         let data = Box::into_raw(Box::new(then));
-        let set = self.event.api().core.clSetEventCallback;
+        let set = self.0.event.api().core.clSetEventCallback;
         // SAFETY: a live event; the callback takes the box over.
-        let code = unsafe { set(self.event.raw(), CL_COMPLETE, Some(notice), data.cast()) };
+        let code = unsafe { set(self.0.event.raw(), CL_COMPLETE, Some(notice), data.cast()) };
         if code == CL_SUCCESS {
             return None;
         }
         // SAFETY: the callback was not set, so the box is still ours.
         Some(*unsafe { Box::from_raw(data) })
+    }
+
+    /// Sees to it that the command is on its way, without anybody having to wait for it.
+    pub fn flush(&self) -> Result<()> {
+        match &self.0.from {
+            Some((outlet, at)) => outlet.flush(*at),
+            None => Ok(()),
+        }
+    }
+
+    fn note_end(&self) {
+        if let Some((outlet, at)) = &self.0.from {
+            outlet.note_end(*at);
+        }
     }
 }
 

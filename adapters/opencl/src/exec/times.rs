@@ -13,10 +13,10 @@ use crate::cl::{self, EventRef};
 use crate::device::Device;
 
 /// Has `stamps` filled in from a profiled command's events.
-pub fn times(stamps: &Stamps, first: EventRef, last: EventRef) {
+pub fn times(stamps: &Stamps, first: Marker, last: Marker) {
     stamps.fill_from(Box::new(move |stamps| {
-        let start = time(&first, CL_PROFILING_COMMAND_START);
-        if let (Some(start), Some(end)) = (start, time(&last, CL_PROFILING_COMMAND_END)) {
+        let start = time(first.event(), CL_PROFILING_COMMAND_START);
+        if let (Some(start), Some(end)) = (start, time(last.event(), CL_PROFILING_COMMAND_END)) {
             stamps.start.store(start, Ordering::Relaxed);
             stamps.end.store(end.max(start), Ordering::Release);
         }

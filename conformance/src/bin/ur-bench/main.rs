@@ -11,10 +11,10 @@ mod samples;
 mod side;
 
 use clap::Parser;
-use measures::{MEASURES, START};
+use measures::{MEASURES, STARTS};
 use samples::Table;
 use side::Side;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Measures calls of the Unified Runtime through a loader, beside another one in the same run.
@@ -32,9 +32,12 @@ struct Cli {
     /// Adapter library that our loader is to load, and no other
     #[arg(long)]
     adapter: Option<PathBuf>,
-    /// Samples of each call on each side
-    #[arg(long, default_value_t = 201)]
+    /// Samples of each call on each side, in each process
+    #[arg(long, default_value_t = 21)]
     rounds: usize,
+    /// Processes on each side: where memory and threads come to lie differs between them
+    #[arg(long, default_value_t = 11)]
+    processes: usize,
     /// Samples of the start on each side, each a process
     #[arg(long, default_value_t = 21)]
     starts: usize,
@@ -44,6 +47,9 @@ struct Cli {
     /// Answers requests on standard input, for the process that compares
     #[arg(long, hide = true)]
     worker: bool,
+    /// Libraries that a worker loads before it measures how its loader starts
+    #[arg(long, hide = true)]
+    beside: Vec<PathBuf>,
     /// Runs one measure this many times and prints nothing, for profilers
     #[arg(long, hide = true)]
     repeat: Option<usize>,
@@ -55,7 +61,7 @@ const CANNOT_RUN: u8 = 2;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let ended = if cli.worker {
-        side::serve(&cli.ours).map(|()| true)
+        side::serve(&cli.ours, &cli.beside).map(|()| true)
     } else if let Some(times) = cli.repeat {
         cli.profile(times).map(|()| true)
     } else {
@@ -77,25 +83,44 @@ impl Cli {
     }
 
     fn compare(&self) -> Result<bool, String> {
-        let mut sides = vec![Side::new(&self.ours, self.adapter.as_deref())];
-        sides.extend(self.theirs.as_deref().map(|path| Side::new(path, None)));
+        let loaders: Vec<&Path> = [Some(&self.ours), self.theirs.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(PathBuf::as_path)
+            .collect();
+        let mut sides = vec![Side::new(&self.ours, self.adapter.as_deref(), &loaders)];
+        sides.extend(
+            self.theirs
+                .as_deref()
+                .map(|path| Side::new(path, None, &loaders)),
+        );
         let mut table = Table::new(sides.len());
-        if self.wants(START) {
+        for start in STARTS.iter().filter(|name| self.wants(name)) {
             for round in 0..self.starts {
                 take_turns(round, &mut sides, |at, side| {
-                    table.add(START, at, side.start()?);
+                    table.add(start, at, side.start(start)?);
                     Ok(())
                 })?;
             }
         }
-        for side in &mut sides {
+        for _ in 0..self.processes {
+            self.sample(&mut sides, &mut table)?;
+        }
+        let names: Vec<String> = sides.iter().map(Side::name).collect();
+        print!("{}", table.text(&names));
+        Ok(table.met())
+    }
+
+    /// Samples of all calls, in new processes.
+    fn sample(&self, sides: &mut [Side], table: &mut Table) -> Result<(), String> {
+        for side in &mut *sides {
             side.open()?;
         }
         let chosen: Vec<_> = MEASURES.iter().filter(|one| self.wants(one.name)).collect();
         // The first round warms up what is made when first used.
         for round in 0..=self.rounds {
             for measure in &chosen {
-                take_turns(round, &mut sides, |at, side| {
+                take_turns(round, sides, |at, side| {
                     let sample = side.sample(measure.name)?;
                     if round > 0 {
                         table.add(measure.name, at, sample);
@@ -104,9 +129,7 @@ impl Cli {
                 })?;
             }
         }
-        let names: Vec<String> = sides.iter().map(Side::name).collect();
-        print!("{}", table.text(&names));
-        Ok(table.met())
+        Ok(())
     }
 
     fn profile(&self, times: usize) -> Result<(), String> {

@@ -5,10 +5,13 @@ use crate::measures::{self, Bench};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
 
 pub struct Side {
     loader: PathBuf,
     adapter: Option<PathBuf>,
+    /// What is loaded before the start is measured.
+    beside: Vec<PathBuf>,
     worker: Option<Worker>,
 }
 
@@ -22,10 +25,11 @@ struct Worker {
 const NOT_OFFERED: &str = "not offered";
 
 impl Side {
-    pub fn new(loader: &Path, adapter: Option<&Path>) -> Self {
+    pub fn new(loader: &Path, adapter: Option<&Path>, beside: &[&Path]) -> Self {
         Self {
             loader: loader.to_owned(),
             adapter: adapter.map(Path::to_owned),
+            beside: beside.iter().map(|path| path.to_path_buf()).collect(),
             worker: None,
         }
     }
@@ -35,7 +39,7 @@ impl Side {
         folder.display().to_string()
     }
 
-    /// The process that samples are taken in.
+    /// A new process that samples are taken in.
     pub fn open(&mut self) -> Result<(), String> {
         self.worker = Some(self.spawn()?);
         Ok(())
@@ -47,15 +51,18 @@ impl Side {
         worker.ask(measure)
     }
 
-    /// From `urLoaderInit` to the first device, in a process of its own.
-    pub fn start(&self) -> Result<Option<f64>, String> {
-        self.spawn()?.ask(measures::START)
+    /// A sample that takes a process of its own.
+    pub fn start(&self, measure: &str) -> Result<Option<f64>, String> {
+        self.spawn()?.ask(measure)
     }
 
     fn spawn(&self) -> Result<Worker, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
         command.arg("--worker").arg(&self.loader);
+        for path in &self.beside {
+            command.arg("--beside").arg(path);
+        }
         if let Some(adapter) = &self.adapter {
             command.env("UR_ADAPTERS_FORCE_LOAD", adapter);
         }
@@ -97,15 +104,14 @@ impl Drop for Worker {
 }
 
 /// The worker: answers each request with a sample until there are no more.
-pub fn serve(loader: &Path) -> Result<(), String> {
-    let calls = Calls::open(loader)?;
+pub fn serve(loader: &Path, beside: &[PathBuf]) -> Result<(), String> {
     let mut bench = None;
     for request in std::io::stdin().lines() {
         let request = request.map_err(|error| error.to_string())?;
-        let answer = if request == measures::START {
-            measures::start(calls).map(|(sample, _)| Some(sample))
-        } else {
-            sample(calls, &mut bench, &request)
+        let answer = match request.as_str() {
+            measures::START => start(loader, beside).map(Some),
+            measures::LOAD => load(loader).map(Some),
+            name => sample(loader, &mut bench, name),
         };
         match answer {
             Ok(Some(sample)) => println!("{sample}"),
@@ -116,14 +122,26 @@ pub fn serve(loader: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn sample(
-    calls: &'static Calls,
-    bench: &mut Option<Bench>,
-    name: &str,
-) -> Result<Option<f64>, String> {
+fn start(loader: &Path, beside: &[PathBuf]) -> Result<f64, String> {
+    for path in beside {
+        Calls::open(path)?;
+    }
+    let calls = Calls::open(loader)?;
+    let begun = Instant::now();
+    measures::first_device(calls)?;
+    Ok(begun.elapsed().as_nanos() as f64)
+}
+
+fn load(loader: &Path) -> Result<f64, String> {
+    let begun = Instant::now();
+    measures::first_device(Calls::open(loader)?)?;
+    Ok(begun.elapsed().as_nanos() as f64)
+}
+
+fn sample(loader: &Path, bench: &mut Option<Bench>, name: &str) -> Result<Option<f64>, String> {
     let bench = match bench {
         Some(bench) => bench,
-        None => bench.insert(Bench::new(calls)?),
+        None => bench.insert(Bench::new(Calls::open(loader)?)?),
     };
     let measure = measures::MEASURES.iter().find(|one| one.name == name);
     (measure.ok_or("no such measure")?.sample)(bench)
