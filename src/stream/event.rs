@@ -203,7 +203,7 @@ impl<D: Driver> Drop for Event<D> {
             && !foreign.point.is_complete()
         {
             let point = Frontier::from(foreign.point.clone());
-            let kept = self.engine().when(point, Box::new(move || drop(foreign)));
+            let kept = self.engine().when(point.into(), Box::new(move || drop(foreign)));
             if let Err(error) = kept {
                 log::error!("a foreign event is forgotten: {:?}", error.code());
             }
@@ -294,6 +294,6 @@ impl<D: Driver> hal::Event<D> for Event<D> {
             data: user_data,
         };
         this.engine()
-            .when(frontier, Box::new(move || callback.call()))
+            .when(frontier.into(), Box::new(move || callback.call()))
     }
 }

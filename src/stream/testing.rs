@@ -608,6 +608,16 @@ pub fn launch_only<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventA
     .unwrap();
 }
 
+/// A marker on a queue, with its event.
+pub fn marker<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> EventArc<D> {
+    let command = UR_COMMAND_EVENTS_WAIT;
+    with_event(waits, |waits, event| {
+        Queue::join_events(queue, command, waits, event, false)
+    })
+    .unwrap()
+    .1
+}
+
 /// Asynchronous device memory, with an event.
 pub fn alloc<D: AnyFake>(
     queue: &QueueArc<D>,
