@@ -80,7 +80,7 @@ impl Driver for OpenCl {
     fn host_point(domain: &Domain<Self>, _: &Arc<Clock>) -> Result<(Marker, Signal)> {
         let context = &domain.state().context;
         let event = exec::user_event(context)?;
-        Ok((Marker::new(event.clone(), context.clone()), Signal(event)))
+        Ok((Marker::new(event.clone()), Signal(event)))
     }
 
     fn signal(signal: Signal) {

@@ -66,7 +66,7 @@ pub fn adopt_queue(
         (None, Some(own)) => Arc::clone(own),
         (None, None) => Device::from_native(id)?,
     };
-    let (lane, flags) = Lane::adopt(queue, context, &device)?;
+    let (lane, flags) = Lane::adopt(queue, &device)?;
     Queue::adopt(this, &device, flags, lane)
 }
 
@@ -97,5 +97,5 @@ pub fn adopt_event(
         exec::times(&stamps, event.clone(), event.clone());
         (queued, stamps)
     });
-    Event::adopt(this, command, Marker::new(event, context.clone()), stamps)
+    Event::adopt(this, command, Marker::new(event), stamps)
 }

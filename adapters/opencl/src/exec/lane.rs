@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::object::{Object, Result, ensure};
+use ur::object::{Object, Result};
 use ur::stream::{Stamps, Work};
 
 use super::batch::Batch;
@@ -18,7 +18,6 @@ use crate::device::Device;
 /// An in-order command queue.
 pub struct Lane {
     pub(super) queue: QueueRef,
-    context: ContextRef,
     profiles: bool,
     /// Whether the queue itself keeps commands in order. One of the user's own may not: then each
     /// waits for the one before.
@@ -68,42 +67,30 @@ impl Lane {
             };
             QueueRef::created(api, raw, code, "clCreateCommandQueue")
         }?;
-        Ok(Self::over(queue, context, device, profiles, true))
+        Ok(Self::over(queue, device, profiles, true))
     }
 
-    fn over(
-        queue: QueueRef,
-        context: &ContextRef,
-        device: &Object<Device>,
-        profiles: bool,
-        in_order: bool,
-    ) -> Self {
-        let (context, device) = (context.clone(), device.arc());
+    fn over(queue: QueueRef, device: &Object<Device>, profiles: bool, in_order: bool) -> Self {
         let open = AtomicBool::new(false);
         Self {
             queue,
-            context,
             profiles,
             in_order,
             open,
-            device,
+            device: device.arc(),
             state: Mutex::default(),
         }
     }
 
     /// A command queue of the user's own, and its flags.
-    pub fn adopt(
-        queue: QueueRef,
-        context: &ContextRef,
-        device: &Object<Device>,
-    ) -> Result<(Self, ur_queue_flags_t)> {
+    pub fn adopt(queue: QueueRef, device: &Object<Device>) -> Result<(Self, ur_queue_flags_t)> {
         let bits: cl_command_queue_properties = queue_property(&queue, CL_QUEUE_PROPERTIES)?;
         let profiles = bits & CL_QUEUE_PROFILING_ENABLE != 0;
         let in_order = bits & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
         let flag = |set: bool, flag: ur_queue_flags_t| if set { flag.0 } else { 0 };
         let flags = flag(profiles, UR_QUEUE_FLAG_PROFILING_ENABLE)
             | flag(!in_order, UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-        let lane = Self::over(queue, context, device, profiles, in_order);
+        let lane = Self::over(queue, device, profiles, in_order);
         lane.open.store(true, Ordering::Relaxed);
         Ok((lane, ur_queue_flags_t(flags)))
     }
@@ -147,7 +134,7 @@ impl Lane {
             if self.profiles {
                 times::times(&stamps, first, last);
             } else {
-                let marker = Marker::new(last, self.context.clone());
+                let marker = Marker::new(last);
                 times::observed(&stamps, &marker, &self.device)?;
             }
         }
@@ -161,14 +148,10 @@ impl Lane {
             Some(event) => event.clone(),
             None => Batch::of(self, &mut pending).marker()?,
         };
-        Ok(Marker::new(event, self.context.clone()))
+        Ok(Marker::new(event))
     }
 
     pub fn wait(&self, marker: &Marker) -> Result<()> {
-        ensure(
-            marker.context == self.context,
-            UR_RESULT_ERROR_INVALID_CONTEXT,
-        )?;
         let mut pending = self.pending();
         pending.waits.push(marker.event.clone());
         if self.open.load(Ordering::Relaxed) {

@@ -13,12 +13,11 @@ use crate::cl::{self, ContextRef, EventRef, check, failure};
 #[derive(Clone)]
 pub struct Marker {
     pub event: EventRef,
-    pub(super) context: ContextRef,
 }
 
 impl Marker {
-    pub fn new(event: EventRef, context: ContextRef) -> Self {
-        Self { event, context }
+    pub fn new(event: EventRef) -> Self {
+        Self { event }
     }
 
     fn status(&self) -> Result<cl_int> {
