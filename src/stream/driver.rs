@@ -251,6 +251,9 @@ pub trait Driver:
         work
     }
 
+    /// Largest alignment of a synchronous allocation, in bytes. It may cost as much memory again.
+    const MOST_ALIGN: u64 = 2 << 20;
+
     /// The device that this one is a part of.
     fn parent(device: &Object<Self::Device>) -> Option<Arc<Object<Self::Device>>> {
         let _ = device;
