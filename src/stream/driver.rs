@@ -168,6 +168,10 @@ pub trait Driver:
     /// If not, the engine records markers and asks.
     const TRACKS: bool;
 
+    /// Whether a lane can wait for a marker of another context. If not, a point of its own context
+    /// stands in, which the host signals.
+    const SPANS: bool = false;
+
     /// Gives work to a lane as the command with this epoch. Returns at once. With `stamps`, the
     /// driver notes there when the command started and ended. On failure nothing was given, and the
     /// epoch is used again.
@@ -189,7 +193,8 @@ pub trait Driver:
     /// be asked for any past epoch; the others are asked for the last one only.
     fn mark(lane: &Self::Lane, epoch: u64) -> Result<Self::Marker>;
 
-    /// Later work on the lane waits for the marker, on the device's side.
+    /// Later work on the lane waits for the marker, on the device's side. The marker is of the lane's
+    /// own context unless the driver `SPANS` them.
     fn wait(lane: &Self::Lane, marker: &Self::Marker) -> Result<()>;
 
     /// Whether everything before the marker has completed.
@@ -252,6 +257,9 @@ pub trait Driver:
         let _ = (dst, src);
         work
     }
+
+    /// Largest alignment of a synchronous allocation, in bytes. It may cost as much memory again.
+    const MOST_ALIGN: u64 = 2 << 20;
 
     /// The device that this one is a part of.
     fn parent(device: &Object<Self::Device>) -> Option<Arc<Object<Self::Device>>> {

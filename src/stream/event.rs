@@ -146,17 +146,39 @@ impl<D: Driver> Event<D> {
         self.context.domain().engine()
     }
 
-    /// What a wait list reaches; an event in it that failed is an error.
-    pub(crate) fn join(events: Handles<'_, Self>) -> Result<Reach> {
+    /// What a wait list reaches, as a command of `context` waits for it; an event in it that failed
+    /// is an error.
+    pub(crate) fn join(context: &Object<Context<D>>, events: Handles<'_, Self>) -> Result<Reach> {
         let mut reach = Reach::default();
         for event in events.iter() {
             let failed = event.failed.load(Ordering::Relaxed);
             ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
-            if !event.reach.done.is_complete() {
+            if event.reach.done.is_complete() {
+                continue;
+            }
+            if D::SPANS || std::ptr::eq(&*event.context, context) {
                 reach.join(&event.reach);
+            } else {
+                reach.join(&event.stand_in(context)?);
             }
         }
         Ok(reach)
+    }
+
+    /// What stands for the event in another context: a point that the host signals once the event
+    /// has completed.
+    fn stand_in(&self, context: &Object<Context<D>>) -> Result<Reach> {
+        let engine = self.engine();
+        let point = engine.host_point(context.domain())?;
+        let done = Frontier::from(point.point.clone());
+        let mut order = self.reach.order.clone();
+        order.join(&done);
+        engine.when(self.reach.clone(), Box::new(move || point.signal()))?;
+        Ok(Reach {
+            done,
+            order,
+            ..Reach::default()
+        })
     }
 
     /// Blocks the host until it is complete.
@@ -203,7 +225,9 @@ impl<D: Driver> Drop for Event<D> {
             && !foreign.point.is_complete()
         {
             let point = Frontier::from(foreign.point.clone());
-            let kept = self.engine().when(point, Box::new(move || drop(foreign)));
+            let kept = self
+                .engine()
+                .when(point.into(), Box::new(move || drop(foreign)));
             if let Err(error) = kept {
                 log::error!("a foreign event is forgotten: {:?}", error.code());
             }
@@ -294,6 +318,6 @@ impl<D: Driver> hal::Event<D> for Event<D> {
             data: user_data,
         };
         this.engine()
-            .when(frontier, Box::new(move || callback.call()))
+            .when(frontier.into(), Box::new(move || callback.call()))
     }
 }

@@ -231,25 +231,30 @@ impl<D: Driver> LaneCore<D> {
         known && self.stash.free(addr as u64, epoch).is_some()
     }
 
-    /// A marker that covers the lane up to `epoch`, as exactly as it was recorded.
-    pub fn mark(&self, epoch: u64) -> Result<Mark<D>> {
+    /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
+    /// complete already.
+    pub fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>> {
         if D::TRACKS {
             let marker = D::mark(&self.native, epoch)?;
-            return Ok(Mark {
+            return Ok(Some(Mark {
                 point: Point::new(&self.clock, epoch),
                 marker,
-            });
+            }));
         }
         let mut state = enter(&self.state);
+        // Under the lock, where markers are forgotten: a later one may cover what waits for this.
+        if epoch <= self.clock.completed() {
+            return Ok(None);
+        }
         let found = state.marks.iter().find(|(at, _)| *at >= epoch).cloned();
         let (at, marker) = match found {
             Some(found) => found,
             None => self.record(&mut state)?,
         };
-        Ok(Mark {
+        Ok(Some(Mark {
             point: Point::new(&self.clock, at),
             marker,
-        })
+        }))
     }
 
     pub fn flush(&self) -> Result<()> {
@@ -280,7 +285,7 @@ impl<D: Driver> LaneCore<D> {
         let engine = Arc::clone(&self.engine);
         let lane = Arc::clone(&self);
         if engine
-            .when(tip.clone(), Box::new(move || drop(lane)))
+            .when(tip.clone().into(), Box::new(move || drop(lane)))
             .is_err()
             && let Err(error) = engine.wait(&tip)
         {

@@ -130,7 +130,7 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
-        let waits = Event::join(waits)?;
+        let waits = Event::join(this.context(), waits)?;
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
             this.times(false)?
@@ -217,7 +217,7 @@ impl<D: Driver> Queue<D> {
         barrier: bool,
     ) -> Result<()> {
         this.engine().check()?;
-        let waits = Event::join(list)?;
+        let waits = Event::join(this.context(), list)?;
         let reach = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;

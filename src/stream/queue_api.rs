@@ -549,7 +549,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let waits = Event::join(waits)?;
+        let waits = Event::join(this.context(), waits)?;
         let times = this.times(true)?;
         let reach = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
         let command = UR_COMMAND_TIMESTAMP_RECORDING_EXP;

@@ -270,6 +270,7 @@ macro_rules! fake {
             type Launch = u32;
             type Native = std::convert::Infallible;
             const TRACKS: bool = $tracks;
+            const SPANS: bool = $tracks;
 
             fn lane(
                 domain: &Domain<Self>,
@@ -340,6 +341,8 @@ macro_rules! fake {
             }
 
             fn wait(lane: &FakeLane, marker: &Marker) -> Result<()> {
+                let own = std::ptr::eq(marker.world(), &*lane.world);
+                assert!(own || Self::SPANS, "a lane waits for another context");
                 lane.world.waits.fetch_add(1, Ordering::Relaxed);
                 lane.line
                     .items
@@ -492,17 +495,25 @@ pub struct Bench<D: AnyFake> {
 
 impl<D: AnyFake> Bench<D> {
     pub fn new() -> Self {
+        Self::over(&Engine::new())
+    }
+
+    fn over(engine: &Arc<Engine<D>>) -> Self {
         let world = Arc::<World>::default();
-        let engine = Engine::new();
         let device = Object::new(D::table(), FakeDevice);
         let handles = [device.handle()];
-        let context = Context::new(&engine, list::<D, _>(&handles), Arc::clone(&world));
+        let context = Context::new(engine, list::<D, _>(&handles), Arc::clone(&world));
         Self {
             world,
-            engine,
+            engine: Arc::clone(engine),
             device,
             context,
         }
+    }
+
+    /// Another context of the same adapter, a world of its own.
+    pub fn another(&self) -> Self {
+        Self::over(&self.engine)
     }
 
     pub fn queue(&self, flags: ur_queue_flags_t) -> QueueArc<D> {
@@ -606,6 +617,16 @@ pub fn launch_only<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventA
         )
     })
     .unwrap();
+}
+
+/// A marker on a queue, with its event.
+pub fn marker<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> EventArc<D> {
+    let command = UR_COMMAND_EVENTS_WAIT;
+    with_event(waits, |waits, event| {
+        Queue::join_events(queue, command, waits, event, false)
+    })
+    .unwrap()
+    .1
 }
 
 /// Asynchronous device memory, with an event.

@@ -1,5 +1,7 @@
 //! The engine over the scripted driver of `testing`.
 
+mod across;
+mod host;
 mod life;
 mod limits;
 mod memory;

@@ -37,6 +37,8 @@ impl Driver for Cpu {
     type Native = Infallible;
 
     const TRACKS: bool = true;
+    /// All contexts share one machine.
+    const SPANS: bool = true;
 
     fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
         device.parent().cloned()

@@ -33,6 +33,9 @@ impl Driver for OpenCl {
     /// Commands are asked, since a callback for each of them costs more than the rare question.
     const TRACKS: bool = false;
 
+    /// Drivers take any alignment, so clients may ask for any.
+    const MOST_ALIGN: u64 = 1 << 31;
+
     fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
         device.parent().cloned()
     }
@@ -84,7 +87,7 @@ impl Driver for OpenCl {
     fn host_point(domain: &Domain<Self>, _: &Arc<Clock>) -> Result<(Marker, Signal)> {
         let context = &domain.state().context;
         let event = exec::user_event(context)?;
-        Ok((Marker::new(event.clone(), context), Signal(event)))
+        Ok((Marker::new(event.clone()), Signal(event)))
     }
 
     fn signal(signal: Signal) {

@@ -66,7 +66,7 @@ pub fn adopt_queue(
         (None, Some(own)) => Arc::clone(own),
         (None, None) => Device::from_native(id)?,
     };
-    let (lane, flags) = Lane::adopt(queue, context, &device)?;
+    let (lane, flags) = Lane::adopt(queue, &device)?;
     Queue::adopt(this, &device, flags, lane)
 }
 
@@ -93,7 +93,7 @@ pub fn adopt_event(
     ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
     let command = command(exec::event_property(&event, CL_EVENT_COMMAND_TYPE)?);
     let queued = exec::time(&event, CL_PROFILING_COMMAND_QUEUED);
-    let marker = Marker::new(event, context);
+    let marker = Marker::new(event);
     let stamps = queued.map(|queued| {
         let stamps = Arc::new(Stamps::default());
         exec::times(&stamps, marker.clone(), marker.clone());

@@ -1,5 +1,6 @@
 //! The suites. Each lists its tests; a test is a function from a device to its outcome.
 
+mod across_contexts;
 mod adapter;
 mod arguments;
 mod async_alloc;
@@ -52,6 +53,7 @@ pub fn all() -> Vec<Test> {
         launch_space::all,
         launch_arguments::all,
         enqueue::all,
+        across_contexts::all,
         host_task::all,
         virtual_memory::all,
         arguments::all,

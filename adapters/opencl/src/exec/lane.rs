@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::object::{Error, Object, Result, ensure};
+use ur::object::{Error, Object, Result};
 use ur::stream::{Stamps, Work};
 
 use super::batch::Batch;
@@ -18,7 +18,6 @@ use crate::device::Device;
 /// An in-order command queue.
 pub struct Lane {
     pub(super) outlet: Arc<Outlet>,
-    context: ContextRef,
     profiles: bool,
     /// Whether the queue itself keeps commands in order. One of the user's own may not: then each
     /// waits for the one before.
@@ -97,42 +96,30 @@ impl Lane {
             };
             QueueRef::created(api, raw, code, "clCreateCommandQueue")
         }?;
-        Ok(Self::over(queue, context, device, profiles, true))
+        Ok(Self::over(queue, device, profiles, true))
     }
 
-    fn over(
-        queue: QueueRef,
-        context: &ContextRef,
-        device: &Object<Device>,
-        profiles: bool,
-        in_order: bool,
-    ) -> Self {
-        let (context, device) = (context.clone(), device.arc());
+    fn over(queue: QueueRef, device: &Object<Device>, profiles: bool, in_order: bool) -> Self {
         let open = AtomicBool::new(false);
         Self {
             outlet: Arc::new(Outlet::new(queue)),
-            context,
             profiles,
             in_order,
             open,
-            device,
+            device: device.arc(),
             state: Mutex::default(),
         }
     }
 
     /// A command queue of the user's own, and its flags.
-    pub fn adopt(
-        queue: QueueRef,
-        context: &ContextRef,
-        device: &Object<Device>,
-    ) -> Result<(Self, ur_queue_flags_t)> {
+    pub fn adopt(queue: QueueRef, device: &Object<Device>) -> Result<(Self, ur_queue_flags_t)> {
         let bits: cl_command_queue_properties = queue_property(&queue, CL_QUEUE_PROPERTIES)?;
         let profiles = bits & CL_QUEUE_PROFILING_ENABLE != 0;
         let in_order = bits & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
         let flag = |set: bool, flag: ur_queue_flags_t| if set { flag.0 } else { 0 };
         let flags = flag(profiles, UR_QUEUE_FLAG_PROFILING_ENABLE)
             | flag(!in_order, UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-        let lane = Self::over(queue, context, device, profiles, in_order);
+        let lane = Self::over(queue, device, profiles, in_order);
         lane.open.store(true, Ordering::Relaxed);
         Ok((lane, ur_queue_flags_t(flags)))
     }
@@ -160,7 +147,7 @@ impl Lane {
     }
 
     pub(super) fn marker_of(&self, event: EventRef) -> Marker {
-        Marker::on(event, &self.context, &self.outlet, self.outlet.given())
+        Marker::on(event, &self.outlet, self.outlet.given())
     }
 
     pub fn submit(&self, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Result<()> {
@@ -199,7 +186,6 @@ impl Lane {
     /// Later commands wait for the marker, which is on its way by then: its own queue may otherwise
     /// hold it back for ever.
     pub fn wait(&self, marker: &Marker) -> Result<()> {
-        ensure(marker.is_of(&self.context), UR_RESULT_ERROR_INVALID_CONTEXT)?;
         marker.flush()?;
         let mut pending = self.pending();
         pending.waits.push(marker.clone());

@@ -17,35 +17,25 @@ pub struct Marker(Arc<Position>);
 
 struct Position {
     event: EventRef,
-    context: usize,
     /// Where the command went, and as which of those that went there.
     from: Option<(Arc<Outlet>, u64)>,
 }
 
 impl Marker {
     /// A point that no lane of ours leads to.
-    pub fn new(event: EventRef, context: &ContextRef) -> Self {
-        Self(Arc::new(Position {
-            event,
-            context: context.raw().addr(),
-            from: None,
-        }))
+    pub fn new(event: EventRef) -> Self {
+        Self(Arc::new(Position { event, from: None }))
     }
 
-    pub(super) fn on(event: EventRef, context: &ContextRef, outlet: &Arc<Outlet>, at: u64) -> Self {
+    pub(super) fn on(event: EventRef, outlet: &Arc<Outlet>, at: u64) -> Self {
         Self(Arc::new(Position {
             event,
-            context: context.raw().addr(),
             from: Some((Arc::clone(outlet), at)),
         }))
     }
 
     pub fn event(&self) -> &EventRef {
         &self.0.event
-    }
-
-    pub(super) fn is_of(&self, context: &ContextRef) -> bool {
-        self.0.context == context.raw().addr()
     }
 
     /// Whether it is complete; an error if the command failed.
