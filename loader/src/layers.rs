@@ -15,7 +15,6 @@
 //! layer's own name.
 
 mod below;
-pub mod checks;
 mod parameters;
 
 use ur::abi::*;

@@ -2,6 +2,7 @@
 //! returns them as text; only `write` and `check` here touch the disk.
 
 mod abi;
+mod checks;
 mod client;
 mod expr;
 mod hal;

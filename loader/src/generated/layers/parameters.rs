@@ -18,12 +18,30 @@
 )]
 #![allow(clippy::if_same_then_else, unused_unsafe, unused_parens, non_snake_case)]
 use crate::layers::Below;
-use crate::layers::checks::*;
-use ur::object::boundary;
+use ur::object::{boundary, checks::*, ensure};
 use std::ffi::{c_char, c_void};
 use ur::abi::*;
 /// What this layer wraps.
 pub static BELOW: Below = Below::new();
+unsafe extern "C" fn urAdapterGet(
+    NumEntries: u32,
+    phAdapters: *mut ur_adapter_handle_t,
+    pNumAdapters: *mut u32,
+) -> ur_result_t {
+    let Some(below) = BELOW.table().and_then(|table| table.Adapter.pfnGet) else {
+        return UR_RESULT_ERROR_UNINITIALIZED;
+    };
+    match boundary(|| {
+        ensure(
+            !(unsafe { (((NumEntries as u64) == 0u64) && !phAdapters.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        Ok(())
+    }) {
+        UR_RESULT_SUCCESS => unsafe { below(NumEntries, phAdapters, pNumAdapters) }
+        error => error,
+    }
+}
 unsafe extern "C" fn urAdapterRelease(hAdapter: ur_adapter_handle_t) -> ur_result_t {
     let Some(below) = BELOW.table().and_then(|table| table.Adapter.pfnRelease) else {
         return UR_RESULT_ERROR_UNINITIALIZED;
@@ -78,6 +96,19 @@ unsafe extern "C" fn urAdapterGetInfo(
     };
     match boundary(|| {
         handle(hAdapter)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -98,6 +129,8 @@ unsafe extern "C" fn urAdapterSetLoggerCallback(
     };
     match boundary(|| {
         handle(hAdapter)?;
+        ensure(level.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        ensure(pfnLoggerCallback.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -117,6 +150,7 @@ unsafe extern "C" fn urAdapterSetLoggerCallbackLevel(
     };
     match boundary(|| {
         handle(hAdapter)?;
+        ensure(level.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hAdapter, level) }
@@ -134,6 +168,14 @@ unsafe extern "C" fn urPlatformGet(
     };
     match boundary(|| {
         handle(hAdapter)?;
+        ensure(
+            !(unsafe { (((NumEntries as u64) == 0u64) && !phPlatforms.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (pNumPlatforms.is_null() && phPlatforms.is_null()) }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -154,6 +196,19 @@ unsafe extern "C" fn urPlatformGetInfo(
     };
     match boundary(|| {
         handle(hPlatform)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -251,6 +306,15 @@ unsafe extern "C" fn urDeviceGet(
     };
     match boundary(|| {
         handle(hPlatform)?;
+        ensure(DeviceType.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        ensure(
+            !(unsafe { (((NumEntries as u64) == 0u64) && !phDevices.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((NumEntries as u64) > 0u64) && phDevices.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -271,6 +335,19 @@ unsafe extern "C" fn urDeviceGetInfo(
     };
     match boundary(|| {
         handle(hDevice)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -316,6 +393,10 @@ unsafe extern "C" fn urDevicePartition(
     match boundary(|| {
         pointer(pProperties)?;
         handle(hDevice)?;
+        ensure(
+            !(unsafe { (*pProperties).pProperties.is_null() }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -339,6 +420,10 @@ unsafe extern "C" fn urDeviceSelectBinary(
         pointer(pBinaries)?;
         pointer(pSelectedBinary)?;
         handle(hDevice)?;
+        ensure(
+            !(unsafe { ((NumBinaries as u64) == 0u64) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -415,6 +500,19 @@ unsafe extern "C" fn urContextCreate(
     match boundary(|| {
         pointer(phDevices)?;
         pointer(phContext)?;
+        if let Some(inner) = unsafe { pProperties.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_CONTEXT_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            !(unsafe { ((DeviceCount as u64) == 0u64) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        unsafe {
+            handles(phDevices, DeviceCount as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -459,6 +557,19 @@ unsafe extern "C" fn urContextGetInfo(
     };
     match boundary(|| {
         handle(hContext)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -500,6 +611,9 @@ unsafe extern "C" fn urContextCreateWithNativeHandle(
     match boundary(|| {
         pointer(phContext)?;
         handle(hAdapter)?;
+        unsafe {
+            handles(phDevices, numDevices as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -528,6 +642,7 @@ unsafe extern "C" fn urContextSetExtendedDeleter(
     };
     match boundary(|| {
         handle(hContext)?;
+        ensure(pfnDeleter.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pfnDeleter, pUserData) }
@@ -550,6 +665,82 @@ unsafe extern "C" fn urMemImageCreate(
         pointer(pImageDesc)?;
         pointer(phMem)?;
         handle(hContext)?;
+        ensure(flags.0 & UR_MEM_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        ensure(
+            !(unsafe {
+                ((!pImageDesc.is_null())
+                    && (u64::from(UR_STRUCTURE_TYPE_IMAGE_DESC.0)
+                        != u64::from((*pImageDesc).stype.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pImageDesc.is_null())
+                    && (u64::from(UR_MEM_TYPE_IMAGE1D_ARRAY.0)
+                        < u64::from((*pImageDesc).r#type.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pImageDesc.is_null()) && (((*pImageDesc).numMipLevel as u64) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pImageDesc.is_null()) && (((*pImageDesc).numSamples as u64) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                (((!pImageDesc.is_null()) && (((*pImageDesc).rowPitch as u64) != 0u64))
+                    && pHost.is_null())
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                (((!pImageDesc.is_null()) && (((*pImageDesc).slicePitch as u64) != 0u64))
+                    && pHost.is_null())
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                (pHost.is_null()
+                    && ((u64::from(flags.0)
+                        & (u64::from(UR_MEM_FLAG_USE_HOST_POINTER.0)
+                            | u64::from(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0)))
+                        != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_HOST_PTR,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pHost.is_null()
+                    && ((u64::from(flags.0)
+                        & (u64::from(UR_MEM_FLAG_USE_HOST_POINTER.0)
+                            | u64::from(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0)))
+                        == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_HOST_PTR,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -571,6 +762,41 @@ unsafe extern "C" fn urMemBufferCreate(
     match boundary(|| {
         pointer(phBuffer)?;
         handle(hContext)?;
+        ensure(flags.0 & UR_MEM_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        ensure(
+            !(unsafe { ((size as u64) == 0u64) }),
+            UR_RESULT_ERROR_INVALID_BUFFER_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (pProperties.is_null()
+                    && ((u64::from(flags.0)
+                        & (u64::from(UR_MEM_FLAG_USE_HOST_POINTER.0)
+                            | u64::from(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0)))
+                        != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_HOST_PTR,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pProperties.is_null() && (*pProperties).pHost.is_null())
+                    && ((u64::from(flags.0)
+                        & (u64::from(UR_MEM_FLAG_USE_HOST_POINTER.0)
+                            | u64::from(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0)))
+                        != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_HOST_PTR,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pProperties.is_null() && !(*pProperties).pHost.is_null())
+                    && ((u64::from(flags.0)
+                        & (u64::from(UR_MEM_FLAG_USE_HOST_POINTER.0)
+                            | u64::from(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0)))
+                        == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_HOST_PTR,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -617,6 +843,12 @@ unsafe extern "C" fn urMemBufferPartition(
         pointer(pRegion)?;
         pointer(phMem)?;
         handle(hBuffer)?;
+        ensure(flags.0 & UR_MEM_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        ensure(bufferCreateType.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        ensure(
+            !(unsafe { ((!pRegion.is_null()) && (((*pRegion).size as u64) == 0u64)) }),
+            UR_RESULT_ERROR_INVALID_BUFFER_SIZE,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -680,6 +912,19 @@ unsafe extern "C" fn urMemImageCreateWithNativeHandle(
         pointer(pImageDesc)?;
         pointer(phMem)?;
         handle(hContext)?;
+        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -702,6 +947,19 @@ unsafe extern "C" fn urMemGetInfo(
     };
     match boundary(|| {
         handle(hMemory)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -722,6 +980,19 @@ unsafe extern "C" fn urMemImageGetInfo(
     };
     match boundary(|| {
         handle(hMemory)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -742,6 +1013,16 @@ unsafe extern "C" fn urSamplerCreate(
         pointer(pDesc)?;
         pointer(phSampler)?;
         handle(hContext)?;
+        if let Some(inner) = unsafe { pDesc.as_ref() } {
+            ensure(
+                inner.addressingMode.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.filterMode.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pDesc, phSampler) }
@@ -784,6 +1065,19 @@ unsafe extern "C" fn urSamplerGetInfo(
     };
     match boundary(|| {
         handle(hSampler)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -844,6 +1138,21 @@ unsafe extern "C" fn urUSMHostAlloc(
     match boundary(|| {
         pointer(ppMem)?;
         handle(hContext)?;
+        if let Some(inner) = unsafe { pUSMDesc.as_ref() } {
+            ensure(
+                inner.hints.0 & UR_USM_ADVICE_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            !(unsafe {
+                (((!pUSMDesc.is_null()) && (((*pUSMDesc).align as u64) != 0u64))
+                    && ((((*pUSMDesc).align as u64)
+                        & ((*pUSMDesc).align as u64).wrapping_sub(1u64)) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pUSMDesc, pool, size, ppMem) }
@@ -865,6 +1174,21 @@ unsafe extern "C" fn urUSMDeviceAlloc(
         pointer(ppMem)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pUSMDesc.as_ref() } {
+            ensure(
+                inner.hints.0 & UR_USM_ADVICE_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            !(unsafe {
+                (((!pUSMDesc.is_null()) && (((*pUSMDesc).align as u64) != 0u64))
+                    && ((((*pUSMDesc).align as u64)
+                        & ((*pUSMDesc).align as u64).wrapping_sub(1u64)) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -888,6 +1212,21 @@ unsafe extern "C" fn urUSMSharedAlloc(
         pointer(ppMem)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pUSMDesc.as_ref() } {
+            ensure(
+                inner.hints.0 & UR_USM_ADVICE_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            !(unsafe {
+                (((!pUSMDesc.is_null()) && (((*pUSMDesc).align as u64) != 0u64))
+                    && ((((*pUSMDesc).align as u64)
+                        & ((*pUSMDesc).align as u64).wrapping_sub(1u64)) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -926,6 +1265,11 @@ unsafe extern "C" fn urUSMGetMemAllocInfo(
     match boundary(|| {
         pointer(pMem)?;
         handle(hContext)?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -948,6 +1292,12 @@ unsafe extern "C" fn urUSMPoolCreate(
         pointer(pPoolDesc)?;
         pointer(ppPool)?;
         handle(hContext)?;
+        if let Some(inner) = unsafe { pPoolDesc.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_USM_POOL_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pPoolDesc, ppPool) }
@@ -990,6 +1340,19 @@ unsafe extern "C" fn urUSMPoolGetInfo(
     };
     match boundary(|| {
         handle(hPool)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1014,6 +1377,19 @@ unsafe extern "C" fn urVirtualMemGranularityGetInfo(
     };
     match boundary(|| {
         handle(hContext)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1082,6 +1458,10 @@ unsafe extern "C" fn urVirtualMemMap(
         pointer(pStart)?;
         handle(hContext)?;
         handle(hPhysicalMem)?;
+        ensure(
+            flags.0 & UR_VIRTUAL_MEM_ACCESS_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1119,6 +1499,10 @@ unsafe extern "C" fn urVirtualMemSetAccess(
     match boundary(|| {
         pointer(pStart)?;
         handle(hContext)?;
+        ensure(
+            flags.0 & UR_VIRTUAL_MEM_ACCESS_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pStart, size, flags) }
@@ -1140,6 +1524,7 @@ unsafe extern "C" fn urVirtualMemGetInfo(
     match boundary(|| {
         pointer(pStart)?;
         handle(hContext)?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1172,6 +1557,12 @@ unsafe extern "C" fn urPhysicalMemCreate(
         pointer(phPhysicalMem)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pProperties.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_PHYSICAL_MEM_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1220,6 +1611,11 @@ unsafe extern "C" fn urPhysicalMemGetInfo(
     };
     match boundary(|| {
         handle(hPhysicalMem)?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1242,6 +1638,21 @@ unsafe extern "C" fn urProgramCreateWithIL(
         pointer(pIL)?;
         pointer(phProgram)?;
         handle(hContext)?;
+        ensure(
+            !(unsafe {
+                ((!pProperties.is_null() && (((*pProperties).count as u64) > 0u64))
+                    && (*pProperties).pMetadatas.is_null())
+            }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pProperties.is_null() && !(*pProperties).pMetadatas.is_null())
+                    && (((*pProperties).count as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(!(unsafe { ((length as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1269,6 +1680,30 @@ unsafe extern "C" fn urProgramCreateWithBinary(
         pointer(ppBinaries)?;
         pointer(phProgram)?;
         handle(hContext)?;
+        ensure(
+            !(unsafe {
+                ((!pProperties.is_null() && (((*pProperties).count as u64) > 0u64))
+                    && (*pProperties).pMetadatas.is_null())
+            }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pProperties.is_null() && !(*pProperties).pMetadatas.is_null())
+                    && (((*pProperties).count as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { ((numDevices as u64) == 0u64) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        unsafe {
+            handles(phDevices, numDevices as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+        }?;
+        for element in unsafe { slice(ppBinaries, numDevices as usize) }? {
+            pointer(*element)?;
+        }
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1335,6 +1770,10 @@ unsafe extern "C" fn urProgramLink(
         pointer(phPrograms)?;
         pointer(phProgram)?;
         handle(hContext)?;
+        ensure(!(unsafe { ((count as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        unsafe {
+            handles(phPrograms, count as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1435,6 +1874,19 @@ unsafe extern "C" fn urProgramGetInfo(
     };
     match boundary(|| {
         handle(hProgram)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1457,6 +1909,11 @@ unsafe extern "C" fn urProgramGetBuildInfo(
     match boundary(|| {
         handle(hProgram)?;
         handle(hDevice)?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1480,6 +1937,7 @@ unsafe extern "C" fn urProgramSetSpecializationConstants(
     match boundary(|| {
         pointer(pSpecConstants)?;
         handle(hProgram)?;
+        ensure(!(unsafe { ((count as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hProgram, count, pSpecConstants) }
@@ -1537,6 +1995,19 @@ unsafe extern "C" fn urQueueGetInfo(
     };
     match boundary(|| {
         handle(hQueue)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1558,6 +2029,32 @@ unsafe extern "C" fn urQueueCreate(
         pointer(phQueue)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pProperties.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_QUEUE_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            !(unsafe {
+                ((!pProperties.is_null()
+                    && ((u64::from((*pProperties).flags.0)
+                        & u64::from(UR_QUEUE_FLAG_PRIORITY_HIGH.0)) != 0))
+                    && ((u64::from((*pProperties).flags.0)
+                        & u64::from(UR_QUEUE_FLAG_PRIORITY_LOW.0)) != 0))
+            }),
+            UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pProperties.is_null()
+                    && ((u64::from((*pProperties).flags.0)
+                        & u64::from(UR_QUEUE_FLAG_SUBMISSION_BATCHED.0)) != 0))
+                    && ((u64::from((*pProperties).flags.0)
+                        & u64::from(UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE.0)) != 0))
+            }),
+            UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, pProperties, phQueue) }
@@ -1665,6 +2162,19 @@ unsafe extern "C" fn urEventGetInfo(
     };
     match boundary(|| {
         handle(hEvent)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1686,6 +2196,11 @@ unsafe extern "C" fn urEventGetProfilingInfo(
     };
     match boundary(|| {
         handle(hEvent)?;
+        ensure(
+            !(unsafe { ((!pPropValue.is_null()) && ((propSize as u64) == 0u64)) }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1703,6 +2218,17 @@ unsafe extern "C" fn urEventWait(
     };
     match boundary(|| {
         pointer(phEventWaitList)?;
+        ensure(
+            !(unsafe { ((numEvents as u64) == 0u64) }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEvents as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(numEvents, phEventWaitList) }
@@ -1783,6 +2309,14 @@ unsafe extern "C" fn urEventSetCallback(
     };
     match boundary(|| {
         handle(hEvent)?;
+        ensure(execStatus.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        ensure(
+            !(unsafe {
+                (u64::from(execStatus.0) == u64::from(UR_EXECUTION_INFO_QUEUED.0))
+            }),
+            UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
+        )?;
+        ensure(pfnNotify.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hEvent, execStatus, pfnNotify, pUserData) }
@@ -1800,6 +2334,17 @@ unsafe extern "C" fn urEnqueueEventsWait(
     };
     match boundary(|| {
         handle(hQueue)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1821,6 +2366,17 @@ unsafe extern "C" fn urEnqueueEventsWaitWithBarrier(
     };
     match boundary(|| {
         handle(hQueue)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1848,6 +2404,17 @@ unsafe extern "C" fn urEnqueueMemBufferRead(
         pointer(pDst)?;
         handle(hQueue)?;
         handle(hBuffer)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1887,6 +2454,17 @@ unsafe extern "C" fn urEnqueueMemBufferWrite(
         pointer(pSrc)?;
         handle(hQueue)?;
         handle(hBuffer)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1931,6 +2509,98 @@ unsafe extern "C" fn urEnqueueMemBufferReadRect(
         pointer(pDst)?;
         handle(hQueue)?;
         handle(hBuffer)?;
+        ensure(
+            !(unsafe {
+                ((((region.width as u64) == 0u64) || ((region.height as u64) == 0u64))
+                    || ((region.depth as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((bufferRowPitch as u64) != 0u64)
+                    && ((bufferRowPitch as u64) < (region.width as u64)))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((hostRowPitch as u64) != 0u64)
+                    && ((hostRowPitch as u64) < (region.width as u64)))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((bufferSlicePitch as u64) != 0u64)
+                    && ((bufferSlicePitch as u64)
+                        < (region.height as u64)
+                            .wrapping_mul(
+                                (if ((bufferRowPitch as u64) != 0u64) {
+                                    (bufferRowPitch as u64)
+                                } else {
+                                    (region.width as u64)
+                                }),
+                            )))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((bufferSlicePitch as u64) != 0u64)
+                    && ((bufferSlicePitch as u64)
+                        .checked_rem(
+                            (if ((bufferRowPitch as u64) != 0u64) {
+                                (bufferRowPitch as u64)
+                            } else {
+                                (region.width as u64)
+                            }),
+                        )
+                        .unwrap_or(0) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((hostSlicePitch as u64) != 0u64)
+                    && ((hostSlicePitch as u64)
+                        < (region.height as u64)
+                            .wrapping_mul(
+                                (if ((hostRowPitch as u64) != 0u64) {
+                                    (hostRowPitch as u64)
+                                } else {
+                                    (region.width as u64)
+                                }),
+                            )))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((hostSlicePitch as u64) != 0u64)
+                    && ((hostSlicePitch as u64)
+                        .checked_rem(
+                            (if ((hostRowPitch as u64) != 0u64) {
+                                (hostRowPitch as u64)
+                            } else {
+                                (region.width as u64)
+                            }),
+                        )
+                        .unwrap_or(0) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1980,6 +2650,98 @@ unsafe extern "C" fn urEnqueueMemBufferWriteRect(
         pointer(pSrc)?;
         handle(hQueue)?;
         handle(hBuffer)?;
+        ensure(
+            !(unsafe {
+                ((((region.width as u64) == 0u64) || ((region.height as u64) == 0u64))
+                    || ((region.depth as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((bufferRowPitch as u64) != 0u64)
+                    && ((bufferRowPitch as u64) < (region.width as u64)))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((hostRowPitch as u64) != 0u64)
+                    && ((hostRowPitch as u64) < (region.width as u64)))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((bufferSlicePitch as u64) != 0u64)
+                    && ((bufferSlicePitch as u64)
+                        < (region.height as u64)
+                            .wrapping_mul(
+                                (if ((bufferRowPitch as u64) != 0u64) {
+                                    (bufferRowPitch as u64)
+                                } else {
+                                    (region.width as u64)
+                                }),
+                            )))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((bufferSlicePitch as u64) != 0u64)
+                    && ((bufferSlicePitch as u64)
+                        .checked_rem(
+                            (if ((bufferRowPitch as u64) != 0u64) {
+                                (bufferRowPitch as u64)
+                            } else {
+                                (region.width as u64)
+                            }),
+                        )
+                        .unwrap_or(0) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((hostSlicePitch as u64) != 0u64)
+                    && ((hostSlicePitch as u64)
+                        < (region.height as u64)
+                            .wrapping_mul(
+                                (if ((hostRowPitch as u64) != 0u64) {
+                                    (hostRowPitch as u64)
+                                } else {
+                                    (region.width as u64)
+                                }),
+                            )))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((hostSlicePitch as u64) != 0u64)
+                    && ((hostSlicePitch as u64)
+                        .checked_rem(
+                            (if ((hostRowPitch as u64) != 0u64) {
+                                (hostRowPitch as u64)
+                            } else {
+                                (region.width as u64)
+                            }),
+                        )
+                        .unwrap_or(0) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2024,6 +2786,17 @@ unsafe extern "C" fn urEnqueueMemBufferCopy(
         handle(hQueue)?;
         handle(hBufferSrc)?;
         handle(hBufferDst)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2067,6 +2840,98 @@ unsafe extern "C" fn urEnqueueMemBufferCopyRect(
         handle(hQueue)?;
         handle(hBufferSrc)?;
         handle(hBufferDst)?;
+        ensure(
+            !(unsafe {
+                ((((region.width as u64) == 0u64) || ((region.height as u64) == 0u64))
+                    || ((region.depth as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((srcRowPitch as u64) != 0u64)
+                    && ((srcRowPitch as u64) < (region.width as u64)))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((dstRowPitch as u64) != 0u64)
+                    && ((dstRowPitch as u64) < (region.width as u64)))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((srcSlicePitch as u64) != 0u64)
+                    && ((srcSlicePitch as u64)
+                        < (region.height as u64)
+                            .wrapping_mul(
+                                (if ((srcRowPitch as u64) != 0u64) {
+                                    (srcRowPitch as u64)
+                                } else {
+                                    (region.width as u64)
+                                }),
+                            )))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((srcSlicePitch as u64) != 0u64)
+                    && ((srcSlicePitch as u64)
+                        .checked_rem(
+                            (if ((srcRowPitch as u64) != 0u64) {
+                                (srcRowPitch as u64)
+                            } else {
+                                (region.width as u64)
+                            }),
+                        )
+                        .unwrap_or(0) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((dstSlicePitch as u64) != 0u64)
+                    && ((dstSlicePitch as u64)
+                        < (region.height as u64)
+                            .wrapping_mul(
+                                (if ((dstRowPitch as u64) != 0u64) {
+                                    (dstRowPitch as u64)
+                                } else {
+                                    (region.width as u64)
+                                }),
+                            )))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((dstSlicePitch as u64) != 0u64)
+                    && ((dstSlicePitch as u64)
+                        .checked_rem(
+                            (if ((dstRowPitch as u64) != 0u64) {
+                                (dstRowPitch as u64)
+                            } else {
+                                (region.width as u64)
+                            }),
+                        )
+                        .unwrap_or(0) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2110,6 +2975,44 @@ unsafe extern "C" fn urEnqueueMemBufferFill(
         pointer(pPattern)?;
         handle(hQueue)?;
         handle(hBuffer)?;
+        ensure(
+            !(unsafe { (((patternSize as u64) == 0u64) || ((size as u64) == 0u64)) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { ((patternSize as u64) > (size as u64)) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((patternSize as u64) & (patternSize as u64).wrapping_sub(1u64))
+                    != 0u64)
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                ((size as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                ((offset as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2150,6 +3053,24 @@ unsafe extern "C" fn urEnqueueMemImageRead(
         pointer(pDst)?;
         handle(hQueue)?;
         handle(hImage)?;
+        ensure(
+            !(unsafe {
+                ((((region.width as u64) == 0u64) || ((region.height as u64) == 0u64))
+                    || ((region.depth as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2193,6 +3114,24 @@ unsafe extern "C" fn urEnqueueMemImageWrite(
         pointer(pSrc)?;
         handle(hQueue)?;
         handle(hImage)?;
+        ensure(
+            !(unsafe {
+                ((((region.width as u64) == 0u64) || ((region.height as u64) == 0u64))
+                    || ((region.depth as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2233,6 +3172,24 @@ unsafe extern "C" fn urEnqueueMemImageCopy(
         handle(hQueue)?;
         handle(hImageSrc)?;
         handle(hImageDst)?;
+        ensure(
+            !(unsafe {
+                ((((region.width as u64) == 0u64) || ((region.height as u64) == 0u64))
+                    || ((region.depth as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2272,6 +3229,21 @@ unsafe extern "C" fn urEnqueueMemBufferMap(
         pointer(ppRetMap)?;
         handle(hQueue)?;
         handle(hBuffer)?;
+        ensure(
+            mapFlags.0 & UR_MAP_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2308,6 +3280,17 @@ unsafe extern "C" fn urEnqueueMemUnmap(
         pointer(pMappedPtr)?;
         handle(hQueue)?;
         handle(hMem)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2342,6 +3325,31 @@ unsafe extern "C" fn urEnqueueUSMFill(
         pointer(pMem)?;
         pointer(pPattern)?;
         handle(hQueue)?;
+        ensure(
+            !(unsafe { (((patternSize as u64) == 0u64) || ((size as u64) == 0u64)) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { ((patternSize as u64) > (size as u64)) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                ((size as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2378,6 +3386,18 @@ unsafe extern "C" fn urEnqueueUSMMemcpy(
         pointer(pDst)?;
         pointer(pSrc)?;
         handle(hQueue)?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2412,6 +3432,22 @@ unsafe extern "C" fn urEnqueueUSMPrefetch(
     match boundary(|| {
         pointer(pMem)?;
         handle(hQueue)?;
+        ensure(
+            flags.0 & UR_USM_MIGRATION_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2443,6 +3479,11 @@ unsafe extern "C" fn urEnqueueUSMAdvise(
     match boundary(|| {
         pointer(pMem)?;
         handle(hQueue)?;
+        ensure(
+            advice.0 & UR_USM_ADVICE_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue, pMem, size, advice, phEvent) }
@@ -2468,6 +3509,51 @@ unsafe extern "C" fn urEnqueueUSMFill2D(
         pointer(pMem)?;
         pointer(pPattern)?;
         handle(hQueue)?;
+        ensure(!(unsafe { ((pitch as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(
+            !(unsafe { ((pitch as u64) < (width as u64)) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { ((patternSize as u64) == 0u64) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                ((patternSize as u64) > (width as u64).wrapping_mul((height as u64)))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (((patternSize as u64) != 0u64)
+                    && (((patternSize as u64) & (patternSize as u64).wrapping_sub(1u64))
+                        != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(!(unsafe { ((width as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(!(unsafe { ((height as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(
+            !(unsafe {
+                ((width as u64)
+                    .wrapping_mul((height as u64))
+                    .checked_rem((patternSize as u64))
+                    .unwrap_or(0) != 0u64)
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2509,6 +3595,28 @@ unsafe extern "C" fn urEnqueueUSMMemcpy2D(
         pointer(pDst)?;
         pointer(pSrc)?;
         handle(hQueue)?;
+        ensure(!(unsafe { ((srcPitch as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(!(unsafe { ((dstPitch as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(
+            !(unsafe { ((srcPitch as u64) < (width as u64)) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { ((dstPitch as u64) < (width as u64)) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(!(unsafe { ((height as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2553,6 +3661,17 @@ unsafe extern "C" fn urEnqueueDeviceGlobalVariableWrite(
         pointer(pSrc)?;
         handle(hQueue)?;
         handle(hProgram)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2596,6 +3715,17 @@ unsafe extern "C" fn urEnqueueDeviceGlobalVariableRead(
         pointer(pDst)?;
         handle(hQueue)?;
         handle(hProgram)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2636,6 +3766,17 @@ unsafe extern "C" fn urEnqueueReadHostPipe(
         pointer(pDst)?;
         handle(hQueue)?;
         handle(hProgram)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2676,6 +3817,17 @@ unsafe extern "C" fn urEnqueueWriteHostPipe(
         pointer(pSrc)?;
         handle(hQueue)?;
         handle(hProgram)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2719,6 +3871,55 @@ unsafe extern "C" fn urEnqueueKernelLaunchWithArgsExp(
         pointer(pGlobalWorkSize)?;
         handle(hQueue)?;
         handle(hKernel)?;
+        if let Some(inner) = unsafe { launchPropList.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_KERNEL_LAUNCH_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            !(unsafe { (pArgs.is_null() && ((numArgs as u64) > 0u64)) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe {
+                ((((*pGlobalWorkSize.add(0u64 as usize) as u64) == 0u64)
+                    || (((workDim as u64) >= 2u64)
+                        && ((*pGlobalWorkSize.add(1u64 as usize) as u64) == 0u64)))
+                    || (((workDim as u64) >= 3u64)
+                        && ((*pGlobalWorkSize.add(2u64 as usize) as u64) == 0u64)))
+            }),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pLocalWorkSize.is_null())
+                    && ((((*pLocalWorkSize.add(0u64 as usize) as u64) == 0u64)
+                        || (((workDim as u64) >= 2u64)
+                            && ((*pLocalWorkSize.add(1u64 as usize) as u64) == 0u64)))
+                        || (((workDim as u64) >= 3u64)
+                            && ((*pLocalWorkSize.add(2u64 as usize) as u64) == 0u64))))
+            }),
+            UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        for inner in (if pArgs.is_null() {
+            &[]
+        } else {
+            unsafe { slice(pArgs, numArgs as usize) }?
+        }) {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2772,6 +3973,19 @@ unsafe extern "C" fn urKernelGetInfo(
     };
     match boundary(|| {
         handle(hKernel)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2794,6 +4008,11 @@ unsafe extern "C" fn urKernelGetGroupInfo(
     match boundary(|| {
         handle(hKernel)?;
         handle(hDevice)?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2819,6 +4038,11 @@ unsafe extern "C" fn urKernelGetSubGroupInfo(
     match boundary(|| {
         handle(hKernel)?;
         handle(hDevice)?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2866,6 +4090,7 @@ unsafe extern "C" fn urKernelSetExecInfo(
     match boundary(|| {
         pointer(pPropValue)?;
         handle(hKernel)?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2887,6 +4112,7 @@ unsafe extern "C" fn urKernelSetSpecializationConstants(
     match boundary(|| {
         pointer(pSpecConstants)?;
         handle(hKernel)?;
+        ensure(!(unsafe { ((count as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hKernel, count, pSpecConstants) }
@@ -2952,6 +4178,10 @@ unsafe extern "C" fn urKernelGetSuggestedLocalWorkSize(
         pointer(pSuggestedLocalWorkSize)?;
         handle(hKernel)?;
         handle(hQueue)?;
+        ensure(
+            !(unsafe { (((numWorkDim as u64) < 1u64) || ((numWorkDim as u64) > 3u64)) }),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -2990,6 +4220,21 @@ unsafe extern "C" fn urKernelGetSuggestedLocalWorkSizeWithArgs(
         pointer(pSuggestedLocalWorkSize)?;
         handle(hKernel)?;
         handle(hQueue)?;
+        ensure(
+            !(unsafe { (((numWorkDim as u64) < 1u64) || ((numWorkDim as u64) > 3u64)) }),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
+        ensure(
+            !(unsafe { (pArgs.is_null() && ((numArgs as u64) > 0u64)) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        for inner in (if pArgs.is_null() {
+            &[]
+        } else {
+            unsafe { slice(pArgs, numArgs as usize) }?
+        }) {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3027,6 +4272,10 @@ unsafe extern "C" fn urKernelSuggestMaxCooperativeGroupCount(
         pointer(pGroupCountRet)?;
         handle(hKernel)?;
         handle(hDevice)?;
+        ensure(
+            !(unsafe { (((workDim as u64) < 1u64) || ((workDim as u64) > 3u64)) }),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3062,6 +4311,24 @@ unsafe extern "C" fn urEnqueueUSMDeviceAllocExp(
     match boundary(|| {
         pointer(ppMem)?;
         handle(hQueue)?;
+        if let Some(inner) = unsafe { pProperties.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_EXP_ASYNC_USM_ALLOC_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3099,6 +4366,24 @@ unsafe extern "C" fn urEnqueueUSMSharedAllocExp(
     match boundary(|| {
         pointer(ppMem)?;
         handle(hQueue)?;
+        if let Some(inner) = unsafe { pProperties.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_EXP_ASYNC_USM_ALLOC_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3135,6 +4420,24 @@ unsafe extern "C" fn urEnqueueUSMHostAllocExp(
     match boundary(|| {
         pointer(ppMem)?;
         handle(hQueue)?;
+        if let Some(inner) = unsafe { pProperties.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_EXP_ASYNC_USM_ALLOC_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3169,6 +4472,17 @@ unsafe extern "C" fn urEnqueueUSMFreeExp(
     match boundary(|| {
         pointer(pMem)?;
         handle(hQueue)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3193,6 +4507,12 @@ unsafe extern "C" fn urUSMPoolCreateExp(
         pointer(pPool)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pPoolDesc.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_USM_POOL_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, pPoolDesc, pPool) }
@@ -3250,6 +4570,11 @@ unsafe extern "C" fn urUSMPoolGetInfoExp(
     };
     match boundary(|| {
         handle(hPool)?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hPool, propName, pPropValue, pPropSizeRet) }
@@ -3269,6 +4594,7 @@ unsafe extern "C" fn urUSMPoolSetInfoExp(
     match boundary(|| {
         pointer(pPropValue)?;
         handle(hPool)?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hPool, propName, pPropValue, propSize) }
@@ -3354,6 +4680,24 @@ unsafe extern "C" fn urUSMPitchedAllocExp(
         pointer(pResultPitch)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pUSMDesc.as_ref() } {
+            ensure(
+                inner.hints.0 & UR_USM_ADVICE_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            !(unsafe {
+                (((!pUSMDesc.is_null()) && (((*pUSMDesc).align as u64) != 0u64))
+                    && ((((*pUSMDesc).align as u64)
+                        & ((*pUSMDesc).align as u64).wrapping_sub(1u64)) != 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        ensure(
+            !(unsafe { ((widthInBytes as u64) == 0u64) }),
+            UR_RESULT_ERROR_INVALID_USM_SIZE,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3431,6 +4775,27 @@ unsafe extern "C" fn urBindlessImagesImageAllocateExp(
         pointer(phImageMem)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        ensure(
+            !(unsafe {
+                ((!pImageDesc.is_null())
+                    && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0)
+                        < u64::from((*pImageDesc).r#type.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3477,6 +4842,27 @@ unsafe extern "C" fn urBindlessImagesUnsampledImageCreateExp(
         pointer(phImage)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        ensure(
+            !(unsafe {
+                ((!pImageDesc.is_null())
+                    && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0)
+                        < u64::from((*pImageDesc).r#type.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3508,6 +4894,37 @@ unsafe extern "C" fn urBindlessImagesSampledImageCreateExp(
         pointer(phImage)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        if let Some(inner) = unsafe { pSamplerDesc.as_ref() } {
+            ensure(
+                inner.addressingMode.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.filterMode.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            !(unsafe {
+                ((!pImageDesc.is_null())
+                    && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0)
+                        < u64::from((*pImageDesc).r#type.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3555,6 +4972,67 @@ unsafe extern "C" fn urBindlessImagesImageCopyExp(
         pointer(pDstImageFormat)?;
         pointer(pCopyRegion)?;
         handle(hQueue)?;
+        if let Some(inner) = unsafe { pSrcImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        if let Some(inner) = unsafe { pDstImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        if let Some(inner) = unsafe { pSrcImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        if let Some(inner) = unsafe { pDstImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            imageCopyFlags.0 & UR_EXP_IMAGE_COPY_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(
+            imageCopyInputTypes.name().is_some(),
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pSrcImageDesc.is_null())
+                    && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0)
+                        < u64::from((*pSrcImageDesc).r#type.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pDstImageDesc.is_null())
+                    && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0)
+                        < u64::from((*pDstImageDesc).r#type.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3593,6 +5071,11 @@ unsafe extern "C" fn urBindlessImagesImageGetInfoExp(
     };
     match boundary(|| {
         handle(hContext)?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3621,6 +5104,23 @@ unsafe extern "C" fn urBindlessImagesGetImageMemoryHandleTypeSupportExp(
         pointer(pSupportedRet)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            imageMemHandleType.name().is_some(),
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3658,6 +5158,23 @@ unsafe extern "C" fn urBindlessImagesGetImageUnsampledHandleSupportExp(
         pointer(pSupportedRet)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            imageMemHandleType.name().is_some(),
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3695,6 +5212,23 @@ unsafe extern "C" fn urBindlessImagesGetImageSampledHandleSupportExp(
         pointer(pSupportedRet)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            imageMemHandleType.name().is_some(),
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3773,6 +5307,7 @@ unsafe extern "C" fn urBindlessImagesImportExternalMemoryExp(
         pointer(phExternalMem)?;
         handle(hContext)?;
         handle(hDevice)?;
+        ensure(memHandleType.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3810,6 +5345,27 @@ unsafe extern "C" fn urBindlessImagesMapExternalArrayExp(
         handle(hContext)?;
         handle(hDevice)?;
         handle(hExternalMem)?;
+        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
+            ensure(
+                inner.channelOrder.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+            ensure(
+                inner.channelType.name().is_some(),
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        ensure(
+            !(unsafe {
+                ((!pImageDesc.is_null())
+                    && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0)
+                        < u64::from((*pImageDesc).r#type.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3907,6 +5463,7 @@ unsafe extern "C" fn urBindlessImagesSupportsImportingHandleTypeExp(
     match boundary(|| {
         pointer(pSupportedRet)?;
         handle(hDevice)?;
+        ensure(memHandleType.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hDevice, memHandleType, pSupportedRet) }
@@ -3930,6 +5487,7 @@ unsafe extern "C" fn urBindlessImagesImportExternalSemaphoreExp(
         pointer(phExternalSemaphore)?;
         handle(hContext)?;
         handle(hDevice)?;
+        ensure(semHandleType.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -3983,6 +5541,17 @@ unsafe extern "C" fn urBindlessImagesWaitExternalSemaphoreExp(
     match boundary(|| {
         handle(hQueue)?;
         handle(hSemaphore)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4018,6 +5587,17 @@ unsafe extern "C" fn urBindlessImagesSignalExternalSemaphoreExp(
     match boundary(|| {
         handle(hQueue)?;
         handle(hSemaphore)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4060,6 +5640,10 @@ unsafe extern "C" fn urProgramDynamicLinkExp(
     match boundary(|| {
         pointer(phPrograms)?;
         handle(hContext)?;
+        ensure(!(unsafe { ((count as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        unsafe {
+            handles(phPrograms, count as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, count, phPrograms) }
@@ -4081,6 +5665,17 @@ unsafe extern "C" fn urEnqueueTimestampRecordingExp(
     match boundary(|| {
         pointer(phEvent)?;
         handle(hQueue)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4351,6 +5946,19 @@ unsafe extern "C" fn urMemoryExportAllocExportableMemoryExp(
         pointer(ppMem)?;
         handle(hContext)?;
         handle(hDevice)?;
+        ensure(
+            handleTypeToExport.name().is_some(),
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(
+            !(unsafe {
+                (((alignment as u64) != 0u64)
+                    && (((alignment as u64) & (alignment as u64).wrapping_sub(1u64))
+                        != 0u64))
+            }),
+            UR_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
+        )?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4398,6 +6006,14 @@ unsafe extern "C" fn urMemoryExportExportMemoryHandleExp(
         pointer(pMemHandleRet)?;
         handle(hContext)?;
         handle(hDevice)?;
+        ensure(
+            handleTypeToExport.name().is_some(),
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(
+            !(unsafe { (pMemHandleRet.is_null() || pMem.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4419,6 +6035,13 @@ unsafe extern "C" fn urProgramBuildExp(
     match boundary(|| {
         pointer(phDevices)?;
         handle(hProgram)?;
+        ensure(
+            flags.0 & UR_EXP_PROGRAM_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        unsafe {
+            handles(phDevices, numDevices as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4441,6 +6064,13 @@ unsafe extern "C" fn urProgramCompileExp(
     match boundary(|| {
         pointer(phDevices)?;
         handle(hProgram)?;
+        ensure(
+            flags.0 & UR_EXP_PROGRAM_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        unsafe {
+            handles(phDevices, numDevices as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4467,6 +6097,17 @@ unsafe extern "C" fn urProgramLinkExp(
         pointer(phPrograms)?;
         pointer(phProgram)?;
         handle(hContext)?;
+        ensure(
+            flags.0 & UR_EXP_PROGRAM_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(!(unsafe { ((count as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        unsafe {
+            handles(phDevices, numDevices as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+        }?;
+        unsafe {
+            handles(phPrograms, count as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4500,6 +6141,7 @@ unsafe extern "C" fn urUSMContextMemcpyExp(
         pointer(pDst)?;
         pointer(pSrc)?;
         handle(hContext)?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pDst, pSrc, size) }
@@ -4520,6 +6162,13 @@ unsafe extern "C" fn urUSMHostAllocRegisterExp(
     match boundary(|| {
         pointer(pHostMem)?;
         handle(hContext)?;
+        if let Some(inner) = unsafe { pProperties.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_EXP_USM_HOST_ALLOC_REGISTER_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_VALUE)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pHostMem, size, pProperties) }
@@ -4629,6 +6278,19 @@ unsafe extern "C" fn urUsmP2PPeerAccessGetInfoExp(
     match boundary(|| {
         handle(commandDevice)?;
         handle(peerDevice)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4742,6 +6404,52 @@ unsafe extern "C" fn urCommandBufferAppendKernelLaunchExp(
         pointer(pGlobalWorkSize)?;
         handle(hCommandBuffer)?;
         handle(hKernel)?;
+        ensure(
+            !(unsafe {
+                (phKernelAlternatives.is_null()
+                    && ((numKernelAlternatives as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        ensure(
+            !(unsafe {
+                (!phKernelAlternatives.is_null()
+                    && ((numKernelAlternatives as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phKernelAlternatives,
+                numKernelAlternatives as usize,
+                UR_RESULT_ERROR_INVALID_NULL_HANDLE,
+            )
+        }?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4796,6 +6504,63 @@ unsafe extern "C" fn urCommandBufferAppendKernelLaunchWithArgsExp(
         pointer(pGlobalWorkSize)?;
         handle(hCommandBuffer)?;
         handle(hKernel)?;
+        ensure(
+            !(unsafe { (pArgs.is_null() && ((numArgs as u64) > 0u64)) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe {
+                (phKernelAlternatives.is_null()
+                    && ((numKernelAlternatives as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        ensure(
+            !(unsafe {
+                (!phKernelAlternatives.is_null()
+                    && ((numKernelAlternatives as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        for inner in (if pArgs.is_null() {
+            &[]
+        } else {
+            unsafe { slice(pArgs, numArgs as usize) }?
+        }) {
+            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        }
+        unsafe {
+            handles(
+                phKernelAlternatives,
+                numKernelAlternatives as usize,
+                UR_RESULT_ERROR_INVALID_NULL_HANDLE,
+            )
+        }?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4846,6 +6611,32 @@ unsafe extern "C" fn urCommandBufferAppendUSMMemcpyExp(
         pointer(pDst)?;
         pointer(pSrc)?;
         handle(hCommandBuffer)?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4891,6 +6682,45 @@ unsafe extern "C" fn urCommandBufferAppendUSMFillExp(
         pointer(pMemory)?;
         pointer(pPattern)?;
         handle(hCommandBuffer)?;
+        ensure(
+            !(unsafe { (((patternSize as u64) == 0u64) || ((size as u64) == 0u64)) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { ((patternSize as u64) > (size as u64)) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                ((size as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
+            }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4938,6 +6768,31 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferCopyExp(
         handle(hCommandBuffer)?;
         handle(hSrcMem)?;
         handle(hDstMem)?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -4985,6 +6840,31 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferWriteExp(
         pointer(pSrc)?;
         handle(hCommandBuffer)?;
         handle(hBuffer)?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5031,6 +6911,31 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferReadExp(
         pointer(pDst)?;
         handle(hCommandBuffer)?;
         handle(hBuffer)?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5082,6 +6987,31 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferCopyRectExp(
         handle(hCommandBuffer)?;
         handle(hSrcMem)?;
         handle(hDstMem)?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5138,6 +7068,31 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferWriteRectExp(
         pointer(pSrc)?;
         handle(hCommandBuffer)?;
         handle(hBuffer)?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5194,6 +7149,31 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferReadRectExp(
         pointer(pDst)?;
         handle(hCommandBuffer)?;
         handle(hBuffer)?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5246,6 +7226,31 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferFillExp(
         pointer(pPattern)?;
         handle(hCommandBuffer)?;
         handle(hBuffer)?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5291,6 +7296,36 @@ unsafe extern "C" fn urCommandBufferAppendUSMPrefetchExp(
     match boundary(|| {
         pointer(pMemory)?;
         handle(hCommandBuffer)?;
+        ensure(
+            flags.0 & UR_USM_MIGRATION_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5334,6 +7369,36 @@ unsafe extern "C" fn urCommandBufferAppendUSMAdviseExp(
     match boundary(|| {
         pointer(pMemory)?;
         handle(hCommandBuffer)?;
+        ensure(
+            advice.0 & UR_USM_ADVICE_FLAGS_MASK == 0,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(!(unsafe { ((size as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5372,6 +7437,21 @@ unsafe extern "C" fn urCommandBufferAppendNativeCommandExp(
     };
     match boundary(|| {
         handle(hCommandBuffer)?;
+        ensure(
+            !(unsafe {
+                (pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) > 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(
+            !(unsafe {
+                (!pSyncPointWaitList.is_null()
+                    && ((numSyncPointsInWaitList as u64) == 0u64))
+            }),
+            UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
+        )?;
+        ensure(pfnNativeCommand.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5405,6 +7485,17 @@ unsafe extern "C" fn urEnqueueCommandBufferExp(
     match boundary(|| {
         handle(hQueue)?;
         handle(hCommandBuffer)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5434,6 +7525,24 @@ unsafe extern "C" fn urCommandBufferUpdateKernelLaunchExp(
     match boundary(|| {
         pointer(pUpdateKernelLaunch)?;
         handle(hCommandBuffer)?;
+        ensure(
+            !(unsafe { (*pUpdateKernelLaunch).hCommand.is_null() }),
+            UR_RESULT_ERROR_INVALID_NULL_HANDLE,
+        )?;
+        ensure(
+            !(unsafe { ((numKernelUpdates as u64) == 0u64) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe {
+                ((((*pUpdateKernelLaunch).newWorkDim as u64) > 3u64)
+                    || ((((*pUpdateKernelLaunch).newWorkDim as u64) == 0u64)
+                        && ((!(*pUpdateKernelLaunch).pNewGlobalWorkOffset.is_null()
+                            || !(*pUpdateKernelLaunch).pNewGlobalWorkSize.is_null())
+                            || !(*pUpdateKernelLaunch).pNewLocalWorkSize.is_null())))
+            }),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5472,6 +7581,17 @@ unsafe extern "C" fn urCommandBufferUpdateWaitEventsExp(
     };
     match boundary(|| {
         handle(hCommand)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5494,6 +7614,19 @@ unsafe extern "C" fn urCommandBufferGetInfoExp(
     };
     match boundary(|| {
         handle(hCommandBuffer)?;
+        ensure(
+            !(unsafe { (((propSize as u64) == 0u64) && !pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_SIZE,
+        )?;
+        ensure(
+            !(unsafe { (((propSize as u64) != 0u64) && pPropValue.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(
+            !(unsafe { (pPropValue.is_null() && pPropSizeRet.is_null()) }),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
+        ensure(propName.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5537,6 +7670,24 @@ unsafe extern "C" fn urEnqueueHostTaskExp(
     };
     match boundary(|| {
         handle(hQueue)?;
+        if let Some(inner) = unsafe { pProperties.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_EXP_HOST_TASK_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        ensure(pfnHostTask.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5569,6 +7720,23 @@ unsafe extern "C" fn urEnqueueEventsWaitWithBarrierExt(
     };
     match boundary(|| {
         handle(hQueue)?;
+        if let Some(inner) = unsafe { pProperties.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_EXP_ENQUEUE_EXT_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5597,6 +7765,31 @@ unsafe extern "C" fn urEnqueueNativeCommandExp(
     };
     match boundary(|| {
         handle(hQueue)?;
+        if let Some(inner) = unsafe { pProperties.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_EXP_ENQUEUE_NATIVE_COMMAND_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        ensure(pfnNativeEnqueue.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        unsafe {
+            handles(
+                phMemList,
+                numMemsInMemList as usize,
+                UR_RESULT_ERROR_INVALID_NULL_HANDLE,
+            )
+        }?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5631,6 +7824,12 @@ unsafe extern "C" fn urEventCreateExp(
         pointer(phEvent)?;
         handle(hContext)?;
         handle(hDevice)?;
+        if let Some(inner) = unsafe { pEventDesc.as_ref() } {
+            ensure(
+                inner.flags.0 & UR_EXP_EVENT_FLAGS_MASK == 0,
+                UR_RESULT_ERROR_INVALID_ENUMERATION,
+            )?;
+        }
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, pEventDesc, phEvent) }
@@ -5736,6 +7935,17 @@ unsafe extern "C" fn urEnqueueGraphExp(
     match boundary(|| {
         handle(hQueue)?;
         handle(hGraph)?;
+        ensure(
+            phEventWaitList.is_null() == (numEventsInWaitList == 0),
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        )?;
+        unsafe {
+            handles(
+                phEventWaitList,
+                numEventsInWaitList as usize,
+                UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            )
+        }?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -5852,6 +8062,7 @@ unsafe extern "C" fn urGraphSetDestructionCallbackExp(
     };
     match boundary(|| {
         handle(hGraph)?;
+        ensure(pfnCallback.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hGraph, pfnCallback, pUserData) }
@@ -5914,6 +8125,7 @@ unsafe extern "C" fn urGraphExecutableGraphGetNativeHandleExp(
 /// Puts the layer over `table`.
 pub fn wrap(table: &mut ur_dditable_t) {
     BELOW.set(table);
+    table.Adapter.pfnGet = Some(urAdapterGet);
     table.Adapter.pfnRelease = Some(urAdapterRelease);
     table.Adapter.pfnRetain = Some(urAdapterRetain);
     table.Adapter.pfnGetLastError = Some(urAdapterGetLastError);
