@@ -4,10 +4,10 @@
 //! adapter's own entry, and the macro that exports an adapter's 26 symbols. Uses `object` and
 //! `abi`; knows no backend.
 
-pub mod checks;
 #[rustfmt::skip]
 mod generated;
 
+pub use crate::object::checks;
 pub use generated::info::*;
 pub use generated::shims::ddi;
 pub use generated::traits::*;

@@ -5,6 +5,7 @@
 
 mod boundary;
 pub mod chain;
+pub mod checks;
 mod error;
 mod fork;
 mod handle;

@@ -2,10 +2,12 @@
 //! returns them as text; only `write` and `check` here touch the disk.
 
 mod abi;
+mod checks;
 mod client;
 mod expr;
 mod hal;
 mod headers;
+mod layers;
 mod loader;
 mod print;
 mod proof;
@@ -49,6 +51,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         abi::files,
         hal::files,
         loader::files,
+        layers::files,
         client::files,
         print::files,
         headers::files,
