@@ -25,7 +25,7 @@ use crate::discovery::{self, Candidate, Plan};
 use crate::entry::versioned;
 use crate::env::Env;
 use crate::generated::dispatch::DISPATCH;
-use crate::layers::{Chain, KNOWN, LayerContext};
+use crate::layers::{self, Chain, KNOWN, LayerContext};
 use crate::library::{AdapterLibrary, Refusal};
 use crate::{adapters, compat};
 
@@ -135,7 +135,7 @@ impl State {
             let table: &'static ur_dditable_t = if chain.is_empty() {
                 &BASE
             } else {
-                Box::leak(Box::new(table))
+                layers::keep(&table)
             };
             self.layers = Some(chain);
             TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
@@ -171,7 +171,7 @@ fn layer_names(mut configured: Vec<String>, env: &Env<'_>) -> Vec<String> {
             Vec::new()
         }
     };
-    for name in names.iter().filter(|name| !crate::layers::is_known(name)) {
+    for name in names.iter().filter(|name| !layers::is_known(name)) {
         warn!("UR_ENABLE_LAYERS: unknown layer `{name}`");
     }
     names.append(&mut configured);

@@ -6,6 +6,7 @@ mod client;
 mod expr;
 mod hal;
 mod headers;
+mod layers;
 mod loader;
 mod print;
 mod proof;
@@ -50,6 +51,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         abi::files,
         hal::files,
         loader::files,
+        layers::files,
         client::files,
         print::files,
         headers::files,
