@@ -16,6 +16,7 @@
 
 mod below;
 mod parameters;
+pub mod tracing;
 
 use ur::abi::*;
 
@@ -103,7 +104,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         names: &["UR_LAYER_TRACING"],
-        make: None,
+        make: Some(tracing::make),
     },
 ];
 

@@ -14,6 +14,7 @@ mod proof;
 mod rust;
 mod support;
 mod sweep;
+mod tools;
 
 use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
@@ -57,6 +58,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         headers::files,
         proof::files,
         sweep::files,
+        tools::files,
     ] {
         files.extend(family(spec)?);
     }
