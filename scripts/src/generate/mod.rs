@@ -7,6 +7,7 @@ mod expr;
 mod hal;
 mod headers;
 mod loader;
+mod mock;
 mod print;
 mod proof;
 mod rust;
@@ -57,6 +58,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     ] {
         files.extend(family(spec)?);
     }
+    files.extend(mock::files(spec, root)?);
     files.push(support::readme(spec, root)?);
     Ok(files)
 }
