@@ -8,17 +8,24 @@
 mod arguments;
 
 use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use ur::abi::*;
 use ur::object::{Error, Result, boundary, ensure};
 
 use self::arguments::{Argument, Arguments, Opaque, Value};
-use crate::dispatch::table_of;
 use crate::entry::versioned;
-use crate::generated::dispatch::DISPATCH;
 use crate::state::app_table;
 
 pub use self::arguments::forget_all;
+
+/// What the intercepts call: the base table as it was before them.
+static NEXT: AtomicPtr<ur_dditable_t> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Says what the intercepts call from now on.
+pub fn over(next: &'static ur_dditable_t) {
+    NEXT.store(std::ptr::from_ref(next).cast_mut(), Ordering::Release);
+}
 
 /// Puts the intercepts into the base table.
 pub fn hook(table: &mut ur_dditable_t) {
@@ -143,6 +150,12 @@ versioned! {
     }
 }
 
+fn next() -> Result<&'static ur_dditable_t> {
+    // SAFETY: null, or a table that is static or leaked.
+    unsafe { NEXT.load(Ordering::Acquire).as_ref() }
+        .ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))
+}
+
 fn usable(kernel: ur_kernel_handle_t) -> Result<()> {
     ensure(app_table().is_some(), UR_RESULT_ERROR_UNINITIALIZED)?;
     ensure(!kernel.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)
@@ -156,12 +169,10 @@ fn set(kernel: ur_kernel_handle_t, index: u32, argument: Argument) -> Result<()>
 /// The kernel's reference count, or 1 if it does not tell.
 fn references_of(kernel: ur_kernel_handle_t) -> u32 {
     let mut count = 1u32;
-    // SAFETY: the kernel is live, as the entry points ask.
-    let table = unsafe { table_of(kernel.cast()) };
-    if let Ok(Some(get_info)) = table.map(|table| table.Kernel.pfnGetInfo) {
+    if let Ok(Some(get_info)) = next().map(|table| table.Kernel.pfnGetInfo) {
         let value = (&raw mut count).cast();
         let what = UR_KERNEL_INFO_REFERENCE_COUNT;
-        // SAFETY: the value is as large as its type asks.
+        // SAFETY: the kernel is live, as the entry points ask; the value is as large as its type asks.
         let result =
             unsafe { get_info(kernel, what, size_of::<u32>(), value, std::ptr::null_mut()) };
         if result != UR_RESULT_SUCCESS {
@@ -207,7 +218,7 @@ unsafe extern "C" fn kernel_create(
     phKernel: *mut ur_kernel_handle_t,
 ) -> ur_result_t {
     boundary(|| {
-        let create = slot(DISPATCH.Kernel.pfnCreate)?;
+        let create = slot(next()?.Kernel.pfnCreate)?;
         // SAFETY: the caller's arguments, passed on.
         done(unsafe { create(hProgram, pKernelName, phKernel) })?;
         // SAFETY: the adapter just wrote the handle, unless none was wanted.
@@ -228,7 +239,7 @@ unsafe extern "C" fn kernel_create_with_native_handle(
     phKernel: *mut ur_kernel_handle_t,
 ) -> ur_result_t {
     boundary(|| {
-        let create = slot(DISPATCH.Kernel.pfnCreateWithNativeHandle)?;
+        let create = slot(next()?.Kernel.pfnCreateWithNativeHandle)?;
         // SAFETY: the caller's arguments, passed on.
         done(unsafe { create(hNativeKernel, hContext, hProgram, pProperties, phKernel) })?;
         // SAFETY: the adapter just wrote the handle, unless none was wanted.
@@ -243,7 +254,7 @@ unsafe extern "C" fn kernel_create_with_native_handle(
 #[allow(non_snake_case)]
 unsafe extern "C" fn kernel_retain(hKernel: ur_kernel_handle_t) -> ur_result_t {
     boundary(|| {
-        let retain = slot(DISPATCH.Kernel.pfnRetain)?;
+        let retain = slot(next()?.Kernel.pfnRetain)?;
         // SAFETY: the caller's arguments, passed on.
         done(unsafe { retain(hKernel) })?;
         arguments::retained(hKernel);
@@ -254,7 +265,7 @@ unsafe extern "C" fn kernel_retain(hKernel: ur_kernel_handle_t) -> ur_result_t {
 #[allow(non_snake_case)]
 unsafe extern "C" fn kernel_release(hKernel: ur_kernel_handle_t) -> ur_result_t {
     boundary(|| {
-        let release = slot(DISPATCH.Kernel.pfnRelease)?;
+        let release = slot(next()?.Kernel.pfnRelease)?;
         // Before the call: after it, the address may be another kernel's.
         arguments::released(hKernel);
         // SAFETY: the caller's arguments, passed on.
@@ -274,7 +285,7 @@ unsafe extern "C" fn suggested_local_work_size(
 ) -> ur_result_t {
     boundary(|| {
         if let Some(arguments) = arguments::of(hKernel) {
-            let suggest = slot(DISPATCH.Kernel.pfnGetSuggestedLocalWorkSizeWithArgs)?;
+            let suggest = slot(next()?.Kernel.pfnGetSuggestedLocalWorkSizeWithArgs)?;
             let result = with_list(Some(&*arguments), |count, list| {
                 // SAFETY: the caller's arguments; the list lives until the call returns.
                 unsafe {
@@ -295,7 +306,7 @@ unsafe extern "C" fn suggested_local_work_size(
                 return result;
             }
         }
-        let suggest = slot(DISPATCH.Kernel.pfnGetSuggestedLocalWorkSize)?;
+        let suggest = slot(next()?.Kernel.pfnGetSuggestedLocalWorkSize)?;
         // SAFETY: the caller's arguments, passed on.
         done(unsafe {
             suggest(
@@ -330,7 +341,7 @@ unsafe extern "C" fn append_kernel_launch(
 ) -> ur_result_t {
     boundary(|| {
         if let Some(arguments) = arguments::of(hKernel) {
-            let append = slot(DISPATCH.CommandBufferExp.pfnAppendKernelLaunchWithArgsExp)?;
+            let append = slot(next()?.CommandBufferExp.pfnAppendKernelLaunchWithArgsExp)?;
             return with_list(Some(&*arguments), |count, list| {
                 // SAFETY: the caller's arguments; the list lives until the call returns.
                 unsafe {
@@ -356,7 +367,7 @@ unsafe extern "C" fn append_kernel_launch(
                 }
             });
         }
-        let append = slot(DISPATCH.CommandBufferExp.pfnAppendKernelLaunchExp)?;
+        let append = slot(next()?.CommandBufferExp.pfnAppendKernelLaunchExp)?;
         // SAFETY: the caller's arguments, passed on.
         done(unsafe {
             append(

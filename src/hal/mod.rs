@@ -101,6 +101,10 @@ pub unsafe fn get_table(
 macro_rules! export {
     ($backend:ty) => {
         $crate::export!(@table $backend);
+        $crate::export!(@all $backend);
+    };
+    // For an adapter that has its own table.
+    (@all $backend:ty) => {
         $crate::export!(@functions $backend;
             urGetAdapterProcAddrTable Adapter ur_adapter_dditable_t,
             urGetPlatformProcAddrTable Platform ur_platform_dditable_t,

@@ -30,6 +30,8 @@ pub fn libraries() -> &'static Path {
                 "ur-loader",
                 "--package",
                 "ur-adapter-native-cpu",
+                "--package",
+                "ur-adapter-mock",
             ])
             .args(["--profile", profile, "--target-dir"])
             .arg(folder.parent().expect("cargo's target folder"))

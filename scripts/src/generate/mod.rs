@@ -9,6 +9,7 @@ mod hal;
 mod headers;
 mod layers;
 mod loader;
+mod mock;
 mod print;
 mod proof;
 mod rust;
@@ -62,6 +63,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     ] {
         files.extend(family(spec)?);
     }
+    files.extend(mock::files(spec, root)?);
     files.push(support::readme(spec, root)?);
     Ok(files)
 }
