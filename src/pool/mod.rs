@@ -216,6 +216,13 @@ impl<S: Source> Pool<S> {
         drop(self.give_back(&leaving));
     }
 
+    /// Gives back the addresses that gathered memory has left, as far as nothing uses them any more.
+    /// For whoever has just observed completion.
+    pub fn expire(&self) {
+        let expired = self.state.lock().expired();
+        expired.iter().for_each(|old| self.source.retire(*old));
+    }
+
     /// Gives back slabs that are free and observed complete until no more than `keep_bytes` are
     /// reserved or nothing more can go.
     pub fn trim(&self, keep_bytes: u64) {

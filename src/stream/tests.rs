@@ -4,4 +4,5 @@ mod life;
 mod limits;
 mod memory;
 mod order;
+mod pages;
 mod random;
