@@ -229,19 +229,79 @@ pub trait Driver:
     ) -> Result<Self::Launch>;
 
     /// Memory from the system: an address, zeroed if `zeroed`. `device` is none for host memory.
+    /// Not asked of memory that has pages.
     fn acquire(
         domain: &Domain<Self>,
         device: Option<&Object<Self::Device>>,
         kind: Kind,
         bytes: usize,
         zeroed: bool,
-    ) -> Result<usize>;
+    ) -> Result<usize> {
+        let _ = (domain, device, kind, bytes, zeroed);
+        Err(Error::unsupported())
+    }
 
     /// Gives a slab back. All use of it has been observed complete.
-    fn release(domain: &Domain<Self>, kind: Kind, addr: usize, bytes: usize);
+    fn release(domain: &Domain<Self>, kind: Kind, addr: usize, bytes: usize) {
+        let _ = (domain, kind, addr, bytes);
+    }
 
     /// Smallest amount of memory that the system gives, in bytes: slabs are multiples of it.
     fn granularity(device: Option<&Object<Self::Device>>, kind: Kind) -> usize;
+
+    /// The size in bytes, a power of two, of the pages in which memory of this kind can be mapped at
+    /// any address; none if it cannot, and slabs are [`Driver::acquire`]d. With pages, the rest of
+    /// this list is called instead.
+    fn page(device: Option<&Object<Self::Device>>, kind: Kind) -> Option<usize> {
+        let _ = (device, kind);
+        None
+    }
+
+    /// Addresses for pages, none mapped yet: where they start, at a multiple of the page.
+    fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
+        let _ = (domain, bytes);
+        Err(Error::unsupported())
+    }
+
+    /// Gives reserved addresses back. Nothing is mapped there.
+    fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
+        let _ = (domain, addr, bytes);
+    }
+
+    /// New pages, all with different names, zeroed if `zeroed`.
+    fn create_pages(
+        domain: &Domain<Self>,
+        device: Option<&Object<Self::Device>>,
+        kind: Kind,
+        count: usize,
+        zeroed: bool,
+    ) -> Result<Vec<u64>> {
+        let _ = (domain, device, kind, count, zeroed);
+        Err(Error::unsupported())
+    }
+
+    /// Gives pages back, which are mapped nowhere any more.
+    fn destroy_pages(domain: &Domain<Self>, pages: &[u64]) {
+        let _ = (domain, pages);
+    }
+
+    /// Maps pages side by side at reserved addresses where none is mapped. A page may be mapped at
+    /// older addresses too; what it holds need not be seen at the new one.
+    fn map_pages(
+        domain: &Domain<Self>,
+        device: Option<&Object<Self::Device>>,
+        kind: Kind,
+        addr: usize,
+        pages: &[u64],
+    ) -> Result<()> {
+        let _ = (domain, device, kind, addr, pages);
+        Err(Error::unsupported())
+    }
+
+    /// Unmaps so many pages from `addr` on, all use of which there was observed complete.
+    fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {
+        let _ = (domain, addr, count);
+    }
 
     /// Address and length in bytes of a buffer's memory on the device. Where buffers are no addresses
     /// it is 0, so that addresses made from it are offsets, and `on_buffers` knows.

@@ -7,12 +7,12 @@
 //! `driver` is what a backend implements; `hooks` what it may add. `engine` is what one adapter
 //! shares, `domain` what one context does. `lane` submits, `out_of_order` chooses lanes, `reach`
 //! says what an event covers; `queue`, `event`, `context` and `usm_pool` are the handles, the
-//! `*_api` files their `hal` traits; `alloc`, `usm`, `memory`, `pool_core` and `source` are USM;
+//! `*_api` files their `hal` traits; `alloc`, `usm`, `memory`, `pool_core`, `source` and `paged` are USM;
 //! `threads` runs host tasks and callbacks.
 //!
 //! Lock ranks, taken downwards only and at most one of each: an out-of-order queue's; a lane's; a
 //! pool's (under which nothing is called); and leaves, under which nothing else is locked: the
-//! engine's places and domains, a domain's lanes and points, its pools and slabs, gauges, threads,
+//! engine's places and domains, a domain's lanes and points, its pools and slabs, gauges, address spaces, threads,
 //! a context's current pools.
 
 mod alloc;
@@ -27,6 +27,7 @@ mod host_task;
 mod lane;
 mod memory;
 mod out_of_order;
+mod paged;
 mod pool_core;
 mod queue;
 mod queue_api;

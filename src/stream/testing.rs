@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+pub mod vm;
+
 pub struct Fake<const TRACKS: bool>;
 pub type Tracked = Fake<true>;
 pub type Polled = Fake<false>;
@@ -40,6 +42,8 @@ pub struct World {
     pub zeroed: AtomicUsize,
     /// Slabs out, by address.
     pub slabs: Mutex<BTreeMap<usize, (Kind, usize)>>,
+    /// The driver's shared memory has pages.
+    pub vm: Mutex<vm::Vm>,
     /// Labels of launches, in the order in which they ran.
     pub ran: Mutex<Vec<u32>>,
     pub broken: AtomicBool,
@@ -462,7 +466,55 @@ macro_rules! fake {
             }
 
             fn granularity(_device: Option<&Object<FakeDevice>>, _kind: Kind) -> usize {
-                1 << 16
+                vm::PAGE
+            }
+
+            fn page(_device: Option<&Object<FakeDevice>>, kind: Kind) -> Option<usize> {
+                (kind == Kind::Shared).then_some(vm::PAGE)
+            }
+
+            fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
+                Ok(domain.state().vm.lock().unwrap().reserve(bytes))
+            }
+
+            fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
+                domain.state().vm.lock().unwrap().unreserve(addr, bytes);
+            }
+
+            fn create_pages(
+                domain: &Domain<Self>,
+                _device: Option<&Object<FakeDevice>>,
+                _kind: Kind,
+                count: usize,
+                zeroed: bool,
+            ) -> Result<Vec<u64>> {
+                let world = domain.state();
+                world.acquires.fetch_add(1, Ordering::Relaxed);
+                world
+                    .zeroed
+                    .fetch_add(usize::from(zeroed), Ordering::Relaxed);
+                Ok(world.vm.lock().unwrap().create(count))
+            }
+
+            fn destroy_pages(domain: &Domain<Self>, pages: &[u64]) {
+                domain.state().vm.lock().unwrap().destroy(pages);
+            }
+
+            fn map_pages(
+                domain: &Domain<Self>,
+                _device: Option<&Object<FakeDevice>>,
+                _kind: Kind,
+                addr: usize,
+                pages: &[u64],
+            ) -> Result<()> {
+                match domain.state().vm.lock().unwrap().map(addr, pages) {
+                    true => Ok(()),
+                    false => Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
+                }
+            }
+
+            fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {
+                domain.state().vm.lock().unwrap().unmap(addr, count);
             }
 
             fn buffer(

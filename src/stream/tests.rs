@@ -6,4 +6,5 @@ mod life;
 mod limits;
 mod memory;
 mod order;
+mod pages;
 mod random;

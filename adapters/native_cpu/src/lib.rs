@@ -25,6 +25,7 @@ mod driver;
 mod exec;
 mod kernel;
 mod mem;
+mod pages;
 mod platform;
 mod program;
 mod virtual_mem;
