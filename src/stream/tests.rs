@@ -5,3 +5,4 @@ mod limits;
 mod memory;
 mod order;
 mod random;
+mod replay;

@@ -155,20 +155,21 @@ pub struct Slot {
     pub event: *mut cl_event,
 }
 
-/// Enqueues one command.
-type Enqueue = Box<dyn FnOnce(&Api, &Slot) -> Result<()> + Send>;
+/// Enqueues one command, as often as it is called.
+type Enqueue = Arc<dyn Fn(&Api, &Slot) -> Result<()> + Send + Sync>;
 
 /// A command that only OpenCL has.
+#[derive(Clone)]
 pub struct Native {
     pub run: Enqueue,
     /// Host memory that the command reads.
-    pub keep: Option<Box<[u8]>>,
+    pub keep: Option<Arc<[u8]>>,
 }
 
 impl Native {
-    pub fn new(run: impl FnOnce(&Api, &Slot) -> Result<()> + Send + 'static) -> Self {
+    pub fn new(run: impl Fn(&Api, &Slot) -> Result<()> + Send + Sync + 'static) -> Self {
         Self {
-            run: Box::new(run),
+            run: Arc::new(run),
             keep: None,
         }
     }
@@ -194,7 +195,7 @@ struct Pending {
     /// What the next command waits for.
     waits: Vec<EventRef>,
     /// Host memory that commands read, until they are done.
-    keep: VecDeque<(EventRef, Box<[u8]>)>,
+    keep: VecDeque<(EventRef, Arc<[u8]>)>,
 }
 
 impl Lane {
@@ -497,7 +498,7 @@ impl Batch<'_> {
             } => self.prefetch(addr, bytes, to_host),
             Work::Launch(launch) => self.give(|api, slot| launch.enqueue(api, slot)).map(drop),
             Work::Native(Native { run, keep }) => {
-                let event = self.give(run)?;
+                let event = self.give(|api, slot| run(api, slot))?;
                 self.pending.keep.extend(keep.map(|keep| (event, keep)));
                 Ok(())
             }
@@ -576,7 +577,7 @@ impl Batch<'_> {
         .map(drop)
     }
 
-    fn fill(&mut self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+    fn fill(&mut self, dst: usize, pattern: &Arc<[u8]>, bytes: usize) -> Result<()> {
         let size = pattern.len();
         if bytes == 0 || size == 0 {
             return self.marker().map(drop);
@@ -609,8 +610,8 @@ impl Batch<'_> {
     }
 
     /// Writes the pattern once and doubles what is there until all is full.
-    fn fill_by_copies(&mut self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
-        let staged: Box<[u8]> = pattern.into();
+    fn fill_by_copies(&mut self, dst: usize, pattern: &Arc<[u8]>, bytes: usize) -> Result<()> {
+        let staged = Arc::clone(pattern);
         let mut done = staged.len().min(bytes);
         self.copy(dst, staged.as_ptr().expose_provenance(), done)?;
         let event = self.pending.last.clone();

@@ -3998,7 +3998,12 @@ impl Print for ur_command_buffer_append_kernel_launch_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4069,7 +4074,12 @@ impl Print for ur_command_buffer_append_kernel_launch_with_args_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4109,7 +4119,12 @@ impl Print for ur_command_buffer_append_usm_memcpy_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4150,7 +4165,12 @@ impl Print for ur_command_buffer_append_usm_fill_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4192,7 +4212,12 @@ impl Print for ur_command_buffer_append_mem_buffer_copy_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4233,7 +4258,12 @@ impl Print for ur_command_buffer_append_mem_buffer_write_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4274,7 +4304,12 @@ impl Print for ur_command_buffer_append_mem_buffer_read_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4320,7 +4355,12 @@ impl Print for ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4366,7 +4406,12 @@ impl Print for ur_command_buffer_append_mem_buffer_write_rect_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4412,7 +4457,12 @@ impl Print for ur_command_buffer_append_mem_buffer_read_rect_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4454,7 +4504,12 @@ impl Print for ur_command_buffer_append_mem_buffer_fill_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4494,7 +4549,12 @@ impl Print for ur_command_buffer_append_usm_prefetch_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4534,7 +4594,12 @@ impl Print for ur_command_buffer_append_usm_advise_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .numEventsInWaitList = ",
@@ -4582,7 +4647,12 @@ impl Print for ur_command_buffer_append_native_command_exp_params_t {
             );
             out.member(
                 ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                &List::<
+                    Number<u32>,
+                >::of(
+                    self.ppSyncPointWaitList.get(),
+                    self.pnumSyncPointsInWaitList.get(),
+                ),
             );
             out.member(
                 ", .pSyncPoint = ",
