@@ -3,7 +3,7 @@
 //!
 //! A driver moves work and memory; it decides nothing about order, reuse or events.
 
-use super::{Context, Domain, Event, Hooks, Queue, UsmPool};
+use super::{CommandBuffer, Context, Domain, Event, Hooks, Queue, RecordedCommand, UsmPool};
 use crate::abi::*;
 use crate::hal::Backend;
 use crate::object::{Error, Object, Result};
@@ -38,13 +38,13 @@ pub enum Work<D: Driver> {
     /// Repeats `pattern` over `bytes`, a multiple of its length.
     Fill {
         dst: usize,
-        pattern: Box<[u8]>,
+        pattern: Arc<[u8]>,
         bytes: usize,
     },
     /// Repeats `pattern` over each row of `region` (bytes, rows, slices).
     FillRect {
         dst: Pitched,
-        pattern: Box<[u8]>,
+        pattern: Arc<[u8]>,
         region: [usize; 3],
     },
     /// A hint: the range will be used on the host, or on the lane's device.
@@ -62,6 +62,27 @@ pub enum Work<D: Driver> {
     Launch(D::Launch),
     /// What only this backend knows.
     Native(D::Native),
+}
+
+impl<D: Driver> Clone for Work<D> {
+    #[rustfmt::skip]
+    fn clone(&self) -> Self {
+        match *self {
+            Self::Marker => Self::Marker,
+            Self::Copy { dst, src, bytes } => Self::Copy { dst, src, bytes },
+            Self::CopyRect { dst, src, region } => Self::CopyRect { dst, src, region },
+            Self::Fill { dst, ref pattern, bytes } => {
+                Self::Fill { dst, pattern: Arc::clone(pattern), bytes }
+            }
+            Self::FillRect { dst, ref pattern, region } => {
+                Self::FillRect { dst, pattern: Arc::clone(pattern), region }
+            }
+            Self::Prefetch { addr, bytes, to_host } => Self::Prefetch { addr, bytes, to_host },
+            Self::Advise { addr, bytes, advice } => Self::Advise { addr, bytes, advice },
+            Self::Launch(ref launch) => Self::Launch(launch.clone()),
+            Self::Native(ref native) => Self::Native(native.clone()),
+        }
+    }
 }
 
 /// Address of a region's first byte, and the bytes between its rows and slices.
@@ -89,6 +110,26 @@ impl Stamps {
     pub fn fill_from(&self, source: StampSource) {
         // A command is submitted once, so there is never an earlier one.
         let _ = self.source.set(source);
+    }
+
+    /// The times of several commands as one: the earliest start and the latest end, once all have
+    /// ended.
+    pub(crate) fn over(parts: Vec<Arc<Stamps>>) -> Arc<Self> {
+        let whole = Self::default();
+        whole.fill_from(Box::new(move |whole| {
+            let (mut start, mut end) = (u64::MAX, 0);
+            for part in &parts {
+                part.refresh();
+                match part.end.load(Ordering::Acquire) {
+                    0 => return,
+                    ended => end = end.max(ended),
+                }
+                start = start.min(part.start.load(Ordering::Acquire));
+            }
+            whole.start.store(start, Ordering::Relaxed);
+            whole.end.store(end, Ordering::Release);
+        }));
+        Arc::new(whole)
     }
 
     pub(crate) fn refresh(&self) {
@@ -129,6 +170,27 @@ pub struct LaunchRequest<'a> {
     pub properties: Option<&'a ur_kernel_launch_ext_properties_t>,
 }
 
+/// One recorded command, as [`Driver::compile`] sees it.
+pub struct Step<'a, D: Driver> {
+    pub work: &'a Work<D>,
+    /// The commands that it follows, by their places in the recording; all are before its own.
+    pub after: &'a [u32],
+}
+
+/// Recorded commands as one object of the backend's.
+pub trait Compiled<D: Driver>: Send + Sync {
+    /// Gives a lane all of it as one command, as [`Driver::submit`] does. Never called again before
+    /// what was given last is ordered before.
+    fn submit(&self, lane: &D::Lane, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()>;
+
+    /// Takes over new work for one of its commands, counted from its first. What was submitted
+    /// before keeps the old. False if it cannot: it is then made anew.
+    fn update(&self, at: usize, work: &Work<D>) -> bool {
+        let _ = (at, work);
+        false
+    }
+}
+
 /// What runs when a marker is done.
 pub type Notice = Box<dyn FnOnce() + Send>;
 
@@ -139,6 +201,8 @@ pub trait Driver:
         Event = Event<Self>,
         Context = Context<Self>,
         UsmPool = UsmPool<Self>,
+        CommandBuffer = CommandBuffer<Self>,
+        CommandBufferCommand = RecordedCommand<Self>,
     > + Hooks<Self>
 {
     /// What the driver keeps with each context; `()` if nothing.
@@ -151,10 +215,11 @@ pub trait Driver:
     /// Completes a host-signalled point when used; dropping it unused completes it too.
     type Signal: Send;
     /// A kernel with its arguments, ready to be given to a lane. Owns copies of by-value arguments
-    /// and keeps alive what it needs.
-    type Launch: Send;
+    /// and keeps alive what it needs. Cheap to clone: a recorded launch is given again and again.
+    type Launch: Clone + Send + Sync;
     /// Work beyond what every backend has; [`Infallible`](std::convert::Infallible) if there is none.
-    type Native: Send;
+    /// Cheap to clone, too.
+    type Native: Clone + Send + Sync;
 
     /// Opens a lane. A driver that sees each command end (`TRACKS`) raises the clock itself.
     fn lane(
@@ -363,6 +428,21 @@ pub trait Driver:
     ) -> Result<(usize, usize)> {
         let _ = (program, device, name);
         Err(Error::unsupported())
+    }
+
+    /// Makes one native object of the commands of a recording from `from` on, of as many in a row as
+    /// it can hold; what comes before `from` comes before all of it. None if it holds not even the
+    /// first, or is not worth it: then that one is submitted by itself, each time. Order between
+    /// such objects, events and completion are the engine's.
+    fn compile(
+        context: &Object<Context<Self>>,
+        device: &Object<Self::Device>,
+        steps: &[Step<'_, Self>],
+        from: usize,
+        updatable: bool,
+    ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
+        let _ = (context, device, steps, from, updatable);
+        None
     }
 
     /// Nanoseconds on the device's clock, the base of profiling times.

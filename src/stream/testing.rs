@@ -2,8 +2,8 @@
 //!
 //! Two of them, one that tells how far its lanes are and one that has to be asked.
 
+use super::{CommandBuffer, RecordedCommand, Stamps, UsmPool, Work};
 use super::{Context, Domain, Driver, Engine, Event, Hooks, Kind, LaunchRequest, Notice, Queue};
-use super::{Stamps, UsmPool, Work};
 use crate::abi::*;
 use crate::hal::{self, Backend};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
@@ -47,6 +47,8 @@ pub struct World {
     /// Labels of launches, in the order in which they ran.
     pub ran: Mutex<Vec<u32>>,
     pub broken: AtomicBool,
+    /// Submissions until one fails, none for never.
+    pub fails_after: Mutex<Option<usize>>,
     /// Bytes that the system has, none for no end.
     pub room: Mutex<Option<usize>>,
     next: AtomicUsize,
@@ -254,8 +256,8 @@ macro_rules! fake {
             type UsmPool = UsmPool<Self>;
             type ExternalMem = hal::NoExternalMem;
             type ExternalSemaphore = hal::NoExternalSemaphore;
-            type CommandBuffer = hal::NoCommandBuffer;
-            type CommandBufferCommand = hal::NoCommandBufferCommand;
+            type CommandBuffer = CommandBuffer<Self>;
+            type CommandBufferCommand = RecordedCommand<Self>;
             type Graph = hal::NoGraph;
             type ExecutableGraph = hal::NoExecutableGraph;
 
@@ -307,6 +309,13 @@ macro_rules! fake {
                 if lane.world.broken.load(Ordering::Relaxed) {
                     return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
                 }
+                let mut left = lane.world.fails_after.lock().unwrap();
+                match &mut *left {
+                    Some(0) => return Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
+                    Some(left) => *left -= 1,
+                    None => {}
+                }
+                drop(left);
                 lane.world.submits.fetch_add(1, Ordering::Relaxed);
                 let label = if let Work::Launch(label) = work {
                     Some(label)

@@ -8,3 +8,4 @@ mod memory;
 mod order;
 mod pages;
 mod random;
+mod replay;

@@ -7,1373 +7,1711 @@ use ur::abi::*;
 pub type Call = fn(&ur_dditable_t, &mut dyn Source) -> Option<ur_result_t>;
 /// Every table function with its caller.
 pub const CALLS: &[(&str, Call)] = &[
-    ("urAdapterGet", |table, source| {
-        let f = table.Adapter.pfnGet?;
-        Some(unsafe {
-            f(
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urAdapterRelease", |table, source| {
-        let f = table.Adapter.pfnRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urAdapterRetain", |table, source| {
-        let f = table.Adapter.pfnRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urAdapterGetLastError", |table, source| {
-        let f = table.Adapter.pfnGetLastError?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urAdapterGetInfo", |table, source| {
-        let f = table.Adapter.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_adapter_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urAdapterSetLoggerCallback", |table, source| {
-        let f = table.Adapter.pfnSetLoggerCallback?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                None,
-                source.memory().cast(),
-                ur_logger_level_t(source.number() as u32),
-            )
-        })
-    }),
-    ("urAdapterSetLoggerCallbackLevel", |table, source| {
-        let f = table.Adapter.pfnSetLoggerCallbackLevel?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_logger_level_t(source.number() as u32),
-            )
-        })
-    }),
-    ("urPlatformGet", |table, source| {
-        let f = table.Platform.pfnGet?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urPlatformGetInfo", |table, source| {
-        let f = table.Platform.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_platform_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urPlatformGetApiVersion", |table, source| {
-        let f = table.Platform.pfnGetApiVersion?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urPlatformGetNativeHandle", |table, source| {
-        let f = table.Platform.pfnGetNativeHandle?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urPlatformCreateWithNativeHandle", |table, source| {
-        let f = table.Platform.pfnCreateWithNativeHandle?;
-        Some(unsafe {
-            f(
-                source.number() as ur_native_handle_t,
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urPlatformGetBackendOption", |table, source| {
-        let f = table.Platform.pfnGetBackendOption?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urDeviceGet", |table, source| {
-        let f = table.Device.pfnGet?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_device_type_t(source.number() as u32),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urDeviceGetInfo", |table, source| {
-        let f = table.Device.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_device_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urDeviceRetain", |table, source| {
-        let f = table.Device.pfnRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urDeviceRelease", |table, source| {
-        let f = table.Device.pfnRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urDevicePartition", |table, source| {
-        let f = table.Device.pfnPartition?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urDeviceSelectBinary", |table, source| {
-        let f = table.Device.pfnSelectBinary?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urDeviceGetNativeHandle", |table, source| {
-        let f = table.Device.pfnGetNativeHandle?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urDeviceCreateWithNativeHandle", |table, source| {
-        let f = table.Device.pfnCreateWithNativeHandle?;
-        Some(unsafe {
-            f(
-                source.number() as ur_native_handle_t,
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urDeviceGetGlobalTimestamps", |table, source| {
-        let f = table.Device.pfnGetGlobalTimestamps?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urContextCreate", |table, source| {
-        let f = table.Context.pfnCreate?;
-        Some(unsafe {
-            f(
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urContextRetain", |table, source| {
-        let f = table.Context.pfnRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urContextRelease", |table, source| {
-        let f = table.Context.pfnRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urContextGetInfo", |table, source| {
-        let f = table.Context.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_context_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urContextGetNativeHandle", |table, source| {
-        let f = table.Context.pfnGetNativeHandle?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urContextCreateWithNativeHandle", |table, source| {
-        let f = table.Context.pfnCreateWithNativeHandle?;
-        Some(unsafe {
-            f(
-                source.number() as ur_native_handle_t,
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urContextSetExtendedDeleter", |table, source| {
-        let f = table.Context.pfnSetExtendedDeleter?;
-        Some(unsafe { f(source.handle().cast(), None, source.memory().cast()) })
-    }),
-    ("urMemImageCreate", |table, source| {
-        let f = table.Mem.pfnImageCreate?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_mem_flags_t(source.number() as u32),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urMemBufferCreate", |table, source| {
-        let f = table.Mem.pfnBufferCreate?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_mem_flags_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urMemRetain", |table, source| {
-        let f = table.Mem.pfnRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urMemRelease", |table, source| {
-        let f = table.Mem.pfnRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urMemBufferPartition", |table, source| {
-        let f = table.Mem.pfnBufferPartition?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_mem_flags_t(source.number() as u32),
-                ur_buffer_create_type_t(source.number() as u32),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urMemGetNativeHandle", |table, source| {
-        let f = table.Mem.pfnGetNativeHandle?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urMemBufferCreateWithNativeHandle", |table, source| {
-        let f = table.Mem.pfnBufferCreateWithNativeHandle?;
-        Some(unsafe {
-            f(
-                source.number() as ur_native_handle_t,
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urMemImageCreateWithNativeHandle", |table, source| {
-        let f = table.Mem.pfnImageCreateWithNativeHandle?;
-        Some(unsafe {
-            f(
-                source.number() as ur_native_handle_t,
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urMemGetInfo", |table, source| {
-        let f = table.Mem.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_mem_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urMemImageGetInfo", |table, source| {
-        let f = table.Mem.pfnImageGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_image_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urSamplerCreate", |table, source| {
-        let f = table.Sampler.pfnCreate?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urSamplerRetain", |table, source| {
-        let f = table.Sampler.pfnRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urSamplerRelease", |table, source| {
-        let f = table.Sampler.pfnRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urSamplerGetInfo", |table, source| {
-        let f = table.Sampler.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_sampler_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urSamplerGetNativeHandle", |table, source| {
-        let f = table.Sampler.pfnGetNativeHandle?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urSamplerCreateWithNativeHandle", |table, source| {
-        let f = table.Sampler.pfnCreateWithNativeHandle?;
-        Some(unsafe {
-            f(
-                source.number() as ur_native_handle_t,
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMHostAlloc", |table, source| {
-        let f = table.USM.pfnHostAlloc?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMDeviceAlloc", |table, source| {
-        let f = table.USM.pfnDeviceAlloc?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMSharedAlloc", |table, source| {
-        let f = table.USM.pfnSharedAlloc?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMFree", |table, source| {
-        let f = table.USM.pfnFree?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urUSMGetMemAllocInfo", |table, source| {
-        let f = table.USM.pfnGetMemAllocInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                ur_usm_alloc_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMPoolCreate", |table, source| {
-        let f = table.USM.pfnPoolCreate?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMPoolRetain", |table, source| {
-        let f = table.USM.pfnPoolRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urUSMPoolRelease", |table, source| {
-        let f = table.USM.pfnPoolRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urUSMPoolGetInfo", |table, source| {
-        let f = table.USM.pfnPoolGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_usm_pool_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urVirtualMemGranularityGetInfo", |table, source| {
-        let f = table.VirtualMem.pfnGranularityGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                ur_virtual_mem_granularity_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urVirtualMemReserve", |table, source| {
-        let f = table.VirtualMem.pfnReserve?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urVirtualMemFree", |table, source| {
-        let f = table.VirtualMem.pfnFree?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-            )
-        })
-    }),
-    ("urVirtualMemMap", |table, source| {
-        let f = table.VirtualMem.pfnMap?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                source.handle().cast(),
-                source.number() as usize,
-                ur_virtual_mem_access_flags_t(source.number() as u32),
-            )
-        })
-    }),
-    ("urVirtualMemUnmap", |table, source| {
-        let f = table.VirtualMem.pfnUnmap?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-            )
-        })
-    }),
-    ("urVirtualMemSetAccess", |table, source| {
-        let f = table.VirtualMem.pfnSetAccess?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                ur_virtual_mem_access_flags_t(source.number() as u32),
-            )
-        })
-    }),
-    ("urVirtualMemGetInfo", |table, source| {
-        let f = table.VirtualMem.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                ur_virtual_mem_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urPhysicalMemCreate", |table, source| {
-        let f = table.PhysicalMem.pfnCreate?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urPhysicalMemRetain", |table, source| {
-        let f = table.PhysicalMem.pfnRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urPhysicalMemRelease", |table, source| {
-        let f = table.PhysicalMem.pfnRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urPhysicalMemGetInfo", |table, source| {
-        let f = table.PhysicalMem.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_physical_mem_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramCreateWithIL", |table, source| {
-        let f = table.Program.pfnCreateWithIL?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramCreateWithBinary", |table, source| {
-        let f = table.Program.pfnCreateWithBinary?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramBuild", |table, source| {
-        let f = table.Program.pfnBuild?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramCompile", |table, source| {
-        let f = table.Program.pfnCompile?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramLink", |table, source| {
-        let f = table.Program.pfnLink?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramRetain", |table, source| {
-        let f = table.Program.pfnRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urProgramRelease", |table, source| {
-        let f = table.Program.pfnRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urProgramGetFunctionPointer", |table, source| {
-        let f = table.Program.pfnGetFunctionPointer?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramGetGlobalVariablePointer", |table, source| {
-        let f = table.Program.pfnGetGlobalVariablePointer?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramGetInfo", |table, source| {
-        let f = table.Program.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_program_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramGetBuildInfo", |table, source| {
-        let f = table.Program.pfnGetBuildInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                ur_program_build_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramSetSpecializationConstants", |table, source| {
-        let f = table.Program.pfnSetSpecializationConstants?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramGetNativeHandle", |table, source| {
-        let f = table.Program.pfnGetNativeHandle?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urProgramCreateWithNativeHandle", |table, source| {
-        let f = table.Program.pfnCreateWithNativeHandle?;
-        Some(unsafe {
-            f(
-                source.number() as ur_native_handle_t,
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urQueueGetInfo", |table, source| {
-        let f = table.Queue.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_queue_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urQueueCreate", |table, source| {
-        let f = table.Queue.pfnCreate?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urQueueRetain", |table, source| {
-        let f = table.Queue.pfnRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urQueueRelease", |table, source| {
-        let f = table.Queue.pfnRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urQueueGetNativeHandle", |table, source| {
-        let f = table.Queue.pfnGetNativeHandle?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urQueueCreateWithNativeHandle", |table, source| {
-        let f = table.Queue.pfnCreateWithNativeHandle?;
-        Some(unsafe {
-            f(
-                source.number() as ur_native_handle_t,
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urQueueFinish", |table, source| {
-        let f = table.Queue.pfnFinish?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urQueueFlush", |table, source| {
-        let f = table.Queue.pfnFlush?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urEventGetInfo", |table, source| {
-        let f = table.Event.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_event_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEventGetProfilingInfo", |table, source| {
-        let f = table.Event.pfnGetProfilingInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_profiling_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEventWait", |table, source| {
-        let f = table.Event.pfnWait?;
-        Some(unsafe { f(source.count() as _, source.list().cast()) })
-    }),
-    ("urEventRetain", |table, source| {
-        let f = table.Event.pfnRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urEventRelease", |table, source| {
-        let f = table.Event.pfnRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urEventGetNativeHandle", |table, source| {
-        let f = table.Event.pfnGetNativeHandle?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urEventCreateWithNativeHandle", |table, source| {
-        let f = table.Event.pfnCreateWithNativeHandle?;
-        Some(unsafe {
-            f(
-                source.number() as ur_native_handle_t,
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEventSetCallback", |table, source| {
-        let f = table.Event.pfnSetCallback?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_execution_info_t(source.number() as u32),
-                None,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueEventsWait", |table, source| {
-        let f = table.Enqueue.pfnEventsWait?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueEventsWaitWithBarrier", |table, source| {
-        let f = table.Enqueue.pfnEventsWaitWithBarrier?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemBufferRead", |table, source| {
-        let f = table.Enqueue.pfnMemBufferRead?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as u8,
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemBufferWrite", |table, source| {
-        let f = table.Enqueue.pfnMemBufferWrite?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as u8,
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemBufferReadRect", |table, source| {
-        let f = table.Enqueue.pfnMemBufferReadRect?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as u8,
-                ur_rect_offset_t::default(),
-                ur_rect_offset_t::default(),
-                ur_rect_region_t::default(),
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemBufferWriteRect", |table, source| {
-        let f = table.Enqueue.pfnMemBufferWriteRect?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as u8,
-                ur_rect_offset_t::default(),
-                ur_rect_offset_t::default(),
-                ur_rect_region_t::default(),
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemBufferCopy", |table, source| {
-        let f = table.Enqueue.pfnMemBufferCopy?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as usize,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemBufferCopyRect", |table, source| {
-        let f = table.Enqueue.pfnMemBufferCopyRect?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.handle().cast(),
-                ur_rect_offset_t::default(),
-                ur_rect_offset_t::default(),
-                ur_rect_region_t::default(),
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as usize,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemBufferFill", |table, source| {
-        let f = table.Enqueue.pfnMemBufferFill?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.number() as usize,
-                source.number() as usize,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemImageRead", |table, source| {
-        let f = table.Enqueue.pfnMemImageRead?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as u8,
-                ur_rect_offset_t::default(),
-                ur_rect_region_t::default(),
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemImageWrite", |table, source| {
-        let f = table.Enqueue.pfnMemImageWrite?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as u8,
-                ur_rect_offset_t::default(),
-                ur_rect_region_t::default(),
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemImageCopy", |table, source| {
-        let f = table.Enqueue.pfnMemImageCopy?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.handle().cast(),
-                ur_rect_offset_t::default(),
-                ur_rect_offset_t::default(),
-                ur_rect_region_t::default(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemBufferMap", |table, source| {
-        let f = table.Enqueue.pfnMemBufferMap?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as u8,
-                ur_map_flags_t(source.number() as u32),
-                source.number() as usize,
-                source.number() as usize,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueMemUnmap", |table, source| {
-        let f = table.Enqueue.pfnMemUnmap?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueUSMFill", |table, source| {
-        let f = table.Enqueue.pfnUSMFill?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.memory().cast(),
-                source.number() as usize,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueUSMMemcpy", |table, source| {
-        let f = table.Enqueue.pfnUSMMemcpy?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.number() as u8,
-                source.memory().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueUSMPrefetch", |table, source| {
-        let f = table.Enqueue.pfnUSMPrefetch?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                ur_usm_migration_flags_t(source.number() as u32),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueUSMAdvise", |table, source| {
-        let f = table.Enqueue.pfnUSMAdvise?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                ur_usm_advice_flags_t(source.number() as u32),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueUSMFill2D", |table, source| {
-        let f = table.Enqueue.pfnUSMFill2D?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                source.count() as _,
-                source.memory().cast(),
-                source.number() as usize,
-                source.number() as usize,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueUSMMemcpy2D", |table, source| {
-        let f = table.Enqueue.pfnUSMMemcpy2D?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.number() as u8,
-                source.memory().cast(),
-                source.number() as usize,
-                source.memory().cast(),
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as usize,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueDeviceGlobalVariableWrite", |table, source| {
-        let f = table.Enqueue.pfnDeviceGlobalVariableWrite?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as u8,
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueDeviceGlobalVariableRead", |table, source| {
-        let f = table.Enqueue.pfnDeviceGlobalVariableRead?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as u8,
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueReadHostPipe", |table, source| {
-        let f = table.Enqueue.pfnReadHostPipe?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as u8,
-                source.memory().cast(),
-                source.number() as usize,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueWriteHostPipe", |table, source| {
-        let f = table.Enqueue.pfnWriteHostPipe?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as u8,
-                source.memory().cast(),
-                source.number() as usize,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueKernelLaunchWithArgsExp", |table, source| {
-        let f = table.EnqueueExp.pfnKernelLaunchWithArgsExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.count() as _,
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.memory().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urKernelCreate", |table, source| {
-        let f = table.Kernel.pfnCreate?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urKernelGetInfo", |table, source| {
-        let f = table.Kernel.pfnGetInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_kernel_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urKernelGetGroupInfo", |table, source| {
-        let f = table.Kernel.pfnGetGroupInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                ur_kernel_group_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urKernelGetSubGroupInfo", |table, source| {
-        let f = table.Kernel.pfnGetSubGroupInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                ur_kernel_sub_group_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urKernelRetain", |table, source| {
-        let f = table.Kernel.pfnRetain?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urKernelRelease", |table, source| {
-        let f = table.Kernel.pfnRelease?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urKernelSetExecInfo", |table, source| {
-        let f = table.Kernel.pfnSetExecInfo?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_kernel_exec_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urKernelSetSpecializationConstants", |table, source| {
-        let f = table.Kernel.pfnSetSpecializationConstants?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urKernelGetNativeHandle", |table, source| {
-        let f = table.Kernel.pfnGetNativeHandle?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urKernelCreateWithNativeHandle", |table, source| {
-        let f = table.Kernel.pfnCreateWithNativeHandle?;
-        Some(unsafe {
-            f(
-                source.number() as ur_native_handle_t,
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urKernelGetSuggestedLocalWorkSize", |table, source| {
-        let f = table.Kernel.pfnGetSuggestedLocalWorkSize?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.count() as _,
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
+    (
+        "urAdapterGet",
+        |table, source| {
+            let f = table.Adapter.pfnGet?;
+            Some(unsafe {
+                f(source.count() as _, source.list().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urAdapterRelease",
+        |table, source| {
+            let f = table.Adapter.pfnRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urAdapterRetain",
+        |table, source| {
+            let f = table.Adapter.pfnRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urAdapterGetLastError",
+        |table, source| {
+            let f = table.Adapter.pfnGetLastError?;
+            Some(unsafe {
+                f(source.handle().cast(), source.memory().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urAdapterGetInfo",
+        |table, source| {
+            let f = table.Adapter.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_adapter_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urAdapterSetLoggerCallback",
+        |table, source| {
+            let f = table.Adapter.pfnSetLoggerCallback?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    None,
+                    source.memory().cast(),
+                    ur_logger_level_t(source.number() as u32),
+                )
+            })
+        },
+    ),
+    (
+        "urAdapterSetLoggerCallbackLevel",
+        |table, source| {
+            let f = table.Adapter.pfnSetLoggerCallbackLevel?;
+            Some(unsafe {
+                f(source.handle().cast(), ur_logger_level_t(source.number() as u32))
+            })
+        },
+    ),
+    (
+        "urPlatformGet",
+        |table, source| {
+            let f = table.Platform.pfnGet?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urPlatformGetInfo",
+        |table, source| {
+            let f = table.Platform.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_platform_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urPlatformGetApiVersion",
+        |table, source| {
+            let f = table.Platform.pfnGetApiVersion?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urPlatformGetNativeHandle",
+        |table, source| {
+            let f = table.Platform.pfnGetNativeHandle?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urPlatformCreateWithNativeHandle",
+        |table, source| {
+            let f = table.Platform.pfnCreateWithNativeHandle?;
+            Some(unsafe {
+                f(
+                    source.number() as ur_native_handle_t,
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urPlatformGetBackendOption",
+        |table, source| {
+            let f = table.Platform.pfnGetBackendOption?;
+            Some(unsafe {
+                f(source.handle().cast(), source.memory().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urDeviceGet",
+        |table, source| {
+            let f = table.Device.pfnGet?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_device_type_t(source.number() as u32),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urDeviceGetInfo",
+        |table, source| {
+            let f = table.Device.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_device_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urDeviceRetain",
+        |table, source| {
+            let f = table.Device.pfnRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urDeviceRelease",
+        |table, source| {
+            let f = table.Device.pfnRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urDevicePartition",
+        |table, source| {
+            let f = table.Device.pfnPartition?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urDeviceSelectBinary",
+        |table, source| {
+            let f = table.Device.pfnSelectBinary?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urDeviceGetNativeHandle",
+        |table, source| {
+            let f = table.Device.pfnGetNativeHandle?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urDeviceCreateWithNativeHandle",
+        |table, source| {
+            let f = table.Device.pfnCreateWithNativeHandle?;
+            Some(unsafe {
+                f(
+                    source.number() as ur_native_handle_t,
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urDeviceGetGlobalTimestamps",
+        |table, source| {
+            let f = table.Device.pfnGetGlobalTimestamps?;
+            Some(unsafe {
+                f(source.handle().cast(), source.memory().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urContextCreate",
+        |table, source| {
+            let f = table.Context.pfnCreate?;
+            Some(unsafe {
+                f(
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urContextRetain",
+        |table, source| {
+            let f = table.Context.pfnRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urContextRelease",
+        |table, source| {
+            let f = table.Context.pfnRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urContextGetInfo",
+        |table, source| {
+            let f = table.Context.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_context_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urContextGetNativeHandle",
+        |table, source| {
+            let f = table.Context.pfnGetNativeHandle?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urContextCreateWithNativeHandle",
+        |table, source| {
+            let f = table.Context.pfnCreateWithNativeHandle?;
+            Some(unsafe {
+                f(
+                    source.number() as ur_native_handle_t,
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urContextSetExtendedDeleter",
+        |table, source| {
+            let f = table.Context.pfnSetExtendedDeleter?;
+            Some(unsafe { f(source.handle().cast(), None, source.memory().cast()) })
+        },
+    ),
+    (
+        "urMemImageCreate",
+        |table, source| {
+            let f = table.Mem.pfnImageCreate?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_mem_flags_t(source.number() as u32),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urMemBufferCreate",
+        |table, source| {
+            let f = table.Mem.pfnBufferCreate?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_mem_flags_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urMemRetain",
+        |table, source| {
+            let f = table.Mem.pfnRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urMemRelease",
+        |table, source| {
+            let f = table.Mem.pfnRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urMemBufferPartition",
+        |table, source| {
+            let f = table.Mem.pfnBufferPartition?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_mem_flags_t(source.number() as u32),
+                    ur_buffer_create_type_t(source.number() as u32),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urMemGetNativeHandle",
+        |table, source| {
+            let f = table.Mem.pfnGetNativeHandle?;
+            Some(unsafe {
+                f(source.handle().cast(), source.handle().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urMemBufferCreateWithNativeHandle",
+        |table, source| {
+            let f = table.Mem.pfnBufferCreateWithNativeHandle?;
+            Some(unsafe {
+                f(
+                    source.number() as ur_native_handle_t,
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urMemImageCreateWithNativeHandle",
+        |table, source| {
+            let f = table.Mem.pfnImageCreateWithNativeHandle?;
+            Some(unsafe {
+                f(
+                    source.number() as ur_native_handle_t,
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urMemGetInfo",
+        |table, source| {
+            let f = table.Mem.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_mem_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urMemImageGetInfo",
+        |table, source| {
+            let f = table.Mem.pfnImageGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_image_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urSamplerCreate",
+        |table, source| {
+            let f = table.Sampler.pfnCreate?;
+            Some(unsafe {
+                f(source.handle().cast(), source.memory().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urSamplerRetain",
+        |table, source| {
+            let f = table.Sampler.pfnRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urSamplerRelease",
+        |table, source| {
+            let f = table.Sampler.pfnRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urSamplerGetInfo",
+        |table, source| {
+            let f = table.Sampler.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_sampler_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urSamplerGetNativeHandle",
+        |table, source| {
+            let f = table.Sampler.pfnGetNativeHandle?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urSamplerCreateWithNativeHandle",
+        |table, source| {
+            let f = table.Sampler.pfnCreateWithNativeHandle?;
+            Some(unsafe {
+                f(
+                    source.number() as ur_native_handle_t,
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urUSMHostAlloc",
+        |table, source| {
+            let f = table.USM.pfnHostAlloc?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urUSMDeviceAlloc",
+        |table, source| {
+            let f = table.USM.pfnDeviceAlloc?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urUSMSharedAlloc",
+        |table, source| {
+            let f = table.USM.pfnSharedAlloc?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urUSMFree",
+        |table, source| {
+            let f = table.USM.pfnFree?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urUSMGetMemAllocInfo",
+        |table, source| {
+            let f = table.USM.pfnGetMemAllocInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    ur_usm_alloc_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urUSMPoolCreate",
+        |table, source| {
+            let f = table.USM.pfnPoolCreate?;
+            Some(unsafe {
+                f(source.handle().cast(), source.memory().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urUSMPoolRetain",
+        |table, source| {
+            let f = table.USM.pfnPoolRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urUSMPoolRelease",
+        |table, source| {
+            let f = table.USM.pfnPoolRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urUSMPoolGetInfo",
+        |table, source| {
+            let f = table.USM.pfnPoolGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_usm_pool_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urVirtualMemGranularityGetInfo",
+        |table, source| {
+            let f = table.VirtualMem.pfnGranularityGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    ur_virtual_mem_granularity_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urVirtualMemReserve",
+        |table, source| {
+            let f = table.VirtualMem.pfnReserve?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urVirtualMemFree",
+        |table, source| {
+            let f = table.VirtualMem.pfnFree?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                )
+            })
+        },
+    ),
+    (
+        "urVirtualMemMap",
+        |table, source| {
+            let f = table.VirtualMem.pfnMap?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.handle().cast(),
+                    source.number() as usize,
+                    ur_virtual_mem_access_flags_t(source.number() as u32),
+                )
+            })
+        },
+    ),
+    (
+        "urVirtualMemUnmap",
+        |table, source| {
+            let f = table.VirtualMem.pfnUnmap?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                )
+            })
+        },
+    ),
+    (
+        "urVirtualMemSetAccess",
+        |table, source| {
+            let f = table.VirtualMem.pfnSetAccess?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    ur_virtual_mem_access_flags_t(source.number() as u32),
+                )
+            })
+        },
+    ),
+    (
+        "urVirtualMemGetInfo",
+        |table, source| {
+            let f = table.VirtualMem.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    ur_virtual_mem_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urPhysicalMemCreate",
+        |table, source| {
+            let f = table.PhysicalMem.pfnCreate?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urPhysicalMemRetain",
+        |table, source| {
+            let f = table.PhysicalMem.pfnRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urPhysicalMemRelease",
+        |table, source| {
+            let f = table.PhysicalMem.pfnRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urPhysicalMemGetInfo",
+        |table, source| {
+            let f = table.PhysicalMem.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_physical_mem_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramCreateWithIL",
+        |table, source| {
+            let f = table.Program.pfnCreateWithIL?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramCreateWithBinary",
+        |table, source| {
+            let f = table.Program.pfnCreateWithBinary?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramBuild",
+        |table, source| {
+            let f = table.Program.pfnBuild?;
+            Some(unsafe {
+                f(source.handle().cast(), source.handle().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urProgramCompile",
+        |table, source| {
+            let f = table.Program.pfnCompile?;
+            Some(unsafe {
+                f(source.handle().cast(), source.handle().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urProgramLink",
+        |table, source| {
+            let f = table.Program.pfnLink?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramRetain",
+        |table, source| {
+            let f = table.Program.pfnRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urProgramRelease",
+        |table, source| {
+            let f = table.Program.pfnRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urProgramGetFunctionPointer",
+        |table, source| {
+            let f = table.Program.pfnGetFunctionPointer?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramGetGlobalVariablePointer",
+        |table, source| {
+            let f = table.Program.pfnGetGlobalVariablePointer?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramGetInfo",
+        |table, source| {
+            let f = table.Program.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_program_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramGetBuildInfo",
+        |table, source| {
+            let f = table.Program.pfnGetBuildInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    ur_program_build_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramSetSpecializationConstants",
+        |table, source| {
+            let f = table.Program.pfnSetSpecializationConstants?;
+            Some(unsafe {
+                f(source.handle().cast(), source.count() as _, source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urProgramGetNativeHandle",
+        |table, source| {
+            let f = table.Program.pfnGetNativeHandle?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urProgramCreateWithNativeHandle",
+        |table, source| {
+            let f = table.Program.pfnCreateWithNativeHandle?;
+            Some(unsafe {
+                f(
+                    source.number() as ur_native_handle_t,
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urQueueGetInfo",
+        |table, source| {
+            let f = table.Queue.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_queue_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urQueueCreate",
+        |table, source| {
+            let f = table.Queue.pfnCreate?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urQueueRetain",
+        |table, source| {
+            let f = table.Queue.pfnRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urQueueRelease",
+        |table, source| {
+            let f = table.Queue.pfnRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urQueueGetNativeHandle",
+        |table, source| {
+            let f = table.Queue.pfnGetNativeHandle?;
+            Some(unsafe {
+                f(source.handle().cast(), source.memory().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urQueueCreateWithNativeHandle",
+        |table, source| {
+            let f = table.Queue.pfnCreateWithNativeHandle?;
+            Some(unsafe {
+                f(
+                    source.number() as ur_native_handle_t,
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urQueueFinish",
+        |table, source| {
+            let f = table.Queue.pfnFinish?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urQueueFlush",
+        |table, source| {
+            let f = table.Queue.pfnFlush?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urEventGetInfo",
+        |table, source| {
+            let f = table.Event.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_event_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEventGetProfilingInfo",
+        |table, source| {
+            let f = table.Event.pfnGetProfilingInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_profiling_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEventWait",
+        |table, source| {
+            let f = table.Event.pfnWait?;
+            Some(unsafe { f(source.count() as _, source.list().cast()) })
+        },
+    ),
+    (
+        "urEventRetain",
+        |table, source| {
+            let f = table.Event.pfnRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urEventRelease",
+        |table, source| {
+            let f = table.Event.pfnRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urEventGetNativeHandle",
+        |table, source| {
+            let f = table.Event.pfnGetNativeHandle?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urEventCreateWithNativeHandle",
+        |table, source| {
+            let f = table.Event.pfnCreateWithNativeHandle?;
+            Some(unsafe {
+                f(
+                    source.number() as ur_native_handle_t,
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEventSetCallback",
+        |table, source| {
+            let f = table.Event.pfnSetCallback?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_execution_info_t(source.number() as u32),
+                    None,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueEventsWait",
+        |table, source| {
+            let f = table.Enqueue.pfnEventsWait?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueEventsWaitWithBarrier",
+        |table, source| {
+            let f = table.Enqueue.pfnEventsWaitWithBarrier?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemBufferRead",
+        |table, source| {
+            let f = table.Enqueue.pfnMemBufferRead?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as u8,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemBufferWrite",
+        |table, source| {
+            let f = table.Enqueue.pfnMemBufferWrite?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as u8,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemBufferReadRect",
+        |table, source| {
+            let f = table.Enqueue.pfnMemBufferReadRect?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as u8,
+                    ur_rect_offset_t::default(),
+                    ur_rect_offset_t::default(),
+                    ur_rect_region_t::default(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemBufferWriteRect",
+        |table, source| {
+            let f = table.Enqueue.pfnMemBufferWriteRect?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as u8,
+                    ur_rect_offset_t::default(),
+                    ur_rect_offset_t::default(),
+                    ur_rect_region_t::default(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemBufferCopy",
+        |table, source| {
+            let f = table.Enqueue.pfnMemBufferCopy?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemBufferCopyRect",
+        |table, source| {
+            let f = table.Enqueue.pfnMemBufferCopyRect?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    ur_rect_offset_t::default(),
+                    ur_rect_offset_t::default(),
+                    ur_rect_region_t::default(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemBufferFill",
+        |table, source| {
+            let f = table.Enqueue.pfnMemBufferFill?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemImageRead",
+        |table, source| {
+            let f = table.Enqueue.pfnMemImageRead?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as u8,
+                    ur_rect_offset_t::default(),
+                    ur_rect_region_t::default(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemImageWrite",
+        |table, source| {
+            let f = table.Enqueue.pfnMemImageWrite?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as u8,
+                    ur_rect_offset_t::default(),
+                    ur_rect_region_t::default(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemImageCopy",
+        |table, source| {
+            let f = table.Enqueue.pfnMemImageCopy?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    ur_rect_offset_t::default(),
+                    ur_rect_offset_t::default(),
+                    ur_rect_region_t::default(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemBufferMap",
+        |table, source| {
+            let f = table.Enqueue.pfnMemBufferMap?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as u8,
+                    ur_map_flags_t(source.number() as u32),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueMemUnmap",
+        |table, source| {
+            let f = table.Enqueue.pfnMemUnmap?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueUSMFill",
+        |table, source| {
+            let f = table.Enqueue.pfnUSMFill?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueUSMMemcpy",
+        |table, source| {
+            let f = table.Enqueue.pfnUSMMemcpy?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.number() as u8,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueUSMPrefetch",
+        |table, source| {
+            let f = table.Enqueue.pfnUSMPrefetch?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    ur_usm_migration_flags_t(source.number() as u32),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueUSMAdvise",
+        |table, source| {
+            let f = table.Enqueue.pfnUSMAdvise?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    ur_usm_advice_flags_t(source.number() as u32),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueUSMFill2D",
+        |table, source| {
+            let f = table.Enqueue.pfnUSMFill2D?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueUSMMemcpy2D",
+        |table, source| {
+            let f = table.Enqueue.pfnUSMMemcpy2D?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.number() as u8,
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueDeviceGlobalVariableWrite",
+        |table, source| {
+            let f = table.Enqueue.pfnDeviceGlobalVariableWrite?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as u8,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueDeviceGlobalVariableRead",
+        |table, source| {
+            let f = table.Enqueue.pfnDeviceGlobalVariableRead?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as u8,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueReadHostPipe",
+        |table, source| {
+            let f = table.Enqueue.pfnReadHostPipe?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as u8,
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueWriteHostPipe",
+        |table, source| {
+            let f = table.Enqueue.pfnWriteHostPipe?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as u8,
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueKernelLaunchWithArgsExp",
+        |table, source| {
+            let f = table.EnqueueExp.pfnKernelLaunchWithArgsExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urKernelCreate",
+        |table, source| {
+            let f = table.Kernel.pfnCreate?;
+            Some(unsafe {
+                f(source.handle().cast(), source.memory().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urKernelGetInfo",
+        |table, source| {
+            let f = table.Kernel.pfnGetInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_kernel_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urKernelGetGroupInfo",
+        |table, source| {
+            let f = table.Kernel.pfnGetGroupInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    ur_kernel_group_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urKernelGetSubGroupInfo",
+        |table, source| {
+            let f = table.Kernel.pfnGetSubGroupInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    ur_kernel_sub_group_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urKernelRetain",
+        |table, source| {
+            let f = table.Kernel.pfnRetain?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urKernelRelease",
+        |table, source| {
+            let f = table.Kernel.pfnRelease?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urKernelSetExecInfo",
+        |table, source| {
+            let f = table.Kernel.pfnSetExecInfo?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_kernel_exec_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urKernelSetSpecializationConstants",
+        |table, source| {
+            let f = table.Kernel.pfnSetSpecializationConstants?;
+            Some(unsafe {
+                f(source.handle().cast(), source.count() as _, source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urKernelGetNativeHandle",
+        |table, source| {
+            let f = table.Kernel.pfnGetNativeHandle?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urKernelCreateWithNativeHandle",
+        |table, source| {
+            let f = table.Kernel.pfnCreateWithNativeHandle?;
+            Some(unsafe {
+                f(
+                    source.number() as ur_native_handle_t,
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urKernelGetSuggestedLocalWorkSize",
+        |table, source| {
+            let f = table.Kernel.pfnGetSuggestedLocalWorkSize?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
     (
         "urKernelGetSuggestedLocalWorkSizeWithArgs",
         |table, source| {
@@ -1408,164 +1746,187 @@ pub const CALLS: &[(&str, Call)] = &[
             })
         },
     ),
-    ("urEnqueueUSMDeviceAllocExp", |table, source| {
-        let f = table.EnqueueExp.pfnUSMDeviceAllocExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueUSMSharedAllocExp", |table, source| {
-        let f = table.EnqueueExp.pfnUSMSharedAllocExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueUSMHostAllocExp", |table, source| {
-        let f = table.EnqueueExp.pfnUSMHostAllocExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueUSMFreeExp", |table, source| {
-        let f = table.EnqueueExp.pfnUSMFreeExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMPoolCreateExp", |table, source| {
-        let f = table.USMExp.pfnPoolCreateExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMPoolDestroyExp", |table, source| {
-        let f = table.USMExp.pfnPoolDestroyExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.handle().cast(),
-            )
-        })
-    }),
-    ("urUSMPoolGetDefaultDevicePoolExp", |table, source| {
-        let f = table.USMExp.pfnPoolGetDefaultDevicePoolExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMPoolGetInfoExp", |table, source| {
-        let f = table.USMExp.pfnPoolGetInfoExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_usm_pool_info_t(source.number() as u32),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMPoolSetInfoExp", |table, source| {
-        let f = table.USMExp.pfnPoolSetInfoExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_usm_pool_info_t(source.number() as u32),
-                source.memory().cast(),
-                source.number() as usize,
-            )
-        })
-    }),
-    ("urUSMPoolSetDevicePoolExp", |table, source| {
-        let f = table.USMExp.pfnPoolSetDevicePoolExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.handle().cast(),
-            )
-        })
-    }),
-    ("urUSMPoolGetDevicePoolExp", |table, source| {
-        let f = table.USMExp.pfnPoolGetDevicePoolExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMPoolTrimToExp", |table, source| {
-        let f = table.USMExp.pfnPoolTrimToExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-            )
-        })
-    }),
-    ("urUSMPitchedAllocExp", |table, source| {
-        let f = table.USMExp.pfnPitchedAllocExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
+    (
+        "urEnqueueUSMDeviceAllocExp",
+        |table, source| {
+            let f = table.EnqueueExp.pfnUSMDeviceAllocExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueUSMSharedAllocExp",
+        |table, source| {
+            let f = table.EnqueueExp.pfnUSMSharedAllocExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueUSMHostAllocExp",
+        |table, source| {
+            let f = table.EnqueueExp.pfnUSMHostAllocExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueUSMFreeExp",
+        |table, source| {
+            let f = table.EnqueueExp.pfnUSMFreeExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urUSMPoolCreateExp",
+        |table, source| {
+            let f = table.USMExp.pfnPoolCreateExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urUSMPoolDestroyExp",
+        |table, source| {
+            let f = table.USMExp.pfnPoolDestroyExp?;
+            Some(unsafe {
+                f(source.handle().cast(), source.handle().cast(), source.handle().cast())
+            })
+        },
+    ),
+    (
+        "urUSMPoolGetDefaultDevicePoolExp",
+        |table, source| {
+            let f = table.USMExp.pfnPoolGetDefaultDevicePoolExp?;
+            Some(unsafe {
+                f(source.handle().cast(), source.handle().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urUSMPoolGetInfoExp",
+        |table, source| {
+            let f = table.USMExp.pfnPoolGetInfoExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_usm_pool_info_t(source.number() as u32),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urUSMPoolSetInfoExp",
+        |table, source| {
+            let f = table.USMExp.pfnPoolSetInfoExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_usm_pool_info_t(source.number() as u32),
+                    source.memory().cast(),
+                    source.number() as usize,
+                )
+            })
+        },
+    ),
+    (
+        "urUSMPoolSetDevicePoolExp",
+        |table, source| {
+            let f = table.USMExp.pfnPoolSetDevicePoolExp?;
+            Some(unsafe {
+                f(source.handle().cast(), source.handle().cast(), source.handle().cast())
+            })
+        },
+    ),
+    (
+        "urUSMPoolGetDevicePoolExp",
+        |table, source| {
+            let f = table.USMExp.pfnPoolGetDevicePoolExp?;
+            Some(unsafe {
+                f(source.handle().cast(), source.handle().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urUSMPoolTrimToExp",
+        |table, source| {
+            let f = table.USMExp.pfnPoolTrimToExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                )
+            })
+        },
+    ),
+    (
+        "urUSMPitchedAllocExp",
+        |table, source| {
+            let f = table.USMExp.pfnPitchedAllocExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
     (
         "urBindlessImagesUnsampledImageHandleDestroyExp",
         |table, source| {
@@ -1592,28 +1953,34 @@ pub const CALLS: &[(&str, Call)] = &[
             })
         },
     ),
-    ("urBindlessImagesImageAllocateExp", |table, source| {
-        let f = table.BindlessImagesExp.pfnImageAllocateExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urBindlessImagesImageFreeExp", |table, source| {
-        let f = table.BindlessImagesExp.pfnImageFreeExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as ur_exp_image_mem_native_handle_t,
-            )
-        })
-    }),
+    (
+        "urBindlessImagesImageAllocateExp",
+        |table, source| {
+            let f = table.BindlessImagesExp.pfnImageAllocateExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urBindlessImagesImageFreeExp",
+        |table, source| {
+            let f = table.BindlessImagesExp.pfnImageFreeExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as ur_exp_image_mem_native_handle_t,
+                )
+            })
+        },
+    ),
     (
         "urBindlessImagesUnsampledImageCreateExp",
         |table, source| {
@@ -1630,58 +1997,65 @@ pub const CALLS: &[(&str, Call)] = &[
             })
         },
     ),
-    ("urBindlessImagesSampledImageCreateExp", |table, source| {
-        let f = table.BindlessImagesExp.pfnSampledImageCreateExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as ur_exp_image_mem_native_handle_t,
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urBindlessImagesImageCopyExp", |table, source| {
-        let f = table.BindlessImagesExp.pfnImageCopyExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                ur_exp_image_copy_flags_t(source.number() as u32),
-                ur_exp_image_copy_input_types_t(source.number() as u32),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urBindlessImagesImageGetInfoExp", |table, source| {
-        let f = table.BindlessImagesExp.pfnImageGetInfoExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.number() as ur_exp_image_mem_native_handle_t,
-                ur_image_info_t(source.number() as u32),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
+    (
+        "urBindlessImagesSampledImageCreateExp",
+        |table, source| {
+            let f = table.BindlessImagesExp.pfnSampledImageCreateExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as ur_exp_image_mem_native_handle_t,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urBindlessImagesImageCopyExp",
+        |table, source| {
+            let f = table.BindlessImagesExp.pfnImageCopyExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    ur_exp_image_copy_flags_t(source.number() as u32),
+                    ur_exp_image_copy_input_types_t(source.number() as u32),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urBindlessImagesImageGetInfoExp",
+        |table, source| {
+            let f = table.BindlessImagesExp.pfnImageGetInfoExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.number() as ur_exp_image_mem_native_handle_t,
+                    ur_image_info_t(source.number() as u32),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
     (
         "urBindlessImagesGetImageMemoryHandleTypeSupportExp",
         |table, source| {
-            let f = table
-                .BindlessImagesExp
-                .pfnGetImageMemoryHandleTypeSupportExp?;
+            let f = table.BindlessImagesExp.pfnGetImageMemoryHandleTypeSupportExp?;
             Some(unsafe {
                 f(
                     source.handle().cast(),
@@ -1697,9 +2071,7 @@ pub const CALLS: &[(&str, Call)] = &[
     (
         "urBindlessImagesGetImageUnsampledHandleSupportExp",
         |table, source| {
-            let f = table
-                .BindlessImagesExp
-                .pfnGetImageUnsampledHandleSupportExp?;
+            let f = table.BindlessImagesExp.pfnGetImageUnsampledHandleSupportExp?;
             Some(unsafe {
                 f(
                     source.handle().cast(),
@@ -1728,28 +2100,34 @@ pub const CALLS: &[(&str, Call)] = &[
             })
         },
     ),
-    ("urBindlessImagesMipmapGetLevelExp", |table, source| {
-        let f = table.BindlessImagesExp.pfnMipmapGetLevelExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as ur_exp_image_mem_native_handle_t,
-                source.number() as u32,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urBindlessImagesMipmapFreeExp", |table, source| {
-        let f = table.BindlessImagesExp.pfnMipmapFreeExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as ur_exp_image_mem_native_handle_t,
-            )
-        })
-    }),
+    (
+        "urBindlessImagesMipmapGetLevelExp",
+        |table, source| {
+            let f = table.BindlessImagesExp.pfnMipmapGetLevelExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as ur_exp_image_mem_native_handle_t,
+                    source.number() as u32,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urBindlessImagesMipmapFreeExp",
+        |table, source| {
+            let f = table.BindlessImagesExp.pfnMipmapFreeExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as ur_exp_image_mem_native_handle_t,
+                )
+            })
+        },
+    ),
     (
         "urBindlessImagesImportExternalMemoryExp",
         |table, source| {
@@ -1766,19 +2144,22 @@ pub const CALLS: &[(&str, Call)] = &[
             })
         },
     ),
-    ("urBindlessImagesMapExternalArrayExp", |table, source| {
-        let f = table.BindlessImagesExp.pfnMapExternalArrayExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
+    (
+        "urBindlessImagesMapExternalArrayExp",
+        |table, source| {
+            let f = table.BindlessImagesExp.pfnMapExternalArrayExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
     (
         "urBindlessImagesMapExternalLinearMemoryExp",
         |table, source| {
@@ -1800,11 +2181,7 @@ pub const CALLS: &[(&str, Call)] = &[
         |table, source| {
             let f = table.BindlessImagesExp.pfnReleaseExternalMemoryExp?;
             Some(unsafe {
-                f(
-                    source.handle().cast(),
-                    source.handle().cast(),
-                    source.handle().cast(),
-                )
+                f(source.handle().cast(), source.handle().cast(), source.handle().cast())
             })
         },
     ),
@@ -1813,11 +2190,7 @@ pub const CALLS: &[(&str, Call)] = &[
         |table, source| {
             let f = table.BindlessImagesExp.pfnFreeMappedLinearMemoryExp?;
             Some(unsafe {
-                f(
-                    source.handle().cast(),
-                    source.handle().cast(),
-                    source.memory().cast(),
-                )
+                f(source.handle().cast(), source.handle().cast(), source.memory().cast())
             })
         },
     ),
@@ -1854,11 +2227,7 @@ pub const CALLS: &[(&str, Call)] = &[
         |table, source| {
             let f = table.BindlessImagesExp.pfnReleaseExternalSemaphoreExp?;
             Some(unsafe {
-                f(
-                    source.handle().cast(),
-                    source.handle().cast(),
-                    source.handle().cast(),
-                )
+                f(source.handle().cast(), source.handle().cast(), source.handle().cast())
             })
         },
     ),
@@ -1896,299 +2265,386 @@ pub const CALLS: &[(&str, Call)] = &[
             })
         },
     ),
-    ("urDeviceWaitExp", |table, source| {
-        let f = table.DeviceExp.pfnWaitExp?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urProgramDynamicLinkExp", |table, source| {
-        let f = table.ProgramExp.pfnDynamicLinkExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-            )
-        })
-    }),
-    ("urEnqueueTimestampRecordingExp", |table, source| {
-        let f = table.EnqueueExp.pfnTimestampRecordingExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.number() as u8,
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urIPCGetMemHandleExp", |table, source| {
-        let f = table.IPCExp.pfnGetMemHandleExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urIPCPutMemHandleExp", |table, source| {
-        let f = table.IPCExp.pfnPutMemHandleExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urIPCOpenMemHandleExp", |table, source| {
-        let f = table.IPCExp.pfnOpenMemHandleExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urIPCCloseMemHandleExp", |table, source| {
-        let f = table.IPCExp.pfnCloseMemHandleExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urIPCGetPhysMemHandleExp", |table, source| {
-        let f = table.IPCExp.pfnGetPhysMemHandleExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urIPCPutPhysMemHandleExp", |table, source| {
-        let f = table.IPCExp.pfnPutPhysMemHandleExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urIPCOpenPhysMemHandleExp", |table, source| {
-        let f = table.IPCExp.pfnOpenPhysMemHandleExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urIPCClosePhysMemHandleExp", |table, source| {
-        let f = table.IPCExp.pfnClosePhysMemHandleExp?;
-        Some(unsafe { f(source.handle().cast(), source.handle().cast()) })
-    }),
-    ("urIPCGetEventHandleExp", |table, source| {
-        let f = table.IPCExp.pfnGetEventHandleExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urIPCPutEventHandleExp", |table, source| {
-        let f = table.IPCExp.pfnPutEventHandleExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urIPCOpenEventHandleExp", |table, source| {
-        let f = table.IPCExp.pfnOpenEventHandleExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urMemoryExportAllocExportableMemoryExp", |table, source| {
-        let f = table.MemoryExportExp.pfnAllocExportableMemoryExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.number() as usize,
-                ur_exp_external_mem_type_t(source.number() as u32),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urMemoryExportFreeExportableMemoryExp", |table, source| {
-        let f = table.MemoryExportExp.pfnFreeExportableMemoryExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urMemoryExportExportMemoryHandleExp", |table, source| {
-        let f = table.MemoryExportExp.pfnExportMemoryHandleExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                ur_exp_external_mem_type_t(source.number() as u32),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramBuildExp", |table, source| {
-        let f = table.ProgramExp.pfnBuildExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                ur_exp_program_flags_t(source.number() as u32),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramCompileExp", |table, source| {
-        let f = table.ProgramExp.pfnCompileExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                ur_exp_program_flags_t(source.number() as u32),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urProgramLinkExp", |table, source| {
-        let f = table.ProgramExp.pfnLinkExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                ur_exp_program_flags_t(source.number() as u32),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMContextMemcpyExp", |table, source| {
-        let f = table.USMExp.pfnContextMemcpyExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-            )
-        })
-    }),
-    ("urUSMHostAllocRegisterExp", |table, source| {
-        let f = table.USMExp.pfnHostAllocRegisterExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urUSMHostAllocUnregisterExp", |table, source| {
-        let f = table.USMExp.pfnHostAllocUnregisterExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urUSMImportExp", |table, source| {
-        let f = table.USMExp.pfnImportExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-            )
-        })
-    }),
-    ("urUSMReleaseExp", |table, source| {
-        let f = table.USMExp.pfnReleaseExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urUsmP2PEnablePeerAccessExp", |table, source| {
-        let f = table.UsmP2PExp.pfnEnablePeerAccessExp?;
-        Some(unsafe { f(source.handle().cast(), source.handle().cast()) })
-    }),
-    ("urUsmP2PDisablePeerAccessExp", |table, source| {
-        let f = table.UsmP2PExp.pfnDisablePeerAccessExp?;
-        Some(unsafe { f(source.handle().cast(), source.handle().cast()) })
-    }),
-    ("urUsmP2PPeerAccessGetInfoExp", |table, source| {
-        let f = table.UsmP2PExp.pfnPeerAccessGetInfoExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                ur_exp_peer_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferCreateExp", |table, source| {
-        let f = table.CommandBufferExp.pfnCreateExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferRetainExp", |table, source| {
-        let f = table.CommandBufferExp.pfnRetainExp?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urCommandBufferReleaseExp", |table, source| {
-        let f = table.CommandBufferExp.pfnReleaseExp?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urCommandBufferFinalizeExp", |table, source| {
-        let f = table.CommandBufferExp.pfnFinalizeExp?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urCommandBufferAppendKernelLaunchExp", |table, source| {
-        let f = table.CommandBufferExp.pfnAppendKernelLaunchExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.count() as _,
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.number() as u32,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
+    (
+        "urDeviceWaitExp",
+        |table, source| {
+            let f = table.DeviceExp.pfnWaitExp?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urProgramDynamicLinkExp",
+        |table, source| {
+            let f = table.ProgramExp.pfnDynamicLinkExp?;
+            Some(unsafe {
+                f(source.handle().cast(), source.count() as _, source.list().cast())
+            })
+        },
+    ),
+    (
+        "urEnqueueTimestampRecordingExp",
+        |table, source| {
+            let f = table.EnqueueExp.pfnTimestampRecordingExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.number() as u8,
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urIPCGetMemHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnGetMemHandleExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urIPCPutMemHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnPutMemHandleExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urIPCOpenMemHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnOpenMemHandleExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urIPCCloseMemHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnCloseMemHandleExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urIPCGetPhysMemHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnGetPhysMemHandleExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urIPCPutPhysMemHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnPutPhysMemHandleExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urIPCOpenPhysMemHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnOpenPhysMemHandleExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urIPCClosePhysMemHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnClosePhysMemHandleExp?;
+            Some(unsafe { f(source.handle().cast(), source.handle().cast()) })
+        },
+    ),
+    (
+        "urIPCGetEventHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnGetEventHandleExp?;
+            Some(unsafe {
+                f(source.handle().cast(), source.memory().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urIPCPutEventHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnPutEventHandleExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urIPCOpenEventHandleExp",
+        |table, source| {
+            let f = table.IPCExp.pfnOpenEventHandleExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urMemoryExportAllocExportableMemoryExp",
+        |table, source| {
+            let f = table.MemoryExportExp.pfnAllocExportableMemoryExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    ur_exp_external_mem_type_t(source.number() as u32),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urMemoryExportFreeExportableMemoryExp",
+        |table, source| {
+            let f = table.MemoryExportExp.pfnFreeExportableMemoryExp?;
+            Some(unsafe {
+                f(source.handle().cast(), source.handle().cast(), source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urMemoryExportExportMemoryHandleExp",
+        |table, source| {
+            let f = table.MemoryExportExp.pfnExportMemoryHandleExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    ur_exp_external_mem_type_t(source.number() as u32),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramBuildExp",
+        |table, source| {
+            let f = table.ProgramExp.pfnBuildExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    ur_exp_program_flags_t(source.number() as u32),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramCompileExp",
+        |table, source| {
+            let f = table.ProgramExp.pfnCompileExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    ur_exp_program_flags_t(source.number() as u32),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urProgramLinkExp",
+        |table, source| {
+            let f = table.ProgramExp.pfnLinkExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    ur_exp_program_flags_t(source.number() as u32),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urUSMContextMemcpyExp",
+        |table, source| {
+            let f = table.USMExp.pfnContextMemcpyExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                )
+            })
+        },
+    ),
+    (
+        "urUSMHostAllocRegisterExp",
+        |table, source| {
+            let f = table.USMExp.pfnHostAllocRegisterExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urUSMHostAllocUnregisterExp",
+        |table, source| {
+            let f = table.USMExp.pfnHostAllocUnregisterExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urUSMImportExp",
+        |table, source| {
+            let f = table.USMExp.pfnImportExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                )
+            })
+        },
+    ),
+    (
+        "urUSMReleaseExp",
+        |table, source| {
+            let f = table.USMExp.pfnReleaseExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urUsmP2PEnablePeerAccessExp",
+        |table, source| {
+            let f = table.UsmP2PExp.pfnEnablePeerAccessExp?;
+            Some(unsafe { f(source.handle().cast(), source.handle().cast()) })
+        },
+    ),
+    (
+        "urUsmP2PDisablePeerAccessExp",
+        |table, source| {
+            let f = table.UsmP2PExp.pfnDisablePeerAccessExp?;
+            Some(unsafe { f(source.handle().cast(), source.handle().cast()) })
+        },
+    ),
+    (
+        "urUsmP2PPeerAccessGetInfoExp",
+        |table, source| {
+            let f = table.UsmP2PExp.pfnPeerAccessGetInfoExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    ur_exp_peer_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferCreateExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnCreateExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferRetainExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnRetainExp?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urCommandBufferReleaseExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnReleaseExp?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urCommandBufferFinalizeExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnFinalizeExp?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urCommandBufferAppendKernelLaunchExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnAppendKernelLaunchExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
     (
         "urCommandBufferAppendKernelLaunchWithArgsExp",
         |table, source| {
@@ -2205,7 +2661,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
-                    source.number() as u32,
+                    source.count() as _,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -2216,101 +2672,116 @@ pub const CALLS: &[(&str, Call)] = &[
             })
         },
     ),
-    ("urCommandBufferAppendUSMMemcpyExp", |table, source| {
-        let f = table.CommandBufferExp.pfnAppendUSMMemcpyExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                source.number() as u32,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferAppendUSMFillExp", |table, source| {
-        let f = table.CommandBufferExp.pfnAppendUSMFillExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.number() as usize,
-                source.number() as u32,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferAppendMemBufferCopyExp", |table, source| {
-        let f = table.CommandBufferExp.pfnAppendMemBufferCopyExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as u32,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferAppendMemBufferWriteExp", |table, source| {
-        let f = table.CommandBufferExp.pfnAppendMemBufferWriteExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.number() as u32,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferAppendMemBufferReadExp", |table, source| {
-        let f = table.CommandBufferExp.pfnAppendMemBufferReadExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.number() as usize,
-                source.number() as usize,
-                source.memory().cast(),
-                source.number() as u32,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
+    (
+        "urCommandBufferAppendUSMMemcpyExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnAppendUSMMemcpyExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferAppendUSMFillExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnAppendUSMFillExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.number() as usize,
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferAppendMemBufferCopyExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnAppendMemBufferCopyExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferAppendMemBufferWriteExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnAppendMemBufferWriteExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferAppendMemBufferReadExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnAppendMemBufferReadExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
     (
         "urCommandBufferAppendMemBufferCopyRectExp",
         |table, source| {
@@ -2327,7 +2798,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.number() as usize,
                     source.number() as usize,
                     source.number() as usize,
-                    source.number() as u32,
+                    source.count() as _,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -2354,7 +2825,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.number() as usize,
                     source.number() as usize,
                     source.memory().cast(),
-                    source.number() as u32,
+                    source.count() as _,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -2381,7 +2852,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.number() as usize,
                     source.number() as usize,
                     source.memory().cast(),
-                    source.number() as u32,
+                    source.count() as _,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -2392,249 +2863,328 @@ pub const CALLS: &[(&str, Call)] = &[
             })
         },
     ),
-    ("urCommandBufferAppendMemBufferFillExp", |table, source| {
-        let f = table.CommandBufferExp.pfnAppendMemBufferFillExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.number() as usize,
-                source.number() as usize,
-                source.number() as u32,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferAppendUSMPrefetchExp", |table, source| {
-        let f = table.CommandBufferExp.pfnAppendUSMPrefetchExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                ur_usm_migration_flags_t(source.number() as u32),
-                source.number() as u32,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferAppendUSMAdviseExp", |table, source| {
-        let f = table.CommandBufferExp.pfnAppendUSMAdviseExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.number() as usize,
-                ur_usm_advice_flags_t(source.number() as u32),
-                source.number() as u32,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferAppendNativeCommandExp", |table, source| {
-        let f = table.CommandBufferExp.pfnAppendNativeCommandExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                None,
-                source.memory().cast(),
-                source.handle().cast(),
-                source.number() as u32,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueCommandBufferExp", |table, source| {
-        let f = table.EnqueueExp.pfnCommandBufferExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferUpdateKernelLaunchExp", |table, source| {
-        let f = table.CommandBufferExp.pfnUpdateKernelLaunchExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferUpdateSignalEventExp", |table, source| {
-        let f = table.CommandBufferExp.pfnUpdateSignalEventExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urCommandBufferUpdateWaitEventsExp", |table, source| {
-        let f = table.CommandBufferExp.pfnUpdateWaitEventsExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferGetInfoExp", |table, source| {
-        let f = table.CommandBufferExp.pfnGetInfoExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                ur_exp_command_buffer_info_t(source.number() as u32),
-                source.number() as usize,
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urCommandBufferGetNativeHandleExp", |table, source| {
-        let f = table.CommandBufferExp.pfnGetNativeHandleExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urEnqueueHostTaskExp", |table, source| {
-        let f = table.EnqueueExp.pfnHostTaskExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                None,
-                source.memory().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueEventsWaitWithBarrierExt", |table, source| {
-        let f = table.Enqueue.pfnEventsWaitWithBarrierExt?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEnqueueNativeCommandExp", |table, source| {
-        let f = table.EnqueueExp.pfnNativeCommandExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                None,
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urEventCreateExp", |table, source| {
-        let f = table.EventExp.pfnCreateExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.memory().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urGraphCreateExp", |table, source| {
-        let f = table.GraphExp.pfnCreateExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urQueueBeginGraphCaptureExp", |table, source| {
-        let f = table.QueueExp.pfnBeginGraphCaptureExp?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urQueueBeginCaptureIntoGraphExp", |table, source| {
-        let f = table.QueueExp.pfnBeginCaptureIntoGraphExp?;
-        Some(unsafe { f(source.handle().cast(), source.handle().cast()) })
-    }),
-    ("urQueueEndGraphCaptureExp", |table, source| {
-        let f = table.QueueExp.pfnEndGraphCaptureExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urGraphInstantiateGraphExp", |table, source| {
-        let f = table.GraphExp.pfnInstantiateGraphExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urEnqueueGraphExp", |table, source| {
-        let f = table.EnqueueExp.pfnGraphExp?;
-        Some(unsafe {
-            f(
-                source.handle().cast(),
-                source.handle().cast(),
-                source.count() as _,
-                source.list().cast(),
-                source.memory().cast(),
-            )
-        })
-    }),
-    ("urGraphDestroyExp", |table, source| {
-        let f = table.GraphExp.pfnDestroyExp?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urGraphExecutableGraphDestroyExp", |table, source| {
-        let f = table.GraphExp.pfnExecutableGraphDestroyExp?;
-        Some(unsafe { f(source.handle().cast()) })
-    }),
-    ("urQueueIsGraphCaptureEnabledExp", |table, source| {
-        let f = table.QueueExp.pfnIsGraphCaptureEnabledExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urQueueGetGraphExp", |table, source| {
-        let f = table.QueueExp.pfnGetGraphExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urGraphIsEmptyExp", |table, source| {
-        let f = table.GraphExp.pfnIsEmptyExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urGraphGetIdExp", |table, source| {
-        let f = table.GraphExp.pfnGetIdExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urGraphSetDestructionCallbackExp", |table, source| {
-        let f = table.GraphExp.pfnSetDestructionCallbackExp?;
-        Some(unsafe { f(source.handle().cast(), None, source.memory().cast()) })
-    }),
-    ("urGraphDumpContentsExp", |table, source| {
-        let f = table.GraphExp.pfnDumpContentsExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
-    ("urGraphGetNativeHandleExp", |table, source| {
-        let f = table.GraphExp.pfnGetNativeHandleExp?;
-        Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
-    }),
+    (
+        "urCommandBufferAppendMemBufferFillExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnAppendMemBufferFillExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.number() as usize,
+                    source.number() as usize,
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferAppendUSMPrefetchExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnAppendUSMPrefetchExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    ur_usm_migration_flags_t(source.number() as u32),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferAppendUSMAdviseExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnAppendUSMAdviseExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.number() as usize,
+                    ur_usm_advice_flags_t(source.number() as u32),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferAppendNativeCommandExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnAppendNativeCommandExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    None,
+                    source.memory().cast(),
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueCommandBufferExp",
+        |table, source| {
+            let f = table.EnqueueExp.pfnCommandBufferExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferUpdateKernelLaunchExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnUpdateKernelLaunchExp?;
+            Some(unsafe {
+                f(source.handle().cast(), source.count() as _, source.memory().cast())
+            })
+        },
+    ),
+    (
+        "urCommandBufferUpdateSignalEventExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnUpdateSignalEventExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urCommandBufferUpdateWaitEventsExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnUpdateWaitEventsExp?;
+            Some(unsafe {
+                f(source.handle().cast(), source.count() as _, source.list().cast())
+            })
+        },
+    ),
+    (
+        "urCommandBufferGetInfoExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnGetInfoExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    ur_exp_command_buffer_info_t(source.number() as u32),
+                    source.number() as usize,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urCommandBufferGetNativeHandleExp",
+        |table, source| {
+            let f = table.CommandBufferExp.pfnGetNativeHandleExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urEnqueueHostTaskExp",
+        |table, source| {
+            let f = table.EnqueueExp.pfnHostTaskExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    None,
+                    source.memory().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueEventsWaitWithBarrierExt",
+        |table, source| {
+            let f = table.Enqueue.pfnEventsWaitWithBarrierExt?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEnqueueNativeCommandExp",
+        |table, source| {
+            let f = table.EnqueueExp.pfnNativeCommandExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    None,
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urEventCreateExp",
+        |table, source| {
+            let f = table.EventExp.pfnCreateExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.memory().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urGraphCreateExp",
+        |table, source| {
+            let f = table.GraphExp.pfnCreateExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urQueueBeginGraphCaptureExp",
+        |table, source| {
+            let f = table.QueueExp.pfnBeginGraphCaptureExp?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urQueueBeginCaptureIntoGraphExp",
+        |table, source| {
+            let f = table.QueueExp.pfnBeginCaptureIntoGraphExp?;
+            Some(unsafe { f(source.handle().cast(), source.handle().cast()) })
+        },
+    ),
+    (
+        "urQueueEndGraphCaptureExp",
+        |table, source| {
+            let f = table.QueueExp.pfnEndGraphCaptureExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urGraphInstantiateGraphExp",
+        |table, source| {
+            let f = table.GraphExp.pfnInstantiateGraphExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urEnqueueGraphExp",
+        |table, source| {
+            let f = table.EnqueueExp.pfnGraphExp?;
+            Some(unsafe {
+                f(
+                    source.handle().cast(),
+                    source.handle().cast(),
+                    source.count() as _,
+                    source.list().cast(),
+                    source.memory().cast(),
+                )
+            })
+        },
+    ),
+    (
+        "urGraphDestroyExp",
+        |table, source| {
+            let f = table.GraphExp.pfnDestroyExp?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urGraphExecutableGraphDestroyExp",
+        |table, source| {
+            let f = table.GraphExp.pfnExecutableGraphDestroyExp?;
+            Some(unsafe { f(source.handle().cast()) })
+        },
+    ),
+    (
+        "urQueueIsGraphCaptureEnabledExp",
+        |table, source| {
+            let f = table.QueueExp.pfnIsGraphCaptureEnabledExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urQueueGetGraphExp",
+        |table, source| {
+            let f = table.QueueExp.pfnGetGraphExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urGraphIsEmptyExp",
+        |table, source| {
+            let f = table.GraphExp.pfnIsEmptyExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urGraphGetIdExp",
+        |table, source| {
+            let f = table.GraphExp.pfnGetIdExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urGraphSetDestructionCallbackExp",
+        |table, source| {
+            let f = table.GraphExp.pfnSetDestructionCallbackExp?;
+            Some(unsafe { f(source.handle().cast(), None, source.memory().cast()) })
+        },
+    ),
+    (
+        "urGraphDumpContentsExp",
+        |table, source| {
+            let f = table.GraphExp.pfnDumpContentsExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
+    (
+        "urGraphGetNativeHandleExp",
+        |table, source| {
+            let f = table.GraphExp.pfnGetNativeHandleExp?;
+            Some(unsafe { f(source.handle().cast(), source.memory().cast()) })
+        },
+    ),
     (
         "urGraphExecutableGraphGetNativeHandleExp",
         |table, source| {

@@ -31,7 +31,7 @@ impl Driver for Cpu {
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Launch = Launch;
+    type Launch = Arc<Launch>;
     type Native = Infallible;
 
     const TRACKS: bool = true;
@@ -97,8 +97,8 @@ impl Driver for Cpu {
         device: &Object<Device>,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
-    ) -> Result<Launch> {
-        kernel.launch(device, request)
+    ) -> Result<Arc<Launch>> {
+        kernel.launch(device, request).map(Arc::new)
     }
 
     fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
@@ -204,7 +204,7 @@ fn command(work: Work<Cpu>) -> Command {
             pattern,
             region,
         },
-        Work::Launch(launch) => Command::Launch(Box::new(launch)),
+        Work::Launch(launch) => Command::Launch(launch),
         Work::Native(never) => match never {},
     }
 }

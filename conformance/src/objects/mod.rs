@@ -2,6 +2,7 @@
 //! A release that fails is noted here, and the test in which it happened fails.
 
 mod async_alloc;
+mod command_buffer;
 mod context;
 mod event;
 pub mod info;
@@ -11,6 +12,7 @@ mod queue;
 mod usm;
 
 pub use async_alloc::{Block, Limits, Pool};
+pub use command_buffer::{Appended, CommandBuffer, Shape, Update, With};
 pub use context::Context;
 pub use event::Event;
 pub use memory::Buffer;

@@ -7,6 +7,10 @@ mod async_alloc;
 mod buffer;
 mod buffer_map;
 mod buffer_rect;
+mod command_buffer;
+mod command_buffer_order;
+mod command_buffer_random;
+mod command_buffer_update;
 mod context;
 mod device;
 mod enqueue;
@@ -56,6 +60,10 @@ pub fn all() -> Vec<Test> {
         across_contexts::all,
         host_task::all,
         virtual_memory::all,
+        command_buffer::all,
+        command_buffer_order::all,
+        command_buffer_update::all,
+        command_buffer_random::all,
         arguments::all,
         async_alloc::all,
     ];

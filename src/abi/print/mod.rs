@@ -5255,7 +5255,12 @@ impl Call for ur_command_buffer_append_kernel_launch_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -5360,7 +5365,12 @@ impl Call for ur_command_buffer_append_kernel_launch_with_args_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -5422,7 +5432,12 @@ impl Call for ur_command_buffer_append_usm_memcpy_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -5485,7 +5500,12 @@ impl Call for ur_command_buffer_append_usm_fill_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -5549,7 +5569,12 @@ impl Call for ur_command_buffer_append_mem_buffer_copy_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -5612,7 +5637,12 @@ impl Call for ur_command_buffer_append_mem_buffer_write_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -5675,7 +5705,12 @@ impl Call for ur_command_buffer_append_mem_buffer_read_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -5743,7 +5778,12 @@ impl Call for ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -5813,7 +5853,12 @@ impl Call for ur_command_buffer_append_mem_buffer_write_rect_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -5883,7 +5928,12 @@ impl Call for ur_command_buffer_append_mem_buffer_read_rect_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -5947,7 +5997,12 @@ impl Call for ur_command_buffer_append_mem_buffer_fill_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -6009,7 +6064,12 @@ impl Call for ur_command_buffer_append_usm_prefetch_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -6071,7 +6131,12 @@ impl Call for ur_command_buffer_append_usm_advise_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(
@@ -6148,7 +6213,12 @@ impl Call for ur_command_buffer_append_native_command_exp_params_t {
             show(
                 Passed::input(
                     "pSyncPointWaitList",
-                    &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
                 ),
             );
             show(

@@ -35,7 +35,7 @@ pub(super) struct Pending {
     /// What the next command waits for.
     pub waits: Vec<Marker>,
     /// Host memory that commands read, until they are done.
-    pub keep: VecDeque<(Marker, Box<[u8]>)>,
+    pub keep: VecDeque<(Marker, Arc<[u8]>)>,
 }
 
 /// The event of the last command. Most are never asked for, so it becomes a marker only then.

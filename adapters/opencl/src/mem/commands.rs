@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
@@ -245,14 +246,14 @@ fn copy_rect(
 /// The longest pattern that OpenCL repeats by itself.
 const MAX_PATTERN: usize = 128;
 
-fn fill(to: MemRef, offset: usize, pattern: &[u8], bytes: usize) -> Work<OpenCl> {
+fn fill(to: MemRef, offset: usize, pattern: &Arc<[u8]>, bytes: usize) -> Work<OpenCl> {
     let size = pattern.len();
     if bytes == 0 || size == 0 {
         return Work::Marker;
     }
     let own = size.is_power_of_two() && size <= MAX_PATTERN;
     if !own || !offset.is_multiple_of(size) {
-        let staged: Box<[u8]> = pattern.iter().copied().cycle().take(bytes).collect();
+        let staged: Arc<[u8]> = pattern.iter().copied().cycle().take(bytes).collect();
         let from = staged.as_ptr().expose_provenance();
         let Work::Native(mut native) = copy(offset, from, bytes, Some(to), None) else {
             return Work::Marker;
@@ -260,7 +261,7 @@ fn fill(to: MemRef, offset: usize, pattern: &[u8], bytes: usize) -> Work<OpenCl>
         native.keep = Some(staged);
         return Work::Native(native);
     }
-    let pattern: Box<[u8]> = pattern.into();
+    let pattern = Arc::clone(pattern);
     Work::Native(Native::new(move |api, slot| {
         let Slot {
             queue,
