@@ -15,7 +15,10 @@
 //! layer's own name.
 
 mod below;
-mod parameters;
+pub mod bounds;
+pub mod lifetime;
+pub mod parameters;
+mod report;
 
 use ur::abi::*;
 
@@ -75,7 +78,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         names: &["UR_LAYER_BOUNDS_CHECKING", FULL],
-        make: None,
+        make: Some(bounds::make),
     },
     Known {
         names: &[
@@ -83,7 +86,7 @@ pub const KNOWN: &[Known] = &[
             "UR_LAYER_LIFETIME_VALIDATION",
             FULL,
         ],
-        make: None,
+        make: Some(lifetime::make),
     },
     Known {
         names: &["UR_LAYER_PARAMETER_VALIDATION", FULL],

@@ -41,6 +41,7 @@ ur::dl::symbols! {
                 *const ur_kernel_launch_ext_properties_t, u32, *const ur_event_handle_t, *mut ur_event_handle_t) -> ur_result_t,
             urLoaderConfigCreate: unsafe extern "C" fn(*mut ur_loader_config_handle_t) -> ur_result_t,
             urLoaderConfigRelease: unsafe extern "C" fn(ur_loader_config_handle_t) -> ur_result_t,
+            urLoaderConfigSetCodeLocationCallback: unsafe extern "C" fn(ur_loader_config_handle_t, ur_code_location_callback_t, *mut c_void) -> ur_result_t,
             urLoaderConfigEnableLayer: unsafe extern "C" fn(ur_loader_config_handle_t, *const c_char) -> ur_result_t,
             urGetAdapterProcAddrTable: unsafe extern "C" fn(ur_api_version_t, *mut ur_adapter_dditable_t) -> ur_result_t,
         }
@@ -106,6 +107,11 @@ pub fn directory(name: &str) -> PathBuf {
 
 /// Compiles `adapter.c` with these definitions as `path`.
 pub fn build_adapter(path: &Path, definitions: &[&str]) -> String {
+    build("adapter.c", path, definitions)
+}
+
+/// Compiles an adapter beside this file.
+pub fn build(source: &str, path: &Path, definitions: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let output = Command::new(compiler)
@@ -119,7 +125,7 @@ pub fn build_adapter(path: &Path, definitions: &[&str]) -> String {
         )
         .arg("-I")
         .arg(root.join("../include"))
-        .arg(root.join("tests/loader/adapter.c"))
+        .arg(root.join("tests/loader").join(source))
         .arg("-o")
         .arg(path)
         .output()

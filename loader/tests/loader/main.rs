@@ -7,5 +7,7 @@ mod common;
 mod compat;
 mod discovery;
 mod exports;
+mod layers;
 mod life;
 mod selection;
+mod world;
