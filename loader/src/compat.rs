@@ -11,10 +11,11 @@ use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use ur::abi::*;
-use ur::object::{Error, Result, boundary, ensure};
+use ur::object::{Error, Kind, Result, boundary, ensure};
 
 use self::arguments::{Argument, Arguments, Opaque, Value};
 use crate::entry::versioned;
+use crate::layers::lifetime;
 use crate::state::app_table;
 
 pub use self::arguments::forget_all;
@@ -49,7 +50,7 @@ versioned! {
         _pProperties: *const ur_kernel_arg_value_properties_t,
         pArgValue: *const c_void,
     ) {
-        usable(hKernel)?;
+        usable("urKernelSetArgValue", hKernel)?;
         ensure(!pArgValue.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let fits = argSize > 0 && argSize <= isize::MAX.cast_unsigned();
         ensure(fits, UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE)?;
@@ -68,7 +69,7 @@ versioned! {
         argSize: usize,
         _pProperties: *const ur_kernel_arg_local_properties_t,
     ) {
-        usable(hKernel)?;
+        usable("urKernelSetArgLocal", hKernel)?;
         set(hKernel, argIndex, Argument::Local(argSize))
     }
 
@@ -82,7 +83,7 @@ versioned! {
         _pProperties: *const ur_kernel_arg_pointer_properties_t,
         pArgValue: *const c_void,
     ) {
-        usable(hKernel)?;
+        usable("urKernelSetArgPointer", hKernel)?;
         set(hKernel, argIndex, Argument::Pointer(Opaque(pArgValue.cast_mut())))
     }
 
@@ -96,7 +97,7 @@ versioned! {
         _pProperties: *const ur_kernel_arg_sampler_properties_t,
         hArgValue: ur_sampler_handle_t,
     ) {
-        usable(hKernel)?;
+        usable("urKernelSetArgSampler", hKernel)?;
         ensure(!hArgValue.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         set(hKernel, argIndex, Argument::Sampler(Opaque(hArgValue.cast())))
     }
@@ -111,7 +112,7 @@ versioned! {
         pProperties: *const ur_kernel_arg_mem_obj_properties_t,
         hArgValue: ur_mem_handle_t,
     ) {
-        usable(hKernel)?;
+        usable("urKernelSetArgMemObj", hKernel)?;
         // SAFETY: the caller's promise.
         let properties = unsafe { pProperties.as_ref() };
         let access = properties.map_or(UR_MEM_FLAG_READ_WRITE, |given| given.memoryAccess);
@@ -156,9 +157,10 @@ fn next() -> Result<&'static ur_dditable_t> {
         .ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))
 }
 
-fn usable(kernel: ur_kernel_handle_t) -> Result<()> {
+fn usable(function: &'static str, kernel: ur_kernel_handle_t) -> Result<()> {
     ensure(app_table().is_some(), UR_RESULT_ERROR_UNINITIALIZED)?;
-    ensure(!kernel.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+    ensure(!kernel.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
+    lifetime::vet(function, Kind::Kernel, kernel.cast())
 }
 
 fn set(kernel: ur_kernel_handle_t, index: u32, argument: Argument) -> Result<()> {

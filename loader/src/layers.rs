@@ -15,7 +15,10 @@
 //! layer's own name.
 
 mod below;
-mod parameters;
+pub mod bounds;
+pub mod lifetime;
+pub mod parameters;
+mod report;
 pub mod tracing;
 
 use ur::abi::*;
@@ -76,7 +79,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         names: &["UR_LAYER_BOUNDS_CHECKING", FULL],
-        make: None,
+        make: Some(bounds::make),
     },
     Known {
         names: &[
@@ -84,7 +87,7 @@ pub const KNOWN: &[Known] = &[
             "UR_LAYER_LIFETIME_VALIDATION",
             FULL,
         ],
-        make: None,
+        make: Some(lifetime::make),
     },
     Known {
         names: &["UR_LAYER_PARAMETER_VALIDATION", FULL],

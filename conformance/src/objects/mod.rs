@@ -26,7 +26,7 @@ use std::sync::{Mutex, PoisonError};
 static FAILED_RELEASES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Notes a release that was refused.
-fn released(status: Status) {
+pub fn released(status: Status) {
     if !status.is_ok() {
         let mut failed = FAILED_RELEASES
             .lock()

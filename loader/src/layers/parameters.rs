@@ -4,8 +4,9 @@
 //! Owns the layer; its functions are generated and stateless.
 
 use ur::abi::*;
+use ur::object::log::Level;
 
-use super::{Layer, LayerContext};
+use super::{Layer, LayerContext, report};
 use crate::generated::layers::parameters;
 
 struct Parameters;
@@ -19,11 +20,22 @@ impl Layer for Parameters {
         &mut self,
         table: &mut ur_dditable_t,
         _: &[&'static str],
-        _: &LayerContext,
+        context: &LayerContext,
     ) -> Result<(), ur_result_t> {
+        report::begin(context);
         parameters::wrap(table);
         Ok(())
     }
 
-    fn teardown(&mut self) {}
+    fn teardown(&mut self) {
+        report::end();
+    }
+}
+
+/// Notes a refusal, which the application sees as a result anyway.
+#[cold]
+pub fn refused(function: &str, result: ur_result_t) -> ur_result_t {
+    let name = result.name().unwrap_or("an unknown result");
+    report::finding(Level::Info, format_args!("{function}: {name}"));
+    result
 }

@@ -47,7 +47,7 @@ pub(super) fn in_tables(spec: &Spec) -> impl Iterator<Item = (&Function, &str, &
     })
 }
 
-pub(super) fn arguments(function: &Function) -> String {
+fn arguments(function: &Function) -> String {
     function
         .params
         .iter()

@@ -16,8 +16,15 @@
     clippy::cmp_null,
     clippy::double_parens
 )]
-#![allow(clippy::if_same_then_else, unused_unsafe, unused_parens, non_snake_case)]
+#![allow(
+    clippy::if_same_then_else,
+    unused_imports,
+    unused_unsafe,
+    unused_parens,
+    non_snake_case
+)]
 use crate::layers::Below;
+use crate::layers::parameters::refused;
 use ur::object::{boundary, checks::*, ensure};
 use std::ffi::{c_char, c_void};
 use ur::abi::*;
@@ -39,7 +46,7 @@ unsafe extern "C" fn urAdapterGet(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(NumEntries, phAdapters, pNumAdapters) }
-        error => error,
+        error => refused("urAdapterGet", error),
     }
 }
 unsafe extern "C" fn urAdapterRelease(hAdapter: ur_adapter_handle_t) -> ur_result_t {
@@ -51,7 +58,7 @@ unsafe extern "C" fn urAdapterRelease(hAdapter: ur_adapter_handle_t) -> ur_resul
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hAdapter) }
-        error => error,
+        error => refused("urAdapterRelease", error),
     }
 }
 unsafe extern "C" fn urAdapterRetain(hAdapter: ur_adapter_handle_t) -> ur_result_t {
@@ -63,7 +70,7 @@ unsafe extern "C" fn urAdapterRetain(hAdapter: ur_adapter_handle_t) -> ur_result
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hAdapter) }
-        error => error,
+        error => refused("urAdapterRetain", error),
     }
 }
 unsafe extern "C" fn urAdapterGetLastError(
@@ -81,7 +88,7 @@ unsafe extern "C" fn urAdapterGetLastError(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hAdapter, ppMessage, pError) }
-        error => error,
+        error => refused("urAdapterGetLastError", error),
     }
 }
 unsafe extern "C" fn urAdapterGetInfo(
@@ -114,7 +121,7 @@ unsafe extern "C" fn urAdapterGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hAdapter, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urAdapterGetInfo", error),
     }
 }
 unsafe extern "C" fn urAdapterSetLoggerCallback(
@@ -136,7 +143,7 @@ unsafe extern "C" fn urAdapterSetLoggerCallback(
         UR_RESULT_SUCCESS => {
             unsafe { below(hAdapter, pfnLoggerCallback, pUserData, level) }
         }
-        error => error,
+        error => refused("urAdapterSetLoggerCallback", error),
     }
 }
 unsafe extern "C" fn urAdapterSetLoggerCallbackLevel(
@@ -154,7 +161,7 @@ unsafe extern "C" fn urAdapterSetLoggerCallbackLevel(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hAdapter, level) }
-        error => error,
+        error => refused("urAdapterSetLoggerCallbackLevel", error),
     }
 }
 unsafe extern "C" fn urPlatformGet(
@@ -181,7 +188,7 @@ unsafe extern "C" fn urPlatformGet(
         UR_RESULT_SUCCESS => {
             unsafe { below(hAdapter, NumEntries, phPlatforms, pNumPlatforms) }
         }
-        error => error,
+        error => refused("urPlatformGet", error),
     }
 }
 unsafe extern "C" fn urPlatformGetInfo(
@@ -214,7 +221,7 @@ unsafe extern "C" fn urPlatformGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hPlatform, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urPlatformGetInfo", error),
     }
 }
 unsafe extern "C" fn urPlatformGetApiVersion(
@@ -231,7 +238,7 @@ unsafe extern "C" fn urPlatformGetApiVersion(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hPlatform, pVersion) }
-        error => error,
+        error => refused("urPlatformGetApiVersion", error),
     }
 }
 unsafe extern "C" fn urPlatformGetNativeHandle(
@@ -248,7 +255,7 @@ unsafe extern "C" fn urPlatformGetNativeHandle(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hPlatform, phNativePlatform) }
-        error => error,
+        error => refused("urPlatformGetNativeHandle", error),
     }
 }
 unsafe extern "C" fn urPlatformCreateWithNativeHandle(
@@ -270,7 +277,7 @@ unsafe extern "C" fn urPlatformCreateWithNativeHandle(
         UR_RESULT_SUCCESS => {
             unsafe { below(hNativePlatform, hAdapter, pProperties, phPlatform) }
         }
-        error => error,
+        error => refused("urPlatformCreateWithNativeHandle", error),
     }
 }
 unsafe extern "C" fn urPlatformGetBackendOption(
@@ -291,7 +298,7 @@ unsafe extern "C" fn urPlatformGetBackendOption(
         UR_RESULT_SUCCESS => {
             unsafe { below(hPlatform, pFrontendOption, ppPlatformOption) }
         }
-        error => error,
+        error => refused("urPlatformGetBackendOption", error),
     }
 }
 unsafe extern "C" fn urDeviceGet(
@@ -320,7 +327,7 @@ unsafe extern "C" fn urDeviceGet(
         UR_RESULT_SUCCESS => {
             unsafe { below(hPlatform, DeviceType, NumEntries, phDevices, pNumDevices) }
         }
-        error => error,
+        error => refused("urDeviceGet", error),
     }
 }
 unsafe extern "C" fn urDeviceGetInfo(
@@ -353,7 +360,7 @@ unsafe extern "C" fn urDeviceGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hDevice, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urDeviceGetInfo", error),
     }
 }
 unsafe extern "C" fn urDeviceRetain(hDevice: ur_device_handle_t) -> ur_result_t {
@@ -365,7 +372,7 @@ unsafe extern "C" fn urDeviceRetain(hDevice: ur_device_handle_t) -> ur_result_t 
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hDevice) }
-        error => error,
+        error => refused("urDeviceRetain", error),
     }
 }
 unsafe extern "C" fn urDeviceRelease(hDevice: ur_device_handle_t) -> ur_result_t {
@@ -377,7 +384,7 @@ unsafe extern "C" fn urDeviceRelease(hDevice: ur_device_handle_t) -> ur_result_t
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hDevice) }
-        error => error,
+        error => refused("urDeviceRelease", error),
     }
 }
 unsafe extern "C" fn urDevicePartition(
@@ -404,7 +411,7 @@ unsafe extern "C" fn urDevicePartition(
                 below(hDevice, pProperties, NumDevices, phSubDevices, pNumDevicesRet)
             }
         }
-        error => error,
+        error => refused("urDevicePartition", error),
     }
 }
 unsafe extern "C" fn urDeviceSelectBinary(
@@ -429,7 +436,7 @@ unsafe extern "C" fn urDeviceSelectBinary(
         UR_RESULT_SUCCESS => {
             unsafe { below(hDevice, pBinaries, NumBinaries, pSelectedBinary) }
         }
-        error => error,
+        error => refused("urDeviceSelectBinary", error),
     }
 }
 unsafe extern "C" fn urDeviceGetNativeHandle(
@@ -446,7 +453,7 @@ unsafe extern "C" fn urDeviceGetNativeHandle(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hDevice, phNativeDevice) }
-        error => error,
+        error => refused("urDeviceGetNativeHandle", error),
     }
 }
 unsafe extern "C" fn urDeviceCreateWithNativeHandle(
@@ -468,7 +475,7 @@ unsafe extern "C" fn urDeviceCreateWithNativeHandle(
         UR_RESULT_SUCCESS => {
             unsafe { below(hNativeDevice, hAdapter, pProperties, phDevice) }
         }
-        error => error,
+        error => refused("urDeviceCreateWithNativeHandle", error),
     }
 }
 unsafe extern "C" fn urDeviceGetGlobalTimestamps(
@@ -485,7 +492,7 @@ unsafe extern "C" fn urDeviceGetGlobalTimestamps(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hDevice, pDeviceTimestamp, pHostTimestamp) }
-        error => error,
+        error => refused("urDeviceGetGlobalTimestamps", error),
     }
 }
 unsafe extern "C" fn urContextCreate(
@@ -518,7 +525,7 @@ unsafe extern "C" fn urContextCreate(
         UR_RESULT_SUCCESS => {
             unsafe { below(DeviceCount, phDevices, pProperties, phContext) }
         }
-        error => error,
+        error => refused("urContextCreate", error),
     }
 }
 unsafe extern "C" fn urContextRetain(hContext: ur_context_handle_t) -> ur_result_t {
@@ -530,7 +537,7 @@ unsafe extern "C" fn urContextRetain(hContext: ur_context_handle_t) -> ur_result
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext) }
-        error => error,
+        error => refused("urContextRetain", error),
     }
 }
 unsafe extern "C" fn urContextRelease(hContext: ur_context_handle_t) -> ur_result_t {
@@ -542,7 +549,7 @@ unsafe extern "C" fn urContextRelease(hContext: ur_context_handle_t) -> ur_resul
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext) }
-        error => error,
+        error => refused("urContextRelease", error),
     }
 }
 unsafe extern "C" fn urContextGetInfo(
@@ -575,7 +582,7 @@ unsafe extern "C" fn urContextGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urContextGetInfo", error),
     }
 }
 unsafe extern "C" fn urContextGetNativeHandle(
@@ -592,7 +599,7 @@ unsafe extern "C" fn urContextGetNativeHandle(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, phNativeContext) }
-        error => error,
+        error => refused("urContextGetNativeHandle", error),
     }
 }
 unsafe extern "C" fn urContextCreateWithNativeHandle(
@@ -628,7 +635,7 @@ unsafe extern "C" fn urContextCreateWithNativeHandle(
                 )
             }
         }
-        error => error,
+        error => refused("urContextCreateWithNativeHandle", error),
     }
 }
 unsafe extern "C" fn urContextSetExtendedDeleter(
@@ -646,7 +653,7 @@ unsafe extern "C" fn urContextSetExtendedDeleter(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pfnDeleter, pUserData) }
-        error => error,
+        error => refused("urContextSetExtendedDeleter", error),
     }
 }
 unsafe extern "C" fn urMemImageCreate(
@@ -746,7 +753,7 @@ unsafe extern "C" fn urMemImageCreate(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, flags, pImageFormat, pImageDesc, pHost, phMem) }
         }
-        error => error,
+        error => refused("urMemImageCreate", error),
     }
 }
 unsafe extern "C" fn urMemBufferCreate(
@@ -802,7 +809,7 @@ unsafe extern "C" fn urMemBufferCreate(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, flags, size, pProperties, phBuffer) }
         }
-        error => error,
+        error => refused("urMemBufferCreate", error),
     }
 }
 unsafe extern "C" fn urMemRetain(hMem: ur_mem_handle_t) -> ur_result_t {
@@ -814,7 +821,7 @@ unsafe extern "C" fn urMemRetain(hMem: ur_mem_handle_t) -> ur_result_t {
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hMem) }
-        error => error,
+        error => refused("urMemRetain", error),
     }
 }
 unsafe extern "C" fn urMemRelease(hMem: ur_mem_handle_t) -> ur_result_t {
@@ -826,7 +833,7 @@ unsafe extern "C" fn urMemRelease(hMem: ur_mem_handle_t) -> ur_result_t {
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hMem) }
-        error => error,
+        error => refused("urMemRelease", error),
     }
 }
 unsafe extern "C" fn urMemBufferPartition(
@@ -854,7 +861,7 @@ unsafe extern "C" fn urMemBufferPartition(
         UR_RESULT_SUCCESS => {
             unsafe { below(hBuffer, flags, bufferCreateType, pRegion, phMem) }
         }
-        error => error,
+        error => refused("urMemBufferPartition", error),
     }
 }
 unsafe extern "C" fn urMemGetNativeHandle(
@@ -871,7 +878,7 @@ unsafe extern "C" fn urMemGetNativeHandle(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hMem, hDevice, phNativeMem) }
-        error => error,
+        error => refused("urMemGetNativeHandle", error),
     }
 }
 unsafe extern "C" fn urMemBufferCreateWithNativeHandle(
@@ -891,7 +898,7 @@ unsafe extern "C" fn urMemBufferCreateWithNativeHandle(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hNativeMem, hContext, pProperties, phMem) }
-        error => error,
+        error => refused("urMemBufferCreateWithNativeHandle", error),
     }
 }
 unsafe extern "C" fn urMemImageCreateWithNativeHandle(
@@ -932,7 +939,7 @@ unsafe extern "C" fn urMemImageCreateWithNativeHandle(
                 below(hNativeMem, hContext, pImageFormat, pImageDesc, pProperties, phMem)
             }
         }
-        error => error,
+        error => refused("urMemImageCreateWithNativeHandle", error),
     }
 }
 unsafe extern "C" fn urMemGetInfo(
@@ -965,7 +972,7 @@ unsafe extern "C" fn urMemGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hMemory, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urMemGetInfo", error),
     }
 }
 unsafe extern "C" fn urMemImageGetInfo(
@@ -998,7 +1005,7 @@ unsafe extern "C" fn urMemImageGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hMemory, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urMemImageGetInfo", error),
     }
 }
 unsafe extern "C" fn urSamplerCreate(
@@ -1026,7 +1033,7 @@ unsafe extern "C" fn urSamplerCreate(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pDesc, phSampler) }
-        error => error,
+        error => refused("urSamplerCreate", error),
     }
 }
 unsafe extern "C" fn urSamplerRetain(hSampler: ur_sampler_handle_t) -> ur_result_t {
@@ -1038,7 +1045,7 @@ unsafe extern "C" fn urSamplerRetain(hSampler: ur_sampler_handle_t) -> ur_result
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hSampler) }
-        error => error,
+        error => refused("urSamplerRetain", error),
     }
 }
 unsafe extern "C" fn urSamplerRelease(hSampler: ur_sampler_handle_t) -> ur_result_t {
@@ -1050,7 +1057,7 @@ unsafe extern "C" fn urSamplerRelease(hSampler: ur_sampler_handle_t) -> ur_resul
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hSampler) }
-        error => error,
+        error => refused("urSamplerRelease", error),
     }
 }
 unsafe extern "C" fn urSamplerGetInfo(
@@ -1083,7 +1090,7 @@ unsafe extern "C" fn urSamplerGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hSampler, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urSamplerGetInfo", error),
     }
 }
 unsafe extern "C" fn urSamplerGetNativeHandle(
@@ -1100,7 +1107,7 @@ unsafe extern "C" fn urSamplerGetNativeHandle(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hSampler, phNativeSampler) }
-        error => error,
+        error => refused("urSamplerGetNativeHandle", error),
     }
 }
 unsafe extern "C" fn urSamplerCreateWithNativeHandle(
@@ -1122,7 +1129,7 @@ unsafe extern "C" fn urSamplerCreateWithNativeHandle(
         UR_RESULT_SUCCESS => {
             unsafe { below(hNativeSampler, hContext, pProperties, phSampler) }
         }
-        error => error,
+        error => refused("urSamplerCreateWithNativeHandle", error),
     }
 }
 unsafe extern "C" fn urUSMHostAlloc(
@@ -1156,7 +1163,7 @@ unsafe extern "C" fn urUSMHostAlloc(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pUSMDesc, pool, size, ppMem) }
-        error => error,
+        error => refused("urUSMHostAlloc", error),
     }
 }
 unsafe extern "C" fn urUSMDeviceAlloc(
@@ -1194,7 +1201,7 @@ unsafe extern "C" fn urUSMDeviceAlloc(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, hDevice, pUSMDesc, pool, size, ppMem) }
         }
-        error => error,
+        error => refused("urUSMDeviceAlloc", error),
     }
 }
 unsafe extern "C" fn urUSMSharedAlloc(
@@ -1232,7 +1239,7 @@ unsafe extern "C" fn urUSMSharedAlloc(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, hDevice, pUSMDesc, pool, size, ppMem) }
         }
-        error => error,
+        error => refused("urUSMSharedAlloc", error),
     }
 }
 unsafe extern "C" fn urUSMFree(
@@ -1248,7 +1255,7 @@ unsafe extern "C" fn urUSMFree(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pMem) }
-        error => error,
+        error => refused("urUSMFree", error),
     }
 }
 unsafe extern "C" fn urUSMGetMemAllocInfo(
@@ -1277,7 +1284,7 @@ unsafe extern "C" fn urUSMGetMemAllocInfo(
                 below(hContext, pMem, propName, propSize, pPropValue, pPropSizeRet)
             }
         }
-        error => error,
+        error => refused("urUSMGetMemAllocInfo", error),
     }
 }
 unsafe extern "C" fn urUSMPoolCreate(
@@ -1301,7 +1308,7 @@ unsafe extern "C" fn urUSMPoolCreate(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pPoolDesc, ppPool) }
-        error => error,
+        error => refused("urUSMPoolCreate", error),
     }
 }
 unsafe extern "C" fn urUSMPoolRetain(pPool: ur_usm_pool_handle_t) -> ur_result_t {
@@ -1313,7 +1320,7 @@ unsafe extern "C" fn urUSMPoolRetain(pPool: ur_usm_pool_handle_t) -> ur_result_t
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(pPool) }
-        error => error,
+        error => refused("urUSMPoolRetain", error),
     }
 }
 unsafe extern "C" fn urUSMPoolRelease(pPool: ur_usm_pool_handle_t) -> ur_result_t {
@@ -1325,7 +1332,7 @@ unsafe extern "C" fn urUSMPoolRelease(pPool: ur_usm_pool_handle_t) -> ur_result_
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(pPool) }
-        error => error,
+        error => refused("urUSMPoolRelease", error),
     }
 }
 unsafe extern "C" fn urUSMPoolGetInfo(
@@ -1358,7 +1365,7 @@ unsafe extern "C" fn urUSMPoolGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hPool, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urUSMPoolGetInfo", error),
     }
 }
 unsafe extern "C" fn urVirtualMemGranularityGetInfo(
@@ -1405,7 +1412,7 @@ unsafe extern "C" fn urVirtualMemGranularityGetInfo(
                 )
             }
         }
-        error => error,
+        error => refused("urVirtualMemGranularityGetInfo", error),
     }
 }
 unsafe extern "C" fn urVirtualMemReserve(
@@ -1423,7 +1430,7 @@ unsafe extern "C" fn urVirtualMemReserve(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pStart, size, ppStart) }
-        error => error,
+        error => refused("urVirtualMemReserve", error),
     }
 }
 unsafe extern "C" fn urVirtualMemFree(
@@ -1440,7 +1447,7 @@ unsafe extern "C" fn urVirtualMemFree(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pStart, size) }
-        error => error,
+        error => refused("urVirtualMemFree", error),
     }
 }
 unsafe extern "C" fn urVirtualMemMap(
@@ -1467,7 +1474,7 @@ unsafe extern "C" fn urVirtualMemMap(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, pStart, size, hPhysicalMem, offset, flags) }
         }
-        error => error,
+        error => refused("urVirtualMemMap", error),
     }
 }
 unsafe extern "C" fn urVirtualMemUnmap(
@@ -1484,7 +1491,7 @@ unsafe extern "C" fn urVirtualMemUnmap(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pStart, size) }
-        error => error,
+        error => refused("urVirtualMemUnmap", error),
     }
 }
 unsafe extern "C" fn urVirtualMemSetAccess(
@@ -1506,7 +1513,7 @@ unsafe extern "C" fn urVirtualMemSetAccess(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pStart, size, flags) }
-        error => error,
+        error => refused("urVirtualMemSetAccess", error),
     }
 }
 unsafe extern "C" fn urVirtualMemGetInfo(
@@ -1540,7 +1547,7 @@ unsafe extern "C" fn urVirtualMemGetInfo(
                 )
             }
         }
-        error => error,
+        error => refused("urVirtualMemGetInfo", error),
     }
 }
 unsafe extern "C" fn urPhysicalMemCreate(
@@ -1568,7 +1575,7 @@ unsafe extern "C" fn urPhysicalMemCreate(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, hDevice, size, pProperties, phPhysicalMem) }
         }
-        error => error,
+        error => refused("urPhysicalMemCreate", error),
     }
 }
 unsafe extern "C" fn urPhysicalMemRetain(
@@ -1582,7 +1589,7 @@ unsafe extern "C" fn urPhysicalMemRetain(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hPhysicalMem) }
-        error => error,
+        error => refused("urPhysicalMemRetain", error),
     }
 }
 unsafe extern "C" fn urPhysicalMemRelease(
@@ -1596,7 +1603,7 @@ unsafe extern "C" fn urPhysicalMemRelease(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hPhysicalMem) }
-        error => error,
+        error => refused("urPhysicalMemRelease", error),
     }
 }
 unsafe extern "C" fn urPhysicalMemGetInfo(
@@ -1621,7 +1628,7 @@ unsafe extern "C" fn urPhysicalMemGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hPhysicalMem, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urPhysicalMemGetInfo", error),
     }
 }
 unsafe extern "C" fn urProgramCreateWithIL(
@@ -1658,7 +1665,7 @@ unsafe extern "C" fn urProgramCreateWithIL(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, pIL, length, pProperties, phProgram) }
         }
-        error => error,
+        error => refused("urProgramCreateWithIL", error),
     }
 }
 unsafe extern "C" fn urProgramCreateWithBinary(
@@ -1719,7 +1726,7 @@ unsafe extern "C" fn urProgramCreateWithBinary(
                 )
             }
         }
-        error => error,
+        error => refused("urProgramCreateWithBinary", error),
     }
 }
 unsafe extern "C" fn urProgramBuild(
@@ -1736,7 +1743,7 @@ unsafe extern "C" fn urProgramBuild(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hProgram, pOptions) }
-        error => error,
+        error => refused("urProgramBuild", error),
     }
 }
 unsafe extern "C" fn urProgramCompile(
@@ -1753,7 +1760,7 @@ unsafe extern "C" fn urProgramCompile(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hProgram, pOptions) }
-        error => error,
+        error => refused("urProgramCompile", error),
     }
 }
 unsafe extern "C" fn urProgramLink(
@@ -1779,7 +1786,7 @@ unsafe extern "C" fn urProgramLink(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, count, phPrograms, pOptions, phProgram) }
         }
-        error => error,
+        error => refused("urProgramLink", error),
     }
 }
 unsafe extern "C" fn urProgramRetain(hProgram: ur_program_handle_t) -> ur_result_t {
@@ -1791,7 +1798,7 @@ unsafe extern "C" fn urProgramRetain(hProgram: ur_program_handle_t) -> ur_result
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hProgram) }
-        error => error,
+        error => refused("urProgramRetain", error),
     }
 }
 unsafe extern "C" fn urProgramRelease(hProgram: ur_program_handle_t) -> ur_result_t {
@@ -1803,7 +1810,7 @@ unsafe extern "C" fn urProgramRelease(hProgram: ur_program_handle_t) -> ur_resul
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hProgram) }
-        error => error,
+        error => refused("urProgramRelease", error),
     }
 }
 unsafe extern "C" fn urProgramGetFunctionPointer(
@@ -1826,7 +1833,7 @@ unsafe extern "C" fn urProgramGetFunctionPointer(
         UR_RESULT_SUCCESS => {
             unsafe { below(hDevice, hProgram, pFunctionName, ppFunctionPointer) }
         }
-        error => error,
+        error => refused("urProgramGetFunctionPointer", error),
     }
 }
 unsafe extern "C" fn urProgramGetGlobalVariablePointer(
@@ -1859,7 +1866,7 @@ unsafe extern "C" fn urProgramGetGlobalVariablePointer(
                 )
             }
         }
-        error => error,
+        error => refused("urProgramGetGlobalVariablePointer", error),
     }
 }
 unsafe extern "C" fn urProgramGetInfo(
@@ -1892,7 +1899,7 @@ unsafe extern "C" fn urProgramGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hProgram, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urProgramGetInfo", error),
     }
 }
 unsafe extern "C" fn urProgramGetBuildInfo(
@@ -1921,7 +1928,7 @@ unsafe extern "C" fn urProgramGetBuildInfo(
                 below(hProgram, hDevice, propName, propSize, pPropValue, pPropSizeRet)
             }
         }
-        error => error,
+        error => refused("urProgramGetBuildInfo", error),
     }
 }
 unsafe extern "C" fn urProgramSetSpecializationConstants(
@@ -1941,7 +1948,7 @@ unsafe extern "C" fn urProgramSetSpecializationConstants(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hProgram, count, pSpecConstants) }
-        error => error,
+        error => refused("urProgramSetSpecializationConstants", error),
     }
 }
 unsafe extern "C" fn urProgramGetNativeHandle(
@@ -1958,7 +1965,7 @@ unsafe extern "C" fn urProgramGetNativeHandle(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hProgram, phNativeProgram) }
-        error => error,
+        error => refused("urProgramGetNativeHandle", error),
     }
 }
 unsafe extern "C" fn urProgramCreateWithNativeHandle(
@@ -1980,7 +1987,7 @@ unsafe extern "C" fn urProgramCreateWithNativeHandle(
         UR_RESULT_SUCCESS => {
             unsafe { below(hNativeProgram, hContext, pProperties, phProgram) }
         }
-        error => error,
+        error => refused("urProgramCreateWithNativeHandle", error),
     }
 }
 unsafe extern "C" fn urQueueGetInfo(
@@ -2013,7 +2020,7 @@ unsafe extern "C" fn urQueueGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hQueue, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urQueueGetInfo", error),
     }
 }
 unsafe extern "C" fn urQueueCreate(
@@ -2058,7 +2065,7 @@ unsafe extern "C" fn urQueueCreate(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, pProperties, phQueue) }
-        error => error,
+        error => refused("urQueueCreate", error),
     }
 }
 unsafe extern "C" fn urQueueRetain(hQueue: ur_queue_handle_t) -> ur_result_t {
@@ -2070,7 +2077,7 @@ unsafe extern "C" fn urQueueRetain(hQueue: ur_queue_handle_t) -> ur_result_t {
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue) }
-        error => error,
+        error => refused("urQueueRetain", error),
     }
 }
 unsafe extern "C" fn urQueueRelease(hQueue: ur_queue_handle_t) -> ur_result_t {
@@ -2082,7 +2089,7 @@ unsafe extern "C" fn urQueueRelease(hQueue: ur_queue_handle_t) -> ur_result_t {
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue) }
-        error => error,
+        error => refused("urQueueRelease", error),
     }
 }
 unsafe extern "C" fn urQueueGetNativeHandle(
@@ -2100,7 +2107,7 @@ unsafe extern "C" fn urQueueGetNativeHandle(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue, pDesc, phNativeQueue) }
-        error => error,
+        error => refused("urQueueGetNativeHandle", error),
     }
 }
 unsafe extern "C" fn urQueueCreateWithNativeHandle(
@@ -2123,7 +2130,7 @@ unsafe extern "C" fn urQueueCreateWithNativeHandle(
         UR_RESULT_SUCCESS => {
             unsafe { below(hNativeQueue, hContext, hDevice, pProperties, phQueue) }
         }
-        error => error,
+        error => refused("urQueueCreateWithNativeHandle", error),
     }
 }
 unsafe extern "C" fn urQueueFinish(hQueue: ur_queue_handle_t) -> ur_result_t {
@@ -2135,7 +2142,7 @@ unsafe extern "C" fn urQueueFinish(hQueue: ur_queue_handle_t) -> ur_result_t {
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue) }
-        error => error,
+        error => refused("urQueueFinish", error),
     }
 }
 unsafe extern "C" fn urQueueFlush(hQueue: ur_queue_handle_t) -> ur_result_t {
@@ -2147,7 +2154,7 @@ unsafe extern "C" fn urQueueFlush(hQueue: ur_queue_handle_t) -> ur_result_t {
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue) }
-        error => error,
+        error => refused("urQueueFlush", error),
     }
 }
 unsafe extern "C" fn urEventGetInfo(
@@ -2180,7 +2187,7 @@ unsafe extern "C" fn urEventGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hEvent, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urEventGetInfo", error),
     }
 }
 unsafe extern "C" fn urEventGetProfilingInfo(
@@ -2206,7 +2213,7 @@ unsafe extern "C" fn urEventGetProfilingInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hEvent, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urEventGetProfilingInfo", error),
     }
 }
 unsafe extern "C" fn urEventWait(
@@ -2232,7 +2239,7 @@ unsafe extern "C" fn urEventWait(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(numEvents, phEventWaitList) }
-        error => error,
+        error => refused("urEventWait", error),
     }
 }
 unsafe extern "C" fn urEventRetain(hEvent: ur_event_handle_t) -> ur_result_t {
@@ -2244,7 +2251,7 @@ unsafe extern "C" fn urEventRetain(hEvent: ur_event_handle_t) -> ur_result_t {
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hEvent) }
-        error => error,
+        error => refused("urEventRetain", error),
     }
 }
 unsafe extern "C" fn urEventRelease(hEvent: ur_event_handle_t) -> ur_result_t {
@@ -2256,7 +2263,7 @@ unsafe extern "C" fn urEventRelease(hEvent: ur_event_handle_t) -> ur_result_t {
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hEvent) }
-        error => error,
+        error => refused("urEventRelease", error),
     }
 }
 unsafe extern "C" fn urEventGetNativeHandle(
@@ -2273,7 +2280,7 @@ unsafe extern "C" fn urEventGetNativeHandle(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hEvent, phNativeEvent) }
-        error => error,
+        error => refused("urEventGetNativeHandle", error),
     }
 }
 unsafe extern "C" fn urEventCreateWithNativeHandle(
@@ -2295,7 +2302,7 @@ unsafe extern "C" fn urEventCreateWithNativeHandle(
         UR_RESULT_SUCCESS => {
             unsafe { below(hNativeEvent, hContext, pProperties, phEvent) }
         }
-        error => error,
+        error => refused("urEventCreateWithNativeHandle", error),
     }
 }
 unsafe extern "C" fn urEventSetCallback(
@@ -2320,7 +2327,7 @@ unsafe extern "C" fn urEventSetCallback(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hEvent, execStatus, pfnNotify, pUserData) }
-        error => error,
+        error => refused("urEventSetCallback", error),
     }
 }
 unsafe extern "C" fn urEnqueueEventsWait(
@@ -2350,7 +2357,7 @@ unsafe extern "C" fn urEnqueueEventsWait(
         UR_RESULT_SUCCESS => {
             unsafe { below(hQueue, numEventsInWaitList, phEventWaitList, phEvent) }
         }
-        error => error,
+        error => refused("urEnqueueEventsWait", error),
     }
 }
 unsafe extern "C" fn urEnqueueEventsWaitWithBarrier(
@@ -2382,7 +2389,7 @@ unsafe extern "C" fn urEnqueueEventsWaitWithBarrier(
         UR_RESULT_SUCCESS => {
             unsafe { below(hQueue, numEventsInWaitList, phEventWaitList, phEvent) }
         }
-        error => error,
+        error => refused("urEnqueueEventsWaitWithBarrier", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemBufferRead(
@@ -2432,7 +2439,7 @@ unsafe extern "C" fn urEnqueueMemBufferRead(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemBufferRead", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemBufferWrite(
@@ -2482,7 +2489,7 @@ unsafe extern "C" fn urEnqueueMemBufferWrite(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemBufferWrite", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemBufferReadRect(
@@ -2623,7 +2630,7 @@ unsafe extern "C" fn urEnqueueMemBufferReadRect(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemBufferReadRect", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemBufferWriteRect(
@@ -2764,7 +2771,7 @@ unsafe extern "C" fn urEnqueueMemBufferWriteRect(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemBufferWriteRect", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemBufferCopy(
@@ -2814,7 +2821,7 @@ unsafe extern "C" fn urEnqueueMemBufferCopy(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemBufferCopy", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemBufferCopyRect(
@@ -2953,7 +2960,7 @@ unsafe extern "C" fn urEnqueueMemBufferCopyRect(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemBufferCopyRect", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemBufferFill(
@@ -3030,7 +3037,7 @@ unsafe extern "C" fn urEnqueueMemBufferFill(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemBufferFill", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemImageRead(
@@ -3090,7 +3097,7 @@ unsafe extern "C" fn urEnqueueMemImageRead(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemImageRead", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemImageWrite(
@@ -3151,7 +3158,7 @@ unsafe extern "C" fn urEnqueueMemImageWrite(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemImageWrite", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemImageCopy(
@@ -3207,7 +3214,7 @@ unsafe extern "C" fn urEnqueueMemImageCopy(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemImageCopy", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemBufferMap(
@@ -3262,7 +3269,7 @@ unsafe extern "C" fn urEnqueueMemBufferMap(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemBufferMap", error),
     }
 }
 unsafe extern "C" fn urEnqueueMemUnmap(
@@ -3305,7 +3312,7 @@ unsafe extern "C" fn urEnqueueMemUnmap(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueMemUnmap", error),
     }
 }
 unsafe extern "C" fn urEnqueueUSMFill(
@@ -3366,7 +3373,7 @@ unsafe extern "C" fn urEnqueueUSMFill(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueUSMFill", error),
     }
 }
 unsafe extern "C" fn urEnqueueUSMMemcpy(
@@ -3414,7 +3421,7 @@ unsafe extern "C" fn urEnqueueUSMMemcpy(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueUSMMemcpy", error),
     }
 }
 unsafe extern "C" fn urEnqueueUSMPrefetch(
@@ -3463,7 +3470,7 @@ unsafe extern "C" fn urEnqueueUSMPrefetch(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueUSMPrefetch", error),
     }
 }
 unsafe extern "C" fn urEnqueueUSMAdvise(
@@ -3487,7 +3494,7 @@ unsafe extern "C" fn urEnqueueUSMAdvise(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue, pMem, size, advice, phEvent) }
-        error => error,
+        error => refused("urEnqueueUSMAdvise", error),
     }
 }
 unsafe extern "C" fn urEnqueueUSMFill2D(
@@ -3572,7 +3579,7 @@ unsafe extern "C" fn urEnqueueUSMFill2D(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueUSMFill2D", error),
     }
 }
 unsafe extern "C" fn urEnqueueUSMMemcpy2D(
@@ -3636,7 +3643,7 @@ unsafe extern "C" fn urEnqueueUSMMemcpy2D(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueUSMMemcpy2D", error),
     }
 }
 unsafe extern "C" fn urEnqueueDeviceGlobalVariableWrite(
@@ -3690,7 +3697,7 @@ unsafe extern "C" fn urEnqueueDeviceGlobalVariableWrite(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueDeviceGlobalVariableWrite", error),
     }
 }
 unsafe extern "C" fn urEnqueueDeviceGlobalVariableRead(
@@ -3744,7 +3751,7 @@ unsafe extern "C" fn urEnqueueDeviceGlobalVariableRead(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueDeviceGlobalVariableRead", error),
     }
 }
 unsafe extern "C" fn urEnqueueReadHostPipe(
@@ -3794,7 +3801,7 @@ unsafe extern "C" fn urEnqueueReadHostPipe(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueReadHostPipe", error),
     }
 }
 unsafe extern "C" fn urEnqueueWriteHostPipe(
@@ -3845,7 +3852,7 @@ unsafe extern "C" fn urEnqueueWriteHostPipe(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueWriteHostPipe", error),
     }
 }
 unsafe extern "C" fn urEnqueueKernelLaunchWithArgsExp(
@@ -3940,7 +3947,7 @@ unsafe extern "C" fn urEnqueueKernelLaunchWithArgsExp(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueKernelLaunchWithArgsExp", error),
     }
 }
 unsafe extern "C" fn urKernelCreate(
@@ -3958,7 +3965,7 @@ unsafe extern "C" fn urKernelCreate(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hProgram, pKernelName, phKernel) }
-        error => error,
+        error => refused("urKernelCreate", error),
     }
 }
 unsafe extern "C" fn urKernelGetInfo(
@@ -3991,7 +3998,7 @@ unsafe extern "C" fn urKernelGetInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hKernel, propName, propSize, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urKernelGetInfo", error),
     }
 }
 unsafe extern "C" fn urKernelGetGroupInfo(
@@ -4020,7 +4027,7 @@ unsafe extern "C" fn urKernelGetGroupInfo(
                 below(hKernel, hDevice, propName, propSize, pPropValue, pPropSizeRet)
             }
         }
-        error => error,
+        error => refused("urKernelGetGroupInfo", error),
     }
 }
 unsafe extern "C" fn urKernelGetSubGroupInfo(
@@ -4050,7 +4057,7 @@ unsafe extern "C" fn urKernelGetSubGroupInfo(
                 below(hKernel, hDevice, propName, propSize, pPropValue, pPropSizeRet)
             }
         }
-        error => error,
+        error => refused("urKernelGetSubGroupInfo", error),
     }
 }
 unsafe extern "C" fn urKernelRetain(hKernel: ur_kernel_handle_t) -> ur_result_t {
@@ -4062,7 +4069,7 @@ unsafe extern "C" fn urKernelRetain(hKernel: ur_kernel_handle_t) -> ur_result_t 
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hKernel) }
-        error => error,
+        error => refused("urKernelRetain", error),
     }
 }
 unsafe extern "C" fn urKernelRelease(hKernel: ur_kernel_handle_t) -> ur_result_t {
@@ -4074,7 +4081,7 @@ unsafe extern "C" fn urKernelRelease(hKernel: ur_kernel_handle_t) -> ur_result_t
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hKernel) }
-        error => error,
+        error => refused("urKernelRelease", error),
     }
 }
 unsafe extern "C" fn urKernelSetExecInfo(
@@ -4096,7 +4103,7 @@ unsafe extern "C" fn urKernelSetExecInfo(
         UR_RESULT_SUCCESS => {
             unsafe { below(hKernel, propName, propSize, pProperties, pPropValue) }
         }
-        error => error,
+        error => refused("urKernelSetExecInfo", error),
     }
 }
 unsafe extern "C" fn urKernelSetSpecializationConstants(
@@ -4116,7 +4123,7 @@ unsafe extern "C" fn urKernelSetSpecializationConstants(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hKernel, count, pSpecConstants) }
-        error => error,
+        error => refused("urKernelSetSpecializationConstants", error),
     }
 }
 unsafe extern "C" fn urKernelGetNativeHandle(
@@ -4133,7 +4140,7 @@ unsafe extern "C" fn urKernelGetNativeHandle(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hKernel, phNativeKernel) }
-        error => error,
+        error => refused("urKernelGetNativeHandle", error),
     }
 }
 unsafe extern "C" fn urKernelCreateWithNativeHandle(
@@ -4156,7 +4163,7 @@ unsafe extern "C" fn urKernelCreateWithNativeHandle(
         UR_RESULT_SUCCESS => {
             unsafe { below(hNativeKernel, hContext, hProgram, pProperties, phKernel) }
         }
-        error => error,
+        error => refused("urKernelCreateWithNativeHandle", error),
     }
 }
 unsafe extern "C" fn urKernelGetSuggestedLocalWorkSize(
@@ -4196,7 +4203,7 @@ unsafe extern "C" fn urKernelGetSuggestedLocalWorkSize(
                 )
             }
         }
-        error => error,
+        error => refused("urKernelGetSuggestedLocalWorkSize", error),
     }
 }
 unsafe extern "C" fn urKernelGetSuggestedLocalWorkSizeWithArgs(
@@ -4251,7 +4258,7 @@ unsafe extern "C" fn urKernelGetSuggestedLocalWorkSizeWithArgs(
                 )
             }
         }
-        error => error,
+        error => refused("urKernelGetSuggestedLocalWorkSizeWithArgs", error),
     }
 }
 unsafe extern "C" fn urKernelSuggestMaxCooperativeGroupCount(
@@ -4290,7 +4297,7 @@ unsafe extern "C" fn urKernelSuggestMaxCooperativeGroupCount(
                 )
             }
         }
-        error => error,
+        error => refused("urKernelSuggestMaxCooperativeGroupCount", error),
     }
 }
 unsafe extern "C" fn urEnqueueUSMDeviceAllocExp(
@@ -4345,7 +4352,7 @@ unsafe extern "C" fn urEnqueueUSMDeviceAllocExp(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueUSMDeviceAllocExp", error),
     }
 }
 unsafe extern "C" fn urEnqueueUSMSharedAllocExp(
@@ -4400,7 +4407,7 @@ unsafe extern "C" fn urEnqueueUSMSharedAllocExp(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueUSMSharedAllocExp", error),
     }
 }
 unsafe extern "C" fn urEnqueueUSMHostAllocExp(
@@ -4454,7 +4461,7 @@ unsafe extern "C" fn urEnqueueUSMHostAllocExp(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueUSMHostAllocExp", error),
     }
 }
 unsafe extern "C" fn urEnqueueUSMFreeExp(
@@ -4490,7 +4497,7 @@ unsafe extern "C" fn urEnqueueUSMFreeExp(
                 below(hQueue, pPool, pMem, numEventsInWaitList, phEventWaitList, phEvent)
             }
         }
-        error => error,
+        error => refused("urEnqueueUSMFreeExp", error),
     }
 }
 unsafe extern "C" fn urUSMPoolCreateExp(
@@ -4516,7 +4523,7 @@ unsafe extern "C" fn urUSMPoolCreateExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, pPoolDesc, pPool) }
-        error => error,
+        error => refused("urUSMPoolCreateExp", error),
     }
 }
 unsafe extern "C" fn urUSMPoolDestroyExp(
@@ -4535,7 +4542,7 @@ unsafe extern "C" fn urUSMPoolDestroyExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, hPool) }
-        error => error,
+        error => refused("urUSMPoolDestroyExp", error),
     }
 }
 unsafe extern "C" fn urUSMPoolGetDefaultDevicePoolExp(
@@ -4555,7 +4562,7 @@ unsafe extern "C" fn urUSMPoolGetDefaultDevicePoolExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, pPool) }
-        error => error,
+        error => refused("urUSMPoolGetDefaultDevicePoolExp", error),
     }
 }
 unsafe extern "C" fn urUSMPoolGetInfoExp(
@@ -4578,7 +4585,7 @@ unsafe extern "C" fn urUSMPoolGetInfoExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hPool, propName, pPropValue, pPropSizeRet) }
-        error => error,
+        error => refused("urUSMPoolGetInfoExp", error),
     }
 }
 unsafe extern "C" fn urUSMPoolSetInfoExp(
@@ -4598,7 +4605,7 @@ unsafe extern "C" fn urUSMPoolSetInfoExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hPool, propName, pPropValue, propSize) }
-        error => error,
+        error => refused("urUSMPoolSetInfoExp", error),
     }
 }
 unsafe extern "C" fn urUSMPoolSetDevicePoolExp(
@@ -4618,7 +4625,7 @@ unsafe extern "C" fn urUSMPoolSetDevicePoolExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, hPool) }
-        error => error,
+        error => refused("urUSMPoolSetDevicePoolExp", error),
     }
 }
 unsafe extern "C" fn urUSMPoolGetDevicePoolExp(
@@ -4638,7 +4645,7 @@ unsafe extern "C" fn urUSMPoolGetDevicePoolExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, pPool) }
-        error => error,
+        error => refused("urUSMPoolGetDevicePoolExp", error),
     }
 }
 unsafe extern "C" fn urUSMPoolTrimToExp(
@@ -4657,7 +4664,7 @@ unsafe extern "C" fn urUSMPoolTrimToExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, hPool, minBytesToKeep) }
-        error => error,
+        error => refused("urUSMPoolTrimToExp", error),
     }
 }
 unsafe extern "C" fn urUSMPitchedAllocExp(
@@ -4715,7 +4722,7 @@ unsafe extern "C" fn urUSMPitchedAllocExp(
                 )
             }
         }
-        error => error,
+        error => refused("urUSMPitchedAllocExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesUnsampledImageHandleDestroyExp(
@@ -4735,7 +4742,7 @@ unsafe extern "C" fn urBindlessImagesUnsampledImageHandleDestroyExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, hImage) }
-        error => error,
+        error => refused("urBindlessImagesUnsampledImageHandleDestroyExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesSampledImageHandleDestroyExp(
@@ -4754,7 +4761,7 @@ unsafe extern "C" fn urBindlessImagesSampledImageHandleDestroyExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, hImage) }
-        error => error,
+        error => refused("urBindlessImagesSampledImageHandleDestroyExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesImageAllocateExp(
@@ -4801,7 +4808,7 @@ unsafe extern "C" fn urBindlessImagesImageAllocateExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, hDevice, pImageFormat, pImageDesc, phImageMem) }
         }
-        error => error,
+        error => refused("urBindlessImagesImageAllocateExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesImageFreeExp(
@@ -4820,7 +4827,7 @@ unsafe extern "C" fn urBindlessImagesImageFreeExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, hImageMem) }
-        error => error,
+        error => refused("urBindlessImagesImageFreeExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesUnsampledImageCreateExp(
@@ -4870,7 +4877,7 @@ unsafe extern "C" fn urBindlessImagesUnsampledImageCreateExp(
                 below(hContext, hDevice, hImageMem, pImageFormat, pImageDesc, phImage)
             }
         }
-        error => error,
+        error => refused("urBindlessImagesUnsampledImageCreateExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesSampledImageCreateExp(
@@ -4940,7 +4947,7 @@ unsafe extern "C" fn urBindlessImagesSampledImageCreateExp(
                 )
             }
         }
-        error => error,
+        error => refused("urBindlessImagesSampledImageCreateExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesImageCopyExp(
@@ -5054,7 +5061,7 @@ unsafe extern "C" fn urBindlessImagesImageCopyExp(
                 )
             }
         }
-        error => error,
+        error => refused("urBindlessImagesImageCopyExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesImageGetInfoExp(
@@ -5081,7 +5088,7 @@ unsafe extern "C" fn urBindlessImagesImageGetInfoExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, hImageMem, propName, pPropValue, pPropSizeRet) }
         }
-        error => error,
+        error => refused("urBindlessImagesImageGetInfoExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesGetImageMemoryHandleTypeSupportExp(
@@ -5135,7 +5142,7 @@ unsafe extern "C" fn urBindlessImagesGetImageMemoryHandleTypeSupportExp(
                 )
             }
         }
-        error => error,
+        error => refused("urBindlessImagesGetImageMemoryHandleTypeSupportExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesGetImageUnsampledHandleSupportExp(
@@ -5189,7 +5196,7 @@ unsafe extern "C" fn urBindlessImagesGetImageUnsampledHandleSupportExp(
                 )
             }
         }
-        error => error,
+        error => refused("urBindlessImagesGetImageUnsampledHandleSupportExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesGetImageSampledHandleSupportExp(
@@ -5243,7 +5250,7 @@ unsafe extern "C" fn urBindlessImagesGetImageSampledHandleSupportExp(
                 )
             }
         }
-        error => error,
+        error => refused("urBindlessImagesGetImageSampledHandleSupportExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesMipmapGetLevelExp(
@@ -5267,7 +5274,7 @@ unsafe extern "C" fn urBindlessImagesMipmapGetLevelExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, hDevice, hImageMem, mipmapLevel, phImageMem) }
         }
-        error => error,
+        error => refused("urBindlessImagesMipmapGetLevelExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesMipmapFreeExp(
@@ -5286,7 +5293,7 @@ unsafe extern "C" fn urBindlessImagesMipmapFreeExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, hMem) }
-        error => error,
+        error => refused("urBindlessImagesMipmapFreeExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesImportExternalMemoryExp(
@@ -5322,7 +5329,7 @@ unsafe extern "C" fn urBindlessImagesImportExternalMemoryExp(
                 )
             }
         }
-        error => error,
+        error => refused("urBindlessImagesImportExternalMemoryExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesMapExternalArrayExp(
@@ -5380,7 +5387,7 @@ unsafe extern "C" fn urBindlessImagesMapExternalArrayExp(
                 )
             }
         }
-        error => error,
+        error => refused("urBindlessImagesMapExternalArrayExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesMapExternalLinearMemoryExp(
@@ -5406,7 +5413,7 @@ unsafe extern "C" fn urBindlessImagesMapExternalLinearMemoryExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, hDevice, offset, size, hExternalMem, ppRetMem) }
         }
-        error => error,
+        error => refused("urBindlessImagesMapExternalLinearMemoryExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesReleaseExternalMemoryExp(
@@ -5426,7 +5433,7 @@ unsafe extern "C" fn urBindlessImagesReleaseExternalMemoryExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, hExternalMem) }
-        error => error,
+        error => refused("urBindlessImagesReleaseExternalMemoryExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesFreeMappedLinearMemoryExp(
@@ -5446,7 +5453,7 @@ unsafe extern "C" fn urBindlessImagesFreeMappedLinearMemoryExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, pMem) }
-        error => error,
+        error => refused("urBindlessImagesFreeMappedLinearMemoryExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesSupportsImportingHandleTypeExp(
@@ -5467,7 +5474,7 @@ unsafe extern "C" fn urBindlessImagesSupportsImportingHandleTypeExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hDevice, memHandleType, pSupportedRet) }
-        error => error,
+        error => refused("urBindlessImagesSupportsImportingHandleTypeExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesImportExternalSemaphoreExp(
@@ -5501,7 +5508,7 @@ unsafe extern "C" fn urBindlessImagesImportExternalSemaphoreExp(
                 )
             }
         }
-        error => error,
+        error => refused("urBindlessImagesImportExternalSemaphoreExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesReleaseExternalSemaphoreExp(
@@ -5521,7 +5528,7 @@ unsafe extern "C" fn urBindlessImagesReleaseExternalSemaphoreExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, hExternalSemaphore) }
-        error => error,
+        error => refused("urBindlessImagesReleaseExternalSemaphoreExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesWaitExternalSemaphoreExp(
@@ -5567,7 +5574,7 @@ unsafe extern "C" fn urBindlessImagesWaitExternalSemaphoreExp(
                 )
             }
         }
-        error => error,
+        error => refused("urBindlessImagesWaitExternalSemaphoreExp", error),
     }
 }
 unsafe extern "C" fn urBindlessImagesSignalExternalSemaphoreExp(
@@ -5613,7 +5620,7 @@ unsafe extern "C" fn urBindlessImagesSignalExternalSemaphoreExp(
                 )
             }
         }
-        error => error,
+        error => refused("urBindlessImagesSignalExternalSemaphoreExp", error),
     }
 }
 unsafe extern "C" fn urDeviceWaitExp(hDevice: ur_device_handle_t) -> ur_result_t {
@@ -5625,7 +5632,7 @@ unsafe extern "C" fn urDeviceWaitExp(hDevice: ur_device_handle_t) -> ur_result_t
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hDevice) }
-        error => error,
+        error => refused("urDeviceWaitExp", error),
     }
 }
 unsafe extern "C" fn urProgramDynamicLinkExp(
@@ -5647,7 +5654,7 @@ unsafe extern "C" fn urProgramDynamicLinkExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, count, phPrograms) }
-        error => error,
+        error => refused("urProgramDynamicLinkExp", error),
     }
 }
 unsafe extern "C" fn urEnqueueTimestampRecordingExp(
@@ -5683,7 +5690,7 @@ unsafe extern "C" fn urEnqueueTimestampRecordingExp(
                 below(hQueue, blocking, numEventsInWaitList, phEventWaitList, phEvent)
             }
         }
-        error => error,
+        error => refused("urEnqueueTimestampRecordingExp", error),
     }
 }
 unsafe extern "C" fn urIPCGetMemHandleExp(
@@ -5706,7 +5713,7 @@ unsafe extern "C" fn urIPCGetMemHandleExp(
                 below(hContext, pMem, ppIPCMemHandleData, pIPCMemHandleDataSizeRet)
             }
         }
-        error => error,
+        error => refused("urIPCGetMemHandleExp", error),
     }
 }
 unsafe extern "C" fn urIPCPutMemHandleExp(
@@ -5723,7 +5730,7 @@ unsafe extern "C" fn urIPCPutMemHandleExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pIPCMemHandleData) }
-        error => error,
+        error => refused("urIPCPutMemHandleExp", error),
     }
 }
 unsafe extern "C" fn urIPCOpenMemHandleExp(
@@ -5749,7 +5756,7 @@ unsafe extern "C" fn urIPCOpenMemHandleExp(
                 below(hContext, hDevice, pIPCMemHandleData, ipcMemHandleDataSize, ppMem)
             }
         }
-        error => error,
+        error => refused("urIPCOpenMemHandleExp", error),
     }
 }
 unsafe extern "C" fn urIPCCloseMemHandleExp(
@@ -5766,7 +5773,7 @@ unsafe extern "C" fn urIPCCloseMemHandleExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pMem) }
-        error => error,
+        error => refused("urIPCCloseMemHandleExp", error),
     }
 }
 unsafe extern "C" fn urIPCGetPhysMemHandleExp(
@@ -5796,7 +5803,7 @@ unsafe extern "C" fn urIPCGetPhysMemHandleExp(
                 )
             }
         }
-        error => error,
+        error => refused("urIPCGetPhysMemHandleExp", error),
     }
 }
 unsafe extern "C" fn urIPCPutPhysMemHandleExp(
@@ -5813,7 +5820,7 @@ unsafe extern "C" fn urIPCPutPhysMemHandleExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pIPCPhysMemHandleData) }
-        error => error,
+        error => refused("urIPCPutPhysMemHandleExp", error),
     }
 }
 unsafe extern "C" fn urIPCOpenPhysMemHandleExp(
@@ -5846,7 +5853,7 @@ unsafe extern "C" fn urIPCOpenPhysMemHandleExp(
                 )
             }
         }
-        error => error,
+        error => refused("urIPCOpenPhysMemHandleExp", error),
     }
 }
 unsafe extern "C" fn urIPCClosePhysMemHandleExp(
@@ -5864,7 +5871,7 @@ unsafe extern "C" fn urIPCClosePhysMemHandleExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hPhysMem) }
-        error => error,
+        error => refused("urIPCClosePhysMemHandleExp", error),
     }
 }
 unsafe extern "C" fn urIPCGetEventHandleExp(
@@ -5885,7 +5892,7 @@ unsafe extern "C" fn urIPCGetEventHandleExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hEvent, ppIPCEventHandleData, pIPCEventHandleDataSizeRet) }
         }
-        error => error,
+        error => refused("urIPCGetEventHandleExp", error),
     }
 }
 unsafe extern "C" fn urIPCPutEventHandleExp(
@@ -5902,7 +5909,7 @@ unsafe extern "C" fn urIPCPutEventHandleExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pIPCEventHandleData) }
-        error => error,
+        error => refused("urIPCPutEventHandleExp", error),
     }
 }
 unsafe extern "C" fn urIPCOpenEventHandleExp(
@@ -5926,7 +5933,7 @@ unsafe extern "C" fn urIPCOpenEventHandleExp(
                 below(hContext, pIPCEventHandleData, ipcEventHandleDataSize, phEvent)
             }
         }
-        error => error,
+        error => refused("urIPCOpenEventHandleExp", error),
     }
 }
 unsafe extern "C" fn urMemoryExportAllocExportableMemoryExp(
@@ -5966,7 +5973,7 @@ unsafe extern "C" fn urMemoryExportAllocExportableMemoryExp(
                 below(hContext, hDevice, alignment, size, handleTypeToExport, ppMem)
             }
         }
-        error => error,
+        error => refused("urMemoryExportAllocExportableMemoryExp", error),
     }
 }
 unsafe extern "C" fn urMemoryExportFreeExportableMemoryExp(
@@ -5986,7 +5993,7 @@ unsafe extern "C" fn urMemoryExportFreeExportableMemoryExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, pMem) }
-        error => error,
+        error => refused("urMemoryExportFreeExportableMemoryExp", error),
     }
 }
 unsafe extern "C" fn urMemoryExportExportMemoryHandleExp(
@@ -6019,7 +6026,7 @@ unsafe extern "C" fn urMemoryExportExportMemoryHandleExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, hDevice, handleTypeToExport, pMem, pMemHandleRet) }
         }
-        error => error,
+        error => refused("urMemoryExportExportMemoryHandleExp", error),
     }
 }
 unsafe extern "C" fn urProgramBuildExp(
@@ -6047,7 +6054,7 @@ unsafe extern "C" fn urProgramBuildExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hProgram, numDevices, phDevices, flags, pOptions) }
         }
-        error => error,
+        error => refused("urProgramBuildExp", error),
     }
 }
 unsafe extern "C" fn urProgramCompileExp(
@@ -6076,7 +6083,7 @@ unsafe extern "C" fn urProgramCompileExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hProgram, numDevices, phDevices, flags, pOptions) }
         }
-        error => error,
+        error => refused("urProgramCompileExp", error),
     }
 }
 unsafe extern "C" fn urProgramLinkExp(
@@ -6124,7 +6131,7 @@ unsafe extern "C" fn urProgramLinkExp(
                 )
             }
         }
-        error => error,
+        error => refused("urProgramLinkExp", error),
     }
 }
 unsafe extern "C" fn urUSMContextMemcpyExp(
@@ -6145,7 +6152,7 @@ unsafe extern "C" fn urUSMContextMemcpyExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pDst, pSrc, size) }
-        error => error,
+        error => refused("urUSMContextMemcpyExp", error),
     }
 }
 unsafe extern "C" fn urUSMHostAllocRegisterExp(
@@ -6172,7 +6179,7 @@ unsafe extern "C" fn urUSMHostAllocRegisterExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pHostMem, size, pProperties) }
-        error => error,
+        error => refused("urUSMHostAllocRegisterExp", error),
     }
 }
 unsafe extern "C" fn urUSMHostAllocUnregisterExp(
@@ -6190,7 +6197,7 @@ unsafe extern "C" fn urUSMHostAllocUnregisterExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pHostMem) }
-        error => error,
+        error => refused("urUSMHostAllocUnregisterExp", error),
     }
 }
 unsafe extern "C" fn urUSMImportExp(
@@ -6207,7 +6214,7 @@ unsafe extern "C" fn urUSMImportExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pMem, size) }
-        error => error,
+        error => refused("urUSMImportExp", error),
     }
 }
 unsafe extern "C" fn urUSMReleaseExp(
@@ -6223,7 +6230,7 @@ unsafe extern "C" fn urUSMReleaseExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pMem) }
-        error => error,
+        error => refused("urUSMReleaseExp", error),
     }
 }
 unsafe extern "C" fn urUsmP2PEnablePeerAccessExp(
@@ -6241,7 +6248,7 @@ unsafe extern "C" fn urUsmP2PEnablePeerAccessExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(commandDevice, peerDevice) }
-        error => error,
+        error => refused("urUsmP2PEnablePeerAccessExp", error),
     }
 }
 unsafe extern "C" fn urUsmP2PDisablePeerAccessExp(
@@ -6259,7 +6266,7 @@ unsafe extern "C" fn urUsmP2PDisablePeerAccessExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(commandDevice, peerDevice) }
-        error => error,
+        error => refused("urUsmP2PDisablePeerAccessExp", error),
     }
 }
 unsafe extern "C" fn urUsmP2PPeerAccessGetInfoExp(
@@ -6305,7 +6312,7 @@ unsafe extern "C" fn urUsmP2PPeerAccessGetInfoExp(
                 )
             }
         }
-        error => error,
+        error => refused("urUsmP2PPeerAccessGetInfoExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferCreateExp(
@@ -6328,7 +6335,7 @@ unsafe extern "C" fn urCommandBufferCreateExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hContext, hDevice, pCommandBufferDesc, phCommandBuffer) }
         }
-        error => error,
+        error => refused("urCommandBufferCreateExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferRetainExp(
@@ -6343,7 +6350,7 @@ unsafe extern "C" fn urCommandBufferRetainExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hCommandBuffer) }
-        error => error,
+        error => refused("urCommandBufferRetainExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferReleaseExp(
@@ -6359,7 +6366,7 @@ unsafe extern "C" fn urCommandBufferReleaseExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hCommandBuffer) }
-        error => error,
+        error => refused("urCommandBufferReleaseExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferFinalizeExp(
@@ -6375,7 +6382,7 @@ unsafe extern "C" fn urCommandBufferFinalizeExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hCommandBuffer) }
-        error => error,
+        error => refused("urCommandBufferFinalizeExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendKernelLaunchExp(
@@ -6473,7 +6480,7 @@ unsafe extern "C" fn urCommandBufferAppendKernelLaunchExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendKernelLaunchExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendKernelLaunchWithArgsExp(
@@ -6586,7 +6593,7 @@ unsafe extern "C" fn urCommandBufferAppendKernelLaunchWithArgsExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendKernelLaunchWithArgsExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendUSMMemcpyExp(
@@ -6656,7 +6663,7 @@ unsafe extern "C" fn urCommandBufferAppendUSMMemcpyExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendUSMMemcpyExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendUSMFillExp(
@@ -6741,7 +6748,7 @@ unsafe extern "C" fn urCommandBufferAppendUSMFillExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendUSMFillExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendMemBufferCopyExp(
@@ -6814,7 +6821,7 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferCopyExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendMemBufferCopyExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendMemBufferWriteExp(
@@ -6885,7 +6892,7 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferWriteExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendMemBufferWriteExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendMemBufferReadExp(
@@ -6956,7 +6963,7 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferReadExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendMemBufferReadExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendMemBufferCopyRectExp(
@@ -7037,7 +7044,7 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferCopyRectExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendMemBufferCopyRectExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendMemBufferWriteRectExp(
@@ -7118,7 +7125,7 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferWriteRectExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendMemBufferWriteRectExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendMemBufferReadRectExp(
@@ -7199,7 +7206,7 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferReadRectExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendMemBufferReadRectExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendMemBufferFillExp(
@@ -7272,7 +7279,7 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferFillExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendMemBufferFillExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendUSMPrefetchExp(
@@ -7345,7 +7352,7 @@ unsafe extern "C" fn urCommandBufferAppendUSMPrefetchExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendUSMPrefetchExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendUSMAdviseExp(
@@ -7418,7 +7425,7 @@ unsafe extern "C" fn urCommandBufferAppendUSMAdviseExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendUSMAdviseExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferAppendNativeCommandExp(
@@ -7467,7 +7474,7 @@ unsafe extern "C" fn urCommandBufferAppendNativeCommandExp(
                 )
             }
         }
-        error => error,
+        error => refused("urCommandBufferAppendNativeCommandExp", error),
     }
 }
 unsafe extern "C" fn urEnqueueCommandBufferExp(
@@ -7509,7 +7516,7 @@ unsafe extern "C" fn urEnqueueCommandBufferExp(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueCommandBufferExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferUpdateKernelLaunchExp(
@@ -7548,7 +7555,7 @@ unsafe extern "C" fn urCommandBufferUpdateKernelLaunchExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hCommandBuffer, numKernelUpdates, pUpdateKernelLaunch) }
         }
-        error => error,
+        error => refused("urCommandBufferUpdateKernelLaunchExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferUpdateSignalEventExp(
@@ -7566,7 +7573,7 @@ unsafe extern "C" fn urCommandBufferUpdateSignalEventExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hCommand, phSignalEvent) }
-        error => error,
+        error => refused("urCommandBufferUpdateSignalEventExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferUpdateWaitEventsExp(
@@ -7597,7 +7604,7 @@ unsafe extern "C" fn urCommandBufferUpdateWaitEventsExp(
         UR_RESULT_SUCCESS => {
             unsafe { below(hCommand, numEventsInWaitList, phEventWaitList) }
         }
-        error => error,
+        error => refused("urCommandBufferUpdateWaitEventsExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferGetInfoExp(
@@ -7634,7 +7641,7 @@ unsafe extern "C" fn urCommandBufferGetInfoExp(
                 below(hCommandBuffer, propName, propSize, pPropValue, pPropSizeRet)
             }
         }
-        error => error,
+        error => refused("urCommandBufferGetInfoExp", error),
     }
 }
 unsafe extern "C" fn urCommandBufferGetNativeHandleExp(
@@ -7652,7 +7659,7 @@ unsafe extern "C" fn urCommandBufferGetNativeHandleExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hCommandBuffer, phNativeCommandBuffer) }
-        error => error,
+        error => refused("urCommandBufferGetNativeHandleExp", error),
     }
 }
 unsafe extern "C" fn urEnqueueHostTaskExp(
@@ -7703,7 +7710,7 @@ unsafe extern "C" fn urEnqueueHostTaskExp(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueHostTaskExp", error),
     }
 }
 unsafe extern "C" fn urEnqueueEventsWaitWithBarrierExt(
@@ -7744,7 +7751,7 @@ unsafe extern "C" fn urEnqueueEventsWaitWithBarrierExt(
                 below(hQueue, pProperties, numEventsInWaitList, phEventWaitList, phEvent)
             }
         }
-        error => error,
+        error => refused("urEnqueueEventsWaitWithBarrierExt", error),
     }
 }
 unsafe extern "C" fn urEnqueueNativeCommandExp(
@@ -7807,7 +7814,7 @@ unsafe extern "C" fn urEnqueueNativeCommandExp(
                 )
             }
         }
-        error => error,
+        error => refused("urEnqueueNativeCommandExp", error),
     }
 }
 unsafe extern "C" fn urEventCreateExp(
@@ -7833,7 +7840,7 @@ unsafe extern "C" fn urEventCreateExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, hDevice, pEventDesc, phEvent) }
-        error => error,
+        error => refused("urEventCreateExp", error),
     }
 }
 unsafe extern "C" fn urGraphCreateExp(
@@ -7849,7 +7856,7 @@ unsafe extern "C" fn urGraphCreateExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, phGraph) }
-        error => error,
+        error => refused("urGraphCreateExp", error),
     }
 }
 unsafe extern "C" fn urQueueBeginGraphCaptureExp(
@@ -7865,7 +7872,7 @@ unsafe extern "C" fn urQueueBeginGraphCaptureExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue) }
-        error => error,
+        error => refused("urQueueBeginGraphCaptureExp", error),
     }
 }
 unsafe extern "C" fn urQueueBeginCaptureIntoGraphExp(
@@ -7883,7 +7890,7 @@ unsafe extern "C" fn urQueueBeginCaptureIntoGraphExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue, hGraph) }
-        error => error,
+        error => refused("urQueueBeginCaptureIntoGraphExp", error),
     }
 }
 unsafe extern "C" fn urQueueEndGraphCaptureExp(
@@ -7901,7 +7908,7 @@ unsafe extern "C" fn urQueueEndGraphCaptureExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue, phGraph) }
-        error => error,
+        error => refused("urQueueEndGraphCaptureExp", error),
     }
 }
 unsafe extern "C" fn urGraphInstantiateGraphExp(
@@ -7919,7 +7926,7 @@ unsafe extern "C" fn urGraphInstantiateGraphExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hGraph, phExecGraph) }
-        error => error,
+        error => refused("urGraphInstantiateGraphExp", error),
     }
 }
 unsafe extern "C" fn urEnqueueGraphExp(
@@ -7953,7 +7960,7 @@ unsafe extern "C" fn urEnqueueGraphExp(
                 below(hQueue, hGraph, numEventsInWaitList, phEventWaitList, phEvent)
             }
         }
-        error => error,
+        error => refused("urEnqueueGraphExp", error),
     }
 }
 unsafe extern "C" fn urGraphDestroyExp(hGraph: ur_exp_graph_handle_t) -> ur_result_t {
@@ -7965,7 +7972,7 @@ unsafe extern "C" fn urGraphDestroyExp(hGraph: ur_exp_graph_handle_t) -> ur_resu
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hGraph) }
-        error => error,
+        error => refused("urGraphDestroyExp", error),
     }
 }
 unsafe extern "C" fn urGraphExecutableGraphDestroyExp(
@@ -7981,7 +7988,7 @@ unsafe extern "C" fn urGraphExecutableGraphDestroyExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hExecutableGraph) }
-        error => error,
+        error => refused("urGraphExecutableGraphDestroyExp", error),
     }
 }
 unsafe extern "C" fn urQueueIsGraphCaptureEnabledExp(
@@ -7999,7 +8006,7 @@ unsafe extern "C" fn urQueueIsGraphCaptureEnabledExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue, pResult) }
-        error => error,
+        error => refused("urQueueIsGraphCaptureEnabledExp", error),
     }
 }
 unsafe extern "C" fn urQueueGetGraphExp(
@@ -8015,7 +8022,7 @@ unsafe extern "C" fn urQueueGetGraphExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hQueue, phGraph) }
-        error => error,
+        error => refused("urQueueGetGraphExp", error),
     }
 }
 unsafe extern "C" fn urGraphIsEmptyExp(
@@ -8031,7 +8038,7 @@ unsafe extern "C" fn urGraphIsEmptyExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hGraph, pResult) }
-        error => error,
+        error => refused("urGraphIsEmptyExp", error),
     }
 }
 unsafe extern "C" fn urGraphGetIdExp(
@@ -8047,7 +8054,7 @@ unsafe extern "C" fn urGraphGetIdExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hGraph, pGraphId) }
-        error => error,
+        error => refused("urGraphGetIdExp", error),
     }
 }
 unsafe extern "C" fn urGraphSetDestructionCallbackExp(
@@ -8066,7 +8073,7 @@ unsafe extern "C" fn urGraphSetDestructionCallbackExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hGraph, pfnCallback, pUserData) }
-        error => error,
+        error => refused("urGraphSetDestructionCallbackExp", error),
     }
 }
 unsafe extern "C" fn urGraphDumpContentsExp(
@@ -8083,7 +8090,7 @@ unsafe extern "C" fn urGraphDumpContentsExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hGraph, filePath) }
-        error => error,
+        error => refused("urGraphDumpContentsExp", error),
     }
 }
 unsafe extern "C" fn urGraphGetNativeHandleExp(
@@ -8101,7 +8108,7 @@ unsafe extern "C" fn urGraphGetNativeHandleExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hGraph, phNativeGraph) }
-        error => error,
+        error => refused("urGraphGetNativeHandleExp", error),
     }
 }
 unsafe extern "C" fn urGraphExecutableGraphGetNativeHandleExp(
@@ -8119,7 +8126,7 @@ unsafe extern "C" fn urGraphExecutableGraphGetNativeHandleExp(
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hExecutableGraph, phNativeExecutableGraph) }
-        error => error,
+        error => refused("urGraphExecutableGraphGetNativeHandleExp", error),
     }
 }
 /// Puts the layer over `table`.

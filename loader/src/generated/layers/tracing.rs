@@ -15,7 +15,13 @@
     clippy::cmp_null,
     clippy::double_parens
 )]
-#![allow(clippy::if_same_then_else, unused_unsafe, unused_parens, non_snake_case)]
+#![allow(
+    clippy::if_same_then_else,
+    unused_imports,
+    unused_unsafe,
+    unused_parens,
+    non_snake_case
+)]
 use crate::layers::Below;
 use crate::layers::tracing::{Span, argument, first, wanted, written};
 /// Every function, in the order of the numbers that stand for them.

@@ -6,17 +6,24 @@
 //! into a table. A function that the layer has no interest in is not in the file: calls of it pass
 //! the layer by.
 
+mod bounds;
+mod lifetime;
 mod parameters;
 mod tracing;
 
-use super::loader::{arguments, in_tables};
+use super::loader::in_tables;
 use super::{File, rust};
 use crate::model::{Function, Spec};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
-    let layers = [parameters::file(spec)?, tracing::file(spec)?];
+    let layers = [
+        bounds::file(spec)?,
+        lifetime::file(spec)?,
+        parameters::file(spec)?,
+        tracing::file(spec)?,
+    ];
     let mut files = vec![File::rust(
         "loader/src/generated/layers/mod.rs",
         "What layers put into the application's table: one file a layer.",
@@ -31,7 +38,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
 
 const ALLOW: &str = "#![allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc, clippy::too_many_arguments)]
 #![allow(clippy::nonminimal_bool, clippy::unnecessary_cast, clippy::cmp_null, clippy::double_parens)]
-#![allow(clippy::if_same_then_else, unused_unsafe, unused_parens, non_snake_case)]
+#![allow(clippy::if_same_then_else, unused_imports, unused_unsafe, unused_parens, non_snake_case)]
 ";
 
 /// A layer's file: its name, which is the module's, and the file.
@@ -79,5 +86,15 @@ fn layer(
 
 /// The call of what is wrapped, with the caller's arguments.
 fn call(function: &Function) -> String {
-    format!("unsafe {{ below({}) }}", arguments(function))
+    call_with(function, &[])
+}
+
+/// As [`call`], with other arguments in the place of some: `(parameter, text)`.
+fn call_with(function: &Function, others: &[(String, String)]) -> String {
+    let arguments = function.params.iter().map(|param| {
+        let other = others.iter().find(|(name, _)| *name == param.name);
+        other.map_or_else(|| rust::ident(&param.name), |(_, text)| text.clone())
+    });
+    let arguments: Vec<_> = arguments.collect();
+    format!("unsafe {{ below({}) }}", arguments.join(", "))
 }

@@ -12,7 +12,8 @@ calls what it wraps.\n\n\
 Unsafe blocks rest on what the specification asks of a caller: pointers that are not null are\n\
 readable for what their parameter says.";
 
-const USES: &str = "use ur::object::{boundary, checks::*, ensure};";
+const USES: &str =
+    "use crate::layers::parameters::refused;\nuse ur::object::{boundary, checks::*, ensure};";
 
 pub(super) fn file(spec: &Spec) -> Result<(&'static str, File)> {
     layer(spec, "parameters", DOC, USES, |function| {
@@ -21,9 +22,10 @@ pub(super) fn file(spec: &Spec) -> Result<(&'static str, File)> {
             format!(
                 "match boundary(|| {{ {checks} Ok(()) }}) {{
                     UR_RESULT_SUCCESS => {},
-                    error => error,
+                    error => refused({:?}, error),
                 }}",
-                call(function)
+                call(function),
+                function.name
             )
         }))
     })
