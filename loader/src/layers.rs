@@ -17,6 +17,7 @@
 mod below;
 pub mod checks;
 mod parameters;
+pub mod tracing;
 
 use ur::abi::*;
 
@@ -104,7 +105,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         names: &["UR_LAYER_TRACING"],
-        make: None,
+        make: Some(tracing::make),
     },
 ];
 

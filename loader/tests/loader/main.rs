@@ -9,3 +9,4 @@ mod discovery;
 mod exports;
 mod life;
 mod selection;
+mod tracing;

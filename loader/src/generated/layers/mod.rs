@@ -2,3 +2,4 @@
 //! What layers put into the application's table: one file a layer.
 
 pub mod parameters;
+pub mod tracing;

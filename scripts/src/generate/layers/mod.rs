@@ -7,6 +7,7 @@
 //! the layer by.
 
 mod parameters;
+mod tracing;
 
 use super::loader::{arguments, in_tables};
 use super::{File, rust};
@@ -15,7 +16,7 @@ use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
-    let layers = [parameters::file(spec)?];
+    let layers = [parameters::file(spec)?, tracing::file(spec)?];
     let mut files = vec![File::rust(
         "loader/src/generated/layers/mod.rs",
         "What layers put into the application's table: one file a layer.",
