@@ -37,3 +37,5 @@ cmake --build "$work/build" >/dev/null
 run "$work/build/by-cmake"
 
 ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$prefix/bin/urinfo" | grep -F '[native_cpu:cpu][native_cpu:0]'
+ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$prefix/bin/urtrace" --summary "$work/by-pkg-config" 2>&1 |
+    grep -E '^\| urEnqueueUSMDeviceAllocExp +\| +20 '

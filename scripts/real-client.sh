@@ -50,6 +50,20 @@ mock() {
     fi
 }
 
+# urtrace on the program: the tracing layer is our loader's, so that it sees libsycl 2026.1 and says
+# of 2026.2 that it does not.
+trace() {
+    local expected='^[|] urEnqueueUSMDeviceAllocExp '
+    case $version in
+    2026.2.*) expected='^urtrace: nothing was traced' ;;
+    esac
+    echo "real client: $name on libsycl $version, traced"
+    LD_LIBRARY_PATH=$venv/lib UR_ADAPTERS_FORCE_LOAD=$prefix/lib/libur_adapter_native_cpu.so.0 \
+        ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$prefix/bin/urtrace" --summary "$program" 2>&1 |
+        grep -E "$expected"
+    passed=$((passed + 1))
+}
+
 for version in 2026.2.0 2026.1.2; do
     venv=$work/$version
     if [ ! -e "$venv/ready" ]; then
@@ -68,6 +82,7 @@ for version in 2026.2.0 2026.1.2; do
         "${CXX:-c++}" -std=c++17 -O1 -w "-I$venv/include" "$source" -o "$program" "-L$venv/lib" -l:libsycl.so.9 \
             -Wl,--allow-shlib-undefined
         run native_cpu env
+        [ "$name" != async_alloc ] || trace
         if [ -n "$drivers" ]; then
             run opencl "$root/scripts/drivers.sh" "$drivers" intel
         fi

@@ -11,6 +11,9 @@ use ur::dl::{Binding, Library, function};
 use crate::common::{build_library, child, child_output, directory, loader, null, table};
 use sweep::CALLS;
 
+// Any arguments will do: the callee takes what C allows, and that is what is under test.
+#[allow(clippy::undocumented_unsafe_blocks)]
+#[rustfmt::skip]
 #[path = "../../../tests/generated/sweep.rs"]
 mod sweep;
 

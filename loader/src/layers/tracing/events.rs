@@ -20,8 +20,10 @@ use std::time::Duration;
 
 use ur::abi::ur_result_t;
 
+use super::members::Member;
 use super::settings::Output;
-use super::{FUNCTIONS, Member, Place, Stamp, lines, result_name, thread};
+use super::span::{Place, Stamp};
+use super::{FUNCTIONS, lines, result_name, thread};
 
 /// Bytes that are written together.
 const BUFFER: usize = 1 << 16;

@@ -16,7 +16,8 @@ use std::time::Duration;
 use ur::abi::ur_result_t;
 
 use super::settings::Output;
-use super::{FUNCTIONS, Place, Stamp, result_name, thread};
+use super::span::{Place, Stamp};
+use super::{FUNCTIONS, result_name, thread};
 
 pub struct Lines {
     file: File,
