@@ -3,7 +3,7 @@
 //!
 //! A driver moves work and memory; it decides nothing about order, reuse or events.
 
-use super::{Context, Domain, Event, Hooks, Queue, UsmPool};
+use super::{Context, Domain, Event, Hooks, LaunchRequest, Queue, UsmPool};
 use crate::abi::*;
 use crate::hal::Backend;
 use crate::object::{Error, Object, Result};
@@ -116,17 +116,6 @@ impl Landing {
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
-}
-
-/// A kernel launch as the queue received it; sizes are in work items.
-pub struct LaunchRequest<'a> {
-    pub dims: u32,
-    pub offset: [usize; 3],
-    pub global: [usize; 3],
-    /// Work-group size, or none for the driver's choice.
-    pub local: Option<[usize; 3]>,
-    pub args: &'a [ur_exp_kernel_arg_properties_t],
-    pub properties: Option<&'a ur_kernel_launch_ext_properties_t>,
 }
 
 /// What runs when a marker is done.

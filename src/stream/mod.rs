@@ -4,7 +4,7 @@
 //! block of memory may be used again. Uses `timeline` for what happens before what, `pool` for
 //! memory, and a driver for the work itself. Must never know a backend.
 //!
-//! `driver` is what a backend implements; `hooks` what it may add. `engine` is what one adapter
+//! `driver` is what a backend implements, `launch` what a launch tells it; `hooks` what it may add. `engine` is what one adapter
 //! shares, `domain` what one context does. `lane` submits, `out_of_order` chooses lanes, `reach`
 //! says what an event covers; `queue`, `event`, `context` and `usm_pool` are the handles, the
 //! `*_api` files their `hal` traits; `alloc`, `usm`, `memory`, `pool_core` and `source` are USM;
@@ -25,6 +25,7 @@ mod event;
 mod hooks;
 mod host_task;
 mod lane;
+mod launch;
 mod memory;
 mod out_of_order;
 mod pool_core;
@@ -44,11 +45,10 @@ mod tests;
 
 pub use context::Context;
 pub use domain::Domain;
-pub use driver::{
-    Driver, Kind, Landing, LaunchRequest, Notice, Pitched, StampSource, Stamps, Work,
-};
+pub use driver::{Driver, Kind, Landing, Notice, Pitched, StampSource, Stamps, Work};
 pub use engine::Engine;
 pub use event::Event;
 pub use hooks::Hooks;
+pub use launch::{LaunchRequest, Wishes};
 pub use queue::Queue;
 pub use usm_pool::UsmPool;

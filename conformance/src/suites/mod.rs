@@ -16,6 +16,7 @@ mod host_task;
 mod kernel;
 mod launch;
 mod launch_arguments;
+mod launch_properties;
 mod launch_space;
 mod loader;
 mod partition;
@@ -52,6 +53,7 @@ pub fn all() -> Vec<Test> {
         launch::all,
         launch_space::all,
         launch_arguments::all,
+        launch_properties::all,
         enqueue::all,
         across_contexts::all,
         host_task::all,
