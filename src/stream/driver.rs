@@ -91,6 +91,22 @@ impl Stamps {
         let _ = self.source.set(source);
     }
 
+    /// The times between two commands: from the first one's end to the second one's.
+    pub(crate) fn between(first: Arc<Stamps>, second: Arc<Stamps>) -> Arc<Self> {
+        let between = Arc::new(Self::default());
+        between.fill_from(Box::new(move |between| {
+            let ended = |stamps: &Stamps| {
+                stamps.refresh();
+                stamps.end.load(Ordering::Acquire)
+            };
+            if let (start @ 1.., end @ 1..) = (ended(&first), ended(&second)) {
+                between.start.store(start, Ordering::Relaxed);
+                between.end.store(end.max(start), Ordering::Release);
+            }
+        }));
+        between
+    }
+
     pub(crate) fn refresh(&self) {
         if self.end.load(Ordering::Acquire) == 0
             && let Some(source) = self.source.get()
@@ -178,6 +194,13 @@ pub trait Driver:
     /// Later work on the lane waits for the marker, on the device's side. The marker is of the lane's
     /// own context unless the driver `SPANS` them.
     fn wait(lane: &Self::Lane, marker: &Self::Marker) -> Result<()>;
+
+    /// Others give work to the lane from now on, or no longer. While they do, later waits must hold back
+    /// their work too, rather than only the lane's next command.
+    fn open(lane: &Self::Lane, open: bool) -> Result<()> {
+        let _ = (lane, open);
+        Ok(())
+    }
 
     /// Whether everything before the marker has completed.
     fn is_done(marker: &Self::Marker) -> Result<bool>;

@@ -8,7 +8,7 @@
 //! shares, `domain` what one context does. `lane` submits, `out_of_order` chooses lanes, `reach`
 //! says what an event covers; `queue`, `event`, `context` and `usm_pool` are the handles, the
 //! `*_api` files their `hal` traits; `alloc`, `usm`, `memory`, `pool_core` and `source` are USM;
-//! `threads` runs host tasks and callbacks.
+//! `threads` runs host tasks and callbacks, `native_command` what others give to a lane.
 //!
 //! Lock ranks, taken downwards only and at most one of each: an out-of-order queue's; a lane's; a
 //! pool's (under which nothing is called); and leaves, under which nothing else is locked: the
@@ -27,6 +27,7 @@ mod host_task;
 mod lane;
 mod launch;
 mod memory;
+mod native_command;
 mod out_of_order;
 mod pool_core;
 mod queue;
