@@ -13,6 +13,7 @@ mod enqueue;
 mod event;
 mod event_times;
 mod host_task;
+mod interop;
 mod kernel;
 mod launch;
 mod launch_arguments;
@@ -57,6 +58,7 @@ pub fn all() -> Vec<Test> {
         enqueue::all,
         across_contexts::all,
         host_task::all,
+        interop::all,
         virtual_memory::all,
         arguments::all,
         async_alloc::all,
