@@ -5,6 +5,7 @@
 
 mod expectations;
 mod fixture;
+mod foreign;
 mod fresh;
 #[rustfmt::skip]
 mod generated;

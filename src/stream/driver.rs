@@ -3,7 +3,9 @@
 //!
 //! A driver moves work and memory; it decides nothing about order, reuse or events.
 
-use super::{CommandBuffer, Context, Domain, Event, Hooks, Queue, RecordedCommand, UsmPool};
+use super::{
+    CommandBuffer, Context, Domain, Event, Hooks, LaunchRequest, Queue, RecordedCommand, UsmPool,
+};
 use crate::abi::*;
 use crate::hal::Backend;
 use crate::object::{Error, Object, Result};
@@ -132,6 +134,22 @@ impl Stamps {
         Arc::new(whole)
     }
 
+    /// The times between two commands: from the first one's end to the second one's.
+    pub(crate) fn between(first: Arc<Stamps>, second: Arc<Stamps>) -> Arc<Self> {
+        let between = Arc::new(Self::default());
+        between.fill_from(Box::new(move |between| {
+            let ended = |stamps: &Stamps| {
+                stamps.refresh();
+                stamps.end.load(Ordering::Acquire)
+            };
+            if let (start @ 1.., end @ 1..) = (ended(&first), ended(&second)) {
+                between.start.store(start, Ordering::Relaxed);
+                between.end.store(end.max(start), Ordering::Release);
+            }
+        }));
+        between
+    }
+
     pub(crate) fn refresh(&self) {
         if self.end.load(Ordering::Acquire) == 0
             && let Some(source) = self.source.get()
@@ -157,17 +175,6 @@ impl Landing {
     pub fn get(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
-}
-
-/// A kernel launch as the queue received it; sizes are in work items.
-pub struct LaunchRequest<'a> {
-    pub dims: u32,
-    pub offset: [usize; 3],
-    pub global: [usize; 3],
-    /// Work-group size, or none for the driver's choice.
-    pub local: Option<[usize; 3]>,
-    pub args: &'a [ur_exp_kernel_arg_properties_t],
-    pub properties: Option<&'a ur_kernel_launch_ext_properties_t>,
 }
 
 /// One recorded command, as [`Driver::compile`] sees it.
@@ -261,6 +268,13 @@ pub trait Driver:
     /// Later work on the lane waits for the marker, on the device's side. The marker is of the lane's
     /// own context unless the driver `SPANS` them.
     fn wait(lane: &Self::Lane, marker: &Self::Marker) -> Result<()>;
+
+    /// Others give work to the lane from now on, or no longer. While they do, later waits must hold back
+    /// their work too, rather than only the lane's next command.
+    fn open(lane: &Self::Lane, open: bool) -> Result<()> {
+        let _ = (lane, open);
+        Ok(())
+    }
 
     /// Whether everything before the marker has completed.
     fn is_done(marker: &Self::Marker) -> Result<bool>;

@@ -13,7 +13,7 @@ use crate::object::{Object, Result};
 use crate::pool::Stash;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 pub(crate) struct LaneCore<D: Driver> {
@@ -21,8 +21,10 @@ pub(crate) struct LaneCore<D: Driver> {
     pub device: Arc<Object<D::Device>>,
     engine: Arc<Engine<D>>,
     native: D::Lane,
-    /// Whether others can put work on the stream that we never see.
-    open: AtomicBool,
+    /// Whether others can put work on the stream that we never see, from some point on.
+    exposed: AtomicBool,
+    /// Native commands that do so now.
+    guests: AtomicUsize,
     state: Mutex<State<D>>,
     /// Blocks that it may use again at once, under a lock of its own.
     pub stash: Arc<Stash>,
@@ -79,7 +81,8 @@ impl<D: Driver> LaneCore<D> {
             device: Arc::clone(device),
             engine: Arc::clone(domain.engine()),
             native,
-            open: AtomicBool::new(false),
+            exposed: AtomicBool::new(false),
+            guests: AtomicUsize::new(0),
             state: Mutex::new(state),
             stash,
             tip_epoch: AtomicU64::new(0),
@@ -91,15 +94,54 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// The stream itself, on which others may put work from now on.
-    pub fn expose(&self) -> &D::Lane {
-        self.open.store(true, Ordering::Relaxed);
+    pub fn expose(&self) -> Result<&D::Lane> {
+        let mut state = enter(&self.state);
+        self.record_if_watched(&mut state)?;
+        self.exposed.store(true, Ordering::Relaxed);
+        D::open(&self.native, true)?;
+        Ok(&self.native)
+    }
+
+    /// Opens the stream for one native command.
+    pub fn lend(&self) -> Result<()> {
+        let mut state = enter(&self.state);
+        self.record_if_watched(&mut state)?;
+        D::open(&self.native, true)?;
+        self.guests.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The stream as a native command sees it.
+    pub fn lent(&self) -> &D::Lane {
         &self.native
+    }
+
+    /// The native command is over, and a command of ours is behind it.
+    pub fn take_back(&self) -> Result<()> {
+        let _state = enter(&self.state);
+        let others = self.guests.fetch_sub(1, Ordering::Relaxed) > 1;
+        match others || self.is_exposed() {
+            true => Ok(()),
+            false => D::open(&self.native, false),
+        }
+    }
+
+    pub fn is_lent(&self) -> bool {
+        self.guests.load(Ordering::Relaxed) > 0
+    }
+
+    pub fn is_exposed(&self) -> bool {
+        self.exposed.load(Ordering::Relaxed)
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_exposed() || self.is_lent()
     }
 
     /// Where others put work on the stream, puts a command of ours behind all of it: what stands for
     /// everything up to here then does.
     pub fn cover(&self, state: &mut State<D>) -> Result<()> {
-        if !self.open.load(Ordering::Relaxed) {
+        if !self.is_open() {
             return Ok(());
         }
         self.record_if_watched(state)?;
@@ -293,7 +335,7 @@ impl<D: Driver> LaneCore<D> {
     /// takes more than that, or if work that we never saw may use the block.
     pub fn free(&self, addr: usize) -> bool {
         let epoch = self.tip_epoch.load(Ordering::Relaxed);
-        let known = epoch != JOINED && !self.open.load(Ordering::Relaxed);
+        let known = epoch != JOINED && !self.is_open();
         known && self.stash.free(addr as u64, epoch).is_some()
     }
 
@@ -373,6 +415,12 @@ impl<D: Driver> LaneCore<D> {
     fn watch(&self, state: &mut State<D>) -> Vec<Ticket> {
         if D::TRACKS {
             return Vec::new();
+        }
+        // Others may put work behind the command at any time: its record cannot wait for ours.
+        if self.is_open()
+            && let Err(error) = self.record(state)
+        {
+            log::error!("recording an event failed: {:?}", error.code());
         }
         let ticket = state.watch.upgrade().unwrap_or_default();
         state.watch = Arc::downgrade(&ticket);

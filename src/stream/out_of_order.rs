@@ -58,6 +58,14 @@ impl<D: Driver> OutOfOrder<D> {
         all
     }
 
+    /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
+    pub fn lend(&mut self, waits: &Reach) -> Result<(Arc<LaneCore<D>>, Reach)> {
+        let waits = self.with_barrier(waits);
+        let lane = self.place(&waits)?;
+        lane.lend()?;
+        Ok((lane, waits))
+    }
+
     pub fn submit(
         &mut self,
         waits: &Reach,
@@ -122,13 +130,19 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
-    /// A lane to show to others.
-    pub fn first(&mut self) -> Result<&Arc<LaneCore<D>>> {
-        if self.lanes.is_empty() {
-            let lane = LaneCore::open(&self.context, &self.device, self.flags)?;
-            self.lanes.push(lane);
-        }
-        Ok(&self.lanes[0])
+    /// The lane to show to others: the same each time, and none that a native command has.
+    pub fn shown(&mut self) -> Result<&Arc<LaneCore<D>>> {
+        let mut lanes = self.lanes.iter();
+        let found = lanes.position(|lane| lane.is_exposed());
+        let at = match found.or_else(|| self.lanes.iter().position(|lane| !lane.is_lent())) {
+            Some(at) => at,
+            None => {
+                let lane = LaneCore::open(&self.context, &self.device, self.flags)?;
+                self.lanes.push(lane);
+                self.lanes.len() - 1
+            }
+        };
+        Ok(&self.lanes[at])
     }
 
     pub fn flush(&self) -> Result<()> {
@@ -156,7 +170,8 @@ impl<D: Driver> OutOfOrder<D> {
         let engine = self.context.domain().engine();
         let hosts = engine.unsignalled(&waits.order);
         let (mut open, mut free) = (Vec::new(), 0);
-        for (at, lane) in self.lanes.iter().enumerate() {
+        let own = self.lanes.iter().enumerate();
+        for (at, lane) in own.filter(|(_, lane)| !lane.is_lent()) {
             let (tail, waited) = lane.position();
             let held = engine.unsignalled(&waited);
             free += usize::from(held.is_empty());

@@ -16,6 +16,7 @@ use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
 use crate::timeline::Frontier;
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 /// A queue's handle.
 pub struct Queue<D: Driver> {
@@ -27,6 +28,8 @@ pub struct Queue<D: Driver> {
     home_at: usize,
     flags: ur_queue_flags_t,
     pub(crate) shape: Shape<D>,
+    /// Lanes lent to native commands, with the threads whose callbacks run.
+    pub(crate) lent: Mutex<Vec<(ThreadId, Arc<LaneCore<D>>)>>,
 }
 
 pub(crate) enum Shape<D: Driver> {
@@ -63,6 +66,7 @@ impl<D: Driver> Queue<D> {
             home_at,
             flags,
             shape,
+            lent: Mutex::default(),
         }))
     }
 
@@ -78,7 +82,7 @@ impl<D: Driver> Queue<D> {
         let home = context.device(device)?;
         let (device, context) = (device.arc(), context.arc());
         let lane = LaneCore::over(&context, &device, |_| Ok(lane))?;
-        lane.expose();
+        lane.expose()?;
         Ok(hal::new::<D, _>(Self {
             context,
             device,
@@ -86,15 +90,20 @@ impl<D: Driver> Queue<D> {
             home_at,
             flags,
             shape: Shape::InOrder(lane),
+            lent: Mutex::default(),
         }))
     }
 
     /// Shows the stream beneath, one of several on an out-of-order queue. Work that others put there
-    /// from now on is waited for like the queue's own.
+    /// from now on is waited for like the queue's own. Within a native command it is that command's
+    /// stream, for no longer than the command.
     pub fn expose<R>(&self, look: impl FnOnce(&D::Lane) -> R) -> Result<R> {
+        if let Some(lane) = self.lent_here() {
+            return Ok(look(lane.lent()));
+        }
         match &self.shape {
-            Shape::InOrder(lane) => Ok(look(lane.expose())),
-            Shape::OutOfOrder(lanes) => Ok(look(enter(lanes).first()?.expose())),
+            Shape::InOrder(lane) => Ok(look(lane.expose()?)),
+            Shape::OutOfOrder(lanes) => Ok(look(enter(lanes).shown()?.expose()?)),
         }
     }
 

@@ -73,6 +73,8 @@ enum Item {
     },
     Wait(Marker),
     Record(Arc<Flag>),
+    /// Work that somebody else gave, by its label.
+    Foreign(u32),
 }
 
 #[derive(Default)]
@@ -90,6 +92,20 @@ pub enum Marker {
 pub struct FakeLane {
     world: Arc<World>,
     line: Arc<Line>,
+    open: AtomicBool,
+}
+
+impl FakeLane {
+    pub fn number(&self) -> usize {
+        self.line.number
+    }
+
+    /// Puts work on the lane behind the engine's back.
+    pub fn foreign(&self, label: u32) {
+        assert!(self.open.load(Ordering::Relaxed), "nobody opened the lane");
+        let mut items = self.line.items.lock().unwrap();
+        items.push_back(Item::Foreign(label));
+    }
 }
 
 impl Drop for FakeLane {
@@ -98,7 +114,7 @@ impl Drop for FakeLane {
         let idle = items.iter().all(|item| match item {
             Item::Work { .. } => false,
             Item::Wait(marker) => marker.is_done(),
-            Item::Record(_) => true,
+            Item::Record(_) | Item::Foreign(_) => true,
         });
         assert!(
             idle || self.world.broken.load(Ordering::Relaxed),
@@ -138,6 +154,7 @@ impl World {
         match item {
             Item::Wait(_) => {}
             Item::Record(flag) => flag.raise(),
+            Item::Foreign(label) => self.ran.lock().unwrap().push(label),
             Item::Work {
                 epoch,
                 label,
@@ -297,7 +314,13 @@ macro_rules! fake {
                     assert_eq!(clock.completed(), 0);
                 }
                 world.lanes.lock().unwrap().push(Arc::clone(&line));
-                Ok(FakeLane { world, line })
+                let open = AtomicBool::new(false);
+                Ok(FakeLane { world, line, open })
+            }
+
+            fn open(lane: &FakeLane, open: bool) -> Result<()> {
+                lane.open.store(open, Ordering::Relaxed);
+                Ok(())
             }
 
             fn submit(

@@ -2,6 +2,7 @@
 
 mod across;
 mod host;
+mod interop;
 mod life;
 mod limits;
 mod memory;

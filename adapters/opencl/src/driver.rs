@@ -72,6 +72,10 @@ impl Driver for OpenCl {
         lane.wait(marker)
     }
 
+    fn open(lane: &Lane, open: bool) -> Result<()> {
+        lane.set_open(open)
+    }
+
     fn is_done(marker: &Marker) -> Result<bool> {
         marker.is_done()
     }

@@ -17,9 +17,11 @@ mod enqueue;
 mod event;
 mod event_times;
 mod host_task;
+mod interop;
 mod kernel;
 mod launch;
 mod launch_arguments;
+mod launch_properties;
 mod launch_space;
 mod loader;
 mod partition;
@@ -56,9 +58,11 @@ pub fn all() -> Vec<Test> {
         launch::all,
         launch_space::all,
         launch_arguments::all,
+        launch_properties::all,
         enqueue::all,
         across_contexts::all,
         host_task::all,
+        interop::all,
         virtual_memory::all,
         command_buffer::all,
         command_buffer_order::all,

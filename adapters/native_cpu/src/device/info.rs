@@ -6,7 +6,7 @@ use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result};
 
-use super::{Device, MAX_GROUP_ITEMS, MAX_GROUPS};
+use super::{Device, LAUNCH_PROPERTIES, MAX_GROUP_ITEMS, MAX_GROUPS};
 use crate::adapter::roots;
 use crate::cpu;
 use crate::exec::LOCAL_BYTES;
@@ -111,7 +111,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             UR_DEVICE_EXEC_CAPABILITY_FLAG_KERNEL.0 | UR_DEVICE_EXEC_CAPABILITY_FLAG_NATIVE_KERNEL.0,
         )),
         Is::MaxComputeQueueIndices => out.value(1u32),
-        Is::KernelLaunchCapabilities => out.value(ur_kernel_launch_properties_flags_t(0)),
+        Is::KernelLaunchCapabilities => out.value(LAUNCH_PROPERTIES),
 
         // Arithmetic.
         Is::SingleFpConfig | Is::DoubleFpConfig => out.value(FLOATS),

@@ -522,6 +522,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::MultiDeviceCompileSupportExp
         | Is::DeviceWaitSupportExp
         | Is::UsmContextMemcpySupportExp
+        | Is::EnqueueNativeCommandSupportExp
         | Is::EnqueueHostTaskSupportExp => out.boolean(true),
 
         // What OpenCL has no way to.
@@ -550,7 +551,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::BindlessSample1dUsmSupportExp
         | Is::BindlessSample2dUsmSupportExp
         | Is::BindlessImagesGatherSupportExp
-        | Is::EnqueueNativeCommandSupportExp
         | Is::LowPowerEventsSupportExp
         | Is::IpcMemorySupportExp
         | Is::IpcPhysicalMemorySupportExp

@@ -1,4 +1,4 @@
-//! Commands on buffers, as OpenCL has them: by handle and offset.
+//! Commands on buffers, as OpenCL has them: by handle and offset; and bringing any object to a device.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::object::{Error, Object};
+use ur::object::{Error, Handles, Object};
 use ur::stream::{Landing, Pitched, Work};
 
 use super::Mem;
@@ -71,6 +71,25 @@ impl Mem {
             check(code, "clEnqueueUnmapMemObject")
         }))
     }
+}
+
+/// Brings objects to the queue's device; none if there is nothing to bring.
+pub fn bring(mems: Handles<'_, Mem>) -> Option<Work<OpenCl>> {
+    let mems: Vec<MemRef> = mems.iter().map(|mem| mem.mem.clone()).collect();
+    let migrate = mems.first()?.api().core.clEnqueueMigrateMemObjects?;
+    Some(Work::Native(Native::new(move |_, slot| {
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
+        let raw: Vec<cl_mem> = mems.iter().map(MemRef::raw).collect();
+        let number = raw.len() as cl_uint;
+        // SAFETY: a live queue and objects.
+        let code = unsafe { migrate(queue, number, raw.as_ptr(), 0, count, waits, event) };
+        check(code, "clEnqueueMigrateMemObjects")
+    })))
 }
 
 fn host(addr: usize) -> *mut c_void {
