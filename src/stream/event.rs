@@ -220,6 +220,12 @@ impl<D: Driver> Event<D> {
 
 impl<D: Driver> Drop for Event<D> {
     fn drop(&mut self) {
+        if !D::TRACKS
+            && let Some(queue) = &self.queue
+            && self.reach.done.is_complete()
+        {
+            queue.forget(&self.reach.done);
+        }
         // Others may wait for the point of a foreign event: it stays until it is complete.
         if let Some(foreign) = self.foreign.take()
             && !foreign.point.is_complete()
