@@ -4,6 +4,7 @@ use super::{Body, Error, Object, Result};
 use crate::abi::*;
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
 /// Types that any bytes make a value of.
 ///
@@ -110,6 +111,43 @@ impl InfoOut<'_> {
     }
 }
 
+/// Answers that never change, kept once they were given: queries of a backend can be slow.
+pub struct Answers {
+    kept: Box<[OnceLock<Box<[u8]>>]>,
+}
+
+impl Answers {
+    /// For questions that are numbered below `count`.
+    pub fn new(count: usize) -> Self {
+        Self {
+            kept: (0..count).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Writes the answer to a question that `ask` knows. Errors are not kept.
+    pub fn give(
+        &self,
+        question: usize,
+        out: InfoOut<'_>,
+        ask: impl Fn(InfoOut<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Some(kept) = self.kept.get(question) else {
+            return ask(out);
+        };
+        if let Some(answer) = kept.get() {
+            return out.slice(answer);
+        }
+        let mut size = 0;
+        // SAFETY: room for a size.
+        ask(unsafe { InfoOut::new(Some(0), std::ptr::null_mut(), &mut size) })?;
+        let mut answer = vec![0u8; size];
+        // SAFETY: as much room as is said.
+        ask(unsafe { InfoOut::new(Some(size), answer.as_mut_ptr().cast(), &mut size) })?;
+        answer.truncate(size);
+        out.slice(kept.get_or_init(|| answer.into_boxed_slice()))
+    }
+}
+
 /// The new value of a property.
 #[derive(Clone, Copy)]
 pub struct InfoIn<'a> {
@@ -186,6 +224,30 @@ mod tests {
             (Ok(()), 4)
         );
         assert_eq!(&buffer[..4], b"abc\0");
+    }
+
+    #[test]
+    fn an_answer_is_asked_for_once_and_an_error_again() {
+        let asked = std::cell::Cell::new(0);
+        let answers = Answers::new(2);
+        let text = |out: InfoOut<'_>| {
+            asked.set(asked.get() + 1);
+            out.string("ab")
+        };
+        let mut buffer = [9u8; 4];
+        for _ in 0..3 {
+            let given = ask(4, Some(&mut buffer), |out| answers.give(1, out, text));
+            assert_eq!((given, buffer), ((Ok(()), 3), *b"ab\0\x09"));
+        }
+        assert_eq!(asked.get(), 2, "once for the size, once for the text");
+        let short = Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
+        let given = ask(2, Some(&mut buffer), |out| answers.give(1, out, text));
+        assert_eq!(given.0, short);
+        let fails = |_: InfoOut<'_>| Err(Error::unsupported());
+        let failed = ask(4, Some(&mut buffer), |out| answers.give(0, out, fails));
+        assert_eq!(failed.0, Err(Error::unsupported()));
+        let given = ask(4, Some(&mut buffer), |out| answers.give(0, out, text));
+        assert_eq!(given, (Ok(()), 3));
     }
 
     #[test]

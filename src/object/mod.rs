@@ -20,6 +20,6 @@ pub use census::Census;
 pub use error::{Error, Result, ensure, last as last_error};
 pub use fork::Origin;
 pub use handle::{Body, Kind, Object};
-pub use info::{InfoIn, InfoOut, Plain};
+pub use info::{Answers, InfoIn, InfoOut, Plain};
 pub use list::{Handles, ListOut};
 pub use out::{Out, OutHandle};

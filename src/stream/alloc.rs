@@ -118,7 +118,7 @@ impl<D: Driver> Queue<D> {
             return Err(Error::unsupported());
         };
         let mut lanes = enter(lanes);
-        let mut reach = lanes.with_barrier(waits);
+        let mut reach = lanes.with_barrier(waits).into_owned();
         let order = Order::Frontier(&reach.order);
         let request = Request {
             bytes: size as u64,
@@ -163,7 +163,7 @@ impl<D: Driver> Queue<D> {
             }
             Shape::OutOfOrder(lanes) => {
                 let mut lanes = enter(lanes);
-                let reach = lanes.with_barrier(&waits);
+                let reach = lanes.with_barrier(&waits).into_owned();
                 ensure(memory.free(addr, &reach.done), unknown)?;
                 lanes.add_loose(&reach);
                 Some(reach)

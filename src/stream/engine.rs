@@ -277,6 +277,14 @@ impl<D: Driver> Engine<D> {
             .collect()
     }
 
+    /// The points that a lane waits for and that the host has yet to signal.
+    pub(crate) fn unsignalled_before(&self, lane: &LaneCore<D>) -> Frontier {
+        match self.unsignalled.load(Ordering::Acquire) {
+            0 => Frontier::new(),
+            _ => self.unsignalled(&lane.waited()),
+        }
+    }
+
     /// All points of a domain that the host has yet to signal.
     pub(crate) fn unsignalled_of(&self, domain: &Domain<D>) -> Frontier {
         if self.unsignalled.load(Ordering::Acquire) == 0 {

@@ -284,6 +284,13 @@ impl<D: Driver> Event<D> {
 
 impl<D: Driver> Drop for Event<D> {
     fn drop(&mut self) {
+        if !D::TRACKS
+            && let Some(queue) = &self.queue
+            && let Standing::Command(reach, _) = &self.standing
+            && reach.done.is_complete()
+        {
+            queue.forget(&reach.done);
+        }
         // Others may wait for the point of a foreign event: it stays until it is complete.
         if let Some(foreign) = self.foreign.take()
             && !foreign.point.is_complete()

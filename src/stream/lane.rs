@@ -5,7 +5,7 @@
 //! else. No two lanes' locks are ever held at once: markers of other lanes are found before.
 
 use super::engine::{Mark, enter};
-use super::reach::{Reach, Ticket};
+use super::reach::{Reach, Ticket, Tickets};
 use super::replay::Part;
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
@@ -14,7 +14,7 @@ use crate::pool::Stash;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) struct LaneCore<D: Driver> {
     pub clock: Arc<Clock>,
@@ -32,6 +32,8 @@ pub(crate) struct LaneCore<D: Driver> {
     /// Written under the submission lock. A free that reads it follows, by the caller's own order,
     /// every command that uses the block, so an older value is never too old.
     tip_epoch: AtomicU64,
+    /// The epoch of the last command.
+    last: AtomicU64,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
     _context: Arc<Object<Context<D>>>,
 }
@@ -45,8 +47,8 @@ pub(crate) struct State<D: Driver> {
     recent: Reach,
     /// Recorded markers, ascending by epoch. Unused where the driver tracks.
     marks: VecDeque<(u64, D::Marker)>,
-    /// Alive while someone may want the last command recorded exactly.
-    watch: Weak<()>,
+    /// Held by others too while someone may want the last command recorded exactly.
+    ticket: Option<Ticket>,
 }
 
 impl<D: Driver> LaneCore<D> {
@@ -74,7 +76,7 @@ impl<D: Driver> LaneCore<D> {
             order,
             recent: Reach::default(),
             marks: VecDeque::new(),
-            watch: Weak::new(),
+            ticket: None,
         };
         let lane = Arc::new(Self {
             clock,
@@ -86,6 +88,7 @@ impl<D: Driver> LaneCore<D> {
             state: Mutex::new(state),
             stash,
             tip_epoch: AtomicU64::new(0),
+            last: AtomicU64::new(0),
             _context: Arc::clone(context),
         });
         lane.engine.add_lane(&lane);
@@ -148,6 +151,7 @@ impl<D: Driver> LaneCore<D> {
         D::submit(&self.native, state.order.epoch() + 1, Work::Marker, None)?;
         state.order.advance();
         state.recent = Reach::default();
+        self.publish(state);
         Ok(())
     }
 
@@ -325,10 +329,14 @@ impl<D: Driver> LaneCore<D> {
         Ok(reach)
     }
 
-    /// The last command's point, and everything foreign that the lane waits for.
-    pub fn position(&self) -> (Point, Frontier) {
-        let state = enter(&self.state);
-        (state.order.current(), state.order.waited().clone())
+    /// Everything foreign that the lane waits for.
+    pub fn waited(&self) -> Frontier {
+        enter(&self.state).order.waited().clone()
+    }
+
+    /// The epoch of the last command. Exact for who keeps others from submitting.
+    pub fn last(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
     }
 
     /// Frees a block of the stash: without a wait, an event or any other lane's lock. False if it
@@ -369,6 +377,14 @@ impl<D: Driver> LaneCore<D> {
         D::flush(&self.native)
     }
 
+    /// Gives the markers of what was seen complete back. One at a time, since that calls the driver.
+    pub fn forget(&self) {
+        let oldest = || enter(&self.state).pop_complete(&self.clock);
+        while let Some(marker) = oldest() {
+            drop(marker);
+        }
+    }
+
     /// Observes how far the lane has come, where the driver does not tell by itself.
     pub fn poll(&self) -> Result<()> {
         loop {
@@ -405,6 +421,7 @@ impl<D: Driver> LaneCore<D> {
         let alone = state.recent.done.is_empty();
         let epoch = if alone { state.order.epoch() } else { JOINED };
         self.tip_epoch.store(epoch, Ordering::Relaxed);
+        self.last.store(state.order.epoch(), Ordering::Relaxed);
     }
 
     fn marks_of(&self, frontier: &Frontier) -> Result<Vec<Mark<D>>> {
@@ -412,26 +429,26 @@ impl<D: Driver> LaneCore<D> {
         marks.filter_map(Result::transpose).collect()
     }
 
-    fn watch(&self, state: &mut State<D>) -> Vec<Ticket> {
-        if D::TRACKS {
-            return Vec::new();
-        }
+    fn watch(&self, state: &mut State<D>) -> Tickets {
         // Others may put work behind the command at any time: its record cannot wait for ours.
-        if self.is_open()
+        if !D::TRACKS
+            && self.is_open()
             && let Err(error) = self.record(state)
         {
             log::error!("recording an event failed: {:?}", error.code());
         }
-        let ticket = state.watch.upgrade().unwrap_or_default();
-        state.watch = Arc::downgrade(&ticket);
         let mut tickets = state.recent.tickets.clone();
-        tickets.push(ticket);
+        if !D::TRACKS {
+            tickets.add(Ticket::clone(state.ticket.get_or_insert_default()));
+        }
         tickets
     }
 
     /// Before anything else goes onto the lane: records the last command if someone may want it.
     fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
-        if !D::TRACKS && std::mem::take(&mut state.watch).strong_count() > 0 {
+        let held = |ticket: &Ticket| Arc::strong_count(ticket) > 1;
+        if !D::TRACKS && state.ticket.as_ref().is_some_and(held) {
+            state.ticket = None;
             self.record(state)?;
         }
         Ok(())
@@ -459,13 +476,13 @@ impl<D: Driver> State<D> {
     }
 
     fn forget_complete(&mut self, clock: &Clock) {
-        while self
-            .marks
-            .front()
-            .is_some_and(|(epoch, _)| *epoch <= clock.completed())
-        {
-            self.marks.pop_front();
-        }
+        while self.pop_complete(clock).is_some() {}
+    }
+
+    fn pop_complete(&mut self, clock: &Clock) -> Option<D::Marker> {
+        let (epoch, _) = self.marks.front()?;
+        let (_, marker) = (*epoch <= clock.completed()).then(|| self.marks.pop_front())??;
+        Some(marker)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::pool::Block;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 pub(crate) struct Memory<D: Driver> {
     /// Every pool that still holds memory or a handle.
@@ -108,10 +108,14 @@ impl<D: Driver> Memory<D> {
 
     /// The live allocation that holds `addr`.
     pub fn find(&self, addr: usize) -> Option<Found<D>> {
-        self.owners(addr).find_map(|(core, part)| {
+        let look = |(core, part): (Arc<PoolCore<D>>, usize)| {
             let block = core.parts()[part].pool.lookup(addr as u64)?;
             Some(Found { core, part, block })
-        })
+        };
+        match self.is_flat() {
+            true => look(self.slabs().owner(addr as u64)?),
+            false => self.owners(addr).find_map(look),
+        }
     }
 
     /// Whether a live allocation starts at `addr`.
@@ -155,22 +159,36 @@ impl<D: Driver> Memory<D> {
     /// Whose slabs an address lies in, innermost first.
     fn owners(&self, addr: usize) -> impl Iterator<Item = (Arc<PoolCore<D>>, usize)> + use<D> {
         let addr = addr as u64;
-        let slabs = self.slabs.read().unwrap_or_else(PoisonError::into_inner);
-        let owner = |base: u64, entry: &Entry<D>| {
-            let inside = addr
-                .checked_sub(base)
-                .is_some_and(|offset| offset < entry.bytes);
-            let core = if inside { entry.core.upgrade() } else { None };
-            core.map(|core| (core, entry.part))
-        };
-        let nested = slabs
-            .nested
-            .iter()
-            .rev()
-            .filter_map(|(base, entry)| owner(*base, entry));
-        let nested: Vec<_> = nested.collect();
-        let own = slabs.own.range(..=addr).next_back();
-        let own = own.and_then(|(base, entry)| owner(*base, entry));
+        let slabs = self.slabs();
+        let nested = slabs.nested.iter().rev();
+        let nested: Vec<_> = nested
+            .filter_map(|(base, entry)| entry.owner(*base, addr))
+            .collect();
+        let own = slabs.owner(addr);
         nested.into_iter().chain(own)
+    }
+
+    fn slabs(&self) -> RwLockReadGuard<'_, Slabs<D>> {
+        self.slabs.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Driver> Slabs<D> {
+    /// Whose slab an address lies in, pools over user memory aside.
+    fn owner(&self, addr: u64) -> Option<(Arc<PoolCore<D>>, usize)> {
+        let (base, entry) = self.own.range(..=addr).next_back()?;
+        entry.owner(*base, addr)
+    }
+}
+
+impl<D: Driver> Entry<D> {
+    fn owner(&self, base: u64, addr: u64) -> Option<(Arc<PoolCore<D>>, usize)> {
+        let inside = addr.checked_sub(base)? < self.bytes;
+        let core = if inside {
+            self.core.upgrade()?
+        } else {
+            return None;
+        };
+        Some((core, self.part))
     }
 }

@@ -10,6 +10,7 @@ use super::{Context, Driver, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
 use crate::timeline::{Frontier, Point};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Lanes for commands that end by themselves. Those that the host holds up come on top.
@@ -24,14 +25,6 @@ pub(crate) struct OutOfOrder<D: Driver> {
     barrier: Reach,
     /// What is pending on no lane: host tasks, allocations and frees.
     loose: Reach,
-}
-
-/// A lane as a command finds it.
-struct Candidate {
-    at: usize,
-    tail: Point,
-    /// Host points that the lane is held by.
-    held: Frontier,
 }
 
 impl<D: Driver> OutOfOrder<D> {
@@ -51,16 +44,19 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     /// A wait list with what the queue demands besides.
-    pub fn with_barrier(&mut self, waits: &Reach) -> Reach {
+    pub fn with_barrier<'a>(&mut self, waits: &'a Reach) -> Cow<'a, Reach> {
         self.barrier.prune();
+        if self.barrier.done.is_empty() && self.barrier.order.is_empty() {
+            return Cow::Borrowed(waits);
+        }
         let mut all = waits.clone();
         all.join(&self.barrier);
-        all
+        Cow::Owned(all)
     }
 
     /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
     pub fn lend(&mut self, waits: &Reach) -> Result<(Arc<LaneCore<D>>, Reach)> {
-        let waits = self.with_barrier(waits);
+        let waits = self.with_barrier(waits).into_owned();
         let lane = self.place(&waits)?;
         lane.lend()?;
         Ok((lane, waits))
@@ -92,7 +88,7 @@ impl<D: Driver> OutOfOrder<D> {
 
     /// An event wait or a barrier, without a command on any lane.
     pub fn join_events(&mut self, waits: &Reach, everything: bool, barrier: bool) -> Result<Reach> {
-        let mut reach = self.with_barrier(waits);
+        let mut reach = self.with_barrier(waits).into_owned();
         if everything {
             for lane in &self.lanes {
                 reach.join(&lane.reach_now()?);
@@ -113,7 +109,7 @@ impl<D: Driver> OutOfOrder<D> {
 
     /// A host task: what it waits for. The point is pending from now on.
     pub fn hold(&mut self, waits: &Reach, point: &Point) -> Reach {
-        let before = self.with_barrier(waits);
+        let before = self.with_barrier(waits).into_owned();
         self.add_loose(&Reach {
             done: point.clone().into(),
             order: point.clone().into(),
@@ -137,8 +133,7 @@ impl<D: Driver> OutOfOrder<D> {
         let at = match found.or_else(|| self.lanes.iter().position(|lane| !lane.is_lent())) {
             Some(at) => at,
             None => {
-                let lane = LaneCore::open(&self.context, &self.device, self.flags)?;
-                self.lanes.push(lane);
+                self.add_lane()?;
                 self.lanes.len() - 1
             }
         };
@@ -147,6 +142,13 @@ impl<D: Driver> OutOfOrder<D> {
 
     pub fn flush(&self) -> Result<()> {
         self.lanes.iter().try_for_each(|lane| lane.flush())
+    }
+
+    pub fn forget(&self, done: &Frontier) {
+        let reached = |lane: &&Arc<LaneCore<D>>| done.epoch_of(lane.clock.id()).is_some();
+        for lane in self.lanes.iter().filter(reached) {
+            lane.forget();
+        }
     }
 
     pub fn everything(&self) -> Frontier {
@@ -169,37 +171,53 @@ impl<D: Driver> OutOfOrder<D> {
     fn place(&mut self, waits: &Reach) -> Result<Arc<LaneCore<D>>> {
         let engine = self.context.domain().engine();
         let hosts = engine.unsignalled(&waits.order);
-        let (mut open, mut free) = (Vec::new(), 0);
-        let own = self.lanes.iter().enumerate();
-        for (at, lane) in own.filter(|(_, lane)| !lane.is_lent()) {
-            let (tail, waited) = lane.position();
-            let held = engine.unsignalled(&waited);
+        let mut best: Option<(Fit, &Arc<LaneCore<D>>)> = None;
+        let mut free = 0;
+        for lane in self.lanes.iter().filter(|lane| !lane.is_lent()) {
+            let held = engine.unsignalled_before(lane);
             free += usize::from(held.is_empty());
-            if held.points().all(|point| hosts.covers_point(point)) {
-                open.push(Candidate { at, tail, held });
+            if !held.points().all(|point| hosts.covers_point(point)) {
+                continue;
+            }
+            let fit = Fit::of(lane, &held, waits);
+            if fit == Fit::Follows {
+                return Ok(Arc::clone(lane));
+            }
+            if best.as_ref().is_none_or(|(other, _)| fit < *other) {
+                best = Some((fit, lane));
             }
         }
-        let follows = |lane: &&Candidate| {
-            !lane.tail.is_complete()
-                && waits.done.epoch_of(lane.tail.lane()) == Some(lane.tail.epoch)
-        };
-        let idle = |lane: &&Candidate| lane.tail.is_complete() && lane.held.is_empty();
-        let found = open.iter().find(follows).or_else(|| open.iter().find(idle));
-        let least = || {
-            let room = if hosts.is_empty() {
-                free < MOST_LANES
-            } else {
-                true
-            };
-            open.iter()
-                .filter(|_| !room)
-                .min_by_key(|lane| lane.tail.outstanding())
-        };
-        if let Some(lane) = found.or_else(least) {
-            return Ok(Arc::clone(&self.lanes[lane.at]));
+        let room = !hosts.is_empty() || free < MOST_LANES;
+        match best {
+            Some((fit, lane)) if fit == Fit::Idle || !room => Ok(Arc::clone(lane)),
+            _ => self.add_lane(),
         }
+    }
+
+    fn add_lane(&mut self) -> Result<Arc<LaneCore<D>>> {
         let lane = LaneCore::open(&self.context, &self.device, self.flags)?;
         self.lanes.push(Arc::clone(&lane));
         Ok(lane)
+    }
+}
+
+/// How well a lane suits a command, the best first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// Its last command is one that the new one waits for.
+    Follows,
+    Idle,
+    /// So many commands are not known to be complete.
+    Busy(u64),
+}
+
+impl Fit {
+    fn of<D: Driver>(lane: &LaneCore<D>, held: &Frontier, waits: &Reach) -> Self {
+        let tail = lane.last();
+        match tail.saturating_sub(lane.clock.completed()) {
+            0 if held.is_empty() => Self::Idle,
+            left if left > 0 && waits.done.epoch_of(lane.clock.id()) == Some(tail) => Self::Follows,
+            left => Self::Busy(left),
+        }
     }
 }

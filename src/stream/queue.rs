@@ -276,6 +276,15 @@ impl<D: Driver> Queue<D> {
         }
     }
 
+    /// Nobody holds an event any more that reaches this far, and it is complete: gives back what the
+    /// backend keeps for it.
+    pub(crate) fn forget(&self, done: &Frontier) {
+        match &self.shape {
+            Shape::InOrder(lane) => lane.forget(),
+            Shape::OutOfOrder(lanes) => enter(lanes).forget(done),
+        }
+    }
+
     pub(crate) fn finish_here(&self) -> Result<()> {
         self.engine().check()?;
         self.engine().wait(&self.everything())?;

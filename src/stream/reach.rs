@@ -9,6 +9,39 @@ pub(crate) type Ticket = Arc<()>;
 /// Tickets beyond which a reach looks for ones to forget.
 const MANY: usize = 32;
 
+/// The tickets of a reach. Nearly all have one at most, which lies in place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tickets {
+    one: Option<Ticket>,
+    more: Vec<Ticket>,
+}
+
+impl Tickets {
+    pub fn add(&mut self, ticket: Ticket) {
+        match self.one {
+            None => self.one = Some(ticket),
+            Some(_) => self.more.push(ticket),
+        }
+    }
+
+    fn join(&mut self, other: &Self) {
+        for ticket in other.one.iter().chain(&other.more) {
+            self.add(Ticket::clone(ticket));
+        }
+        if self.more.len() >= MANY {
+            // One of each is enough, or they would double with every join; and what nobody else holds
+            // any more has been recorded, or is worth no record.
+            self.more.sort_unstable_by_key(Arc::as_ptr);
+            self.more.dedup_by(|one, other| Arc::ptr_eq(one, other));
+            self.more.retain(|ticket| Arc::strong_count(ticket) > 1);
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// How far an event, a wait list or a barrier reaches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reach {
@@ -17,7 +50,7 @@ pub(crate) struct Reach {
     /// Everything that has then completed, for elision.
     pub order: Frontier,
     /// Empty where the driver tracks.
-    pub tickets: Vec<Ticket>,
+    pub tickets: Tickets,
     /// Whether `done` is one command's own point, rather than what it shares with others.
     pub own: bool,
 }
@@ -36,14 +69,7 @@ impl Reach {
     pub fn join(&mut self, other: &Reach) {
         self.done.join(&other.done);
         self.order.join(&other.order);
-        self.tickets.extend(other.tickets.iter().cloned());
-        if self.tickets.len() > MANY {
-            // One of each is enough, or they would double with every join; and what nobody else holds
-            // any more has been recorded, or is worth no record.
-            self.tickets.sort_unstable_by_key(Arc::as_ptr);
-            self.tickets.dedup_by(|one, other| Arc::ptr_eq(one, other));
-            self.tickets.retain(|ticket| Arc::strong_count(ticket) > 1);
-        }
+        self.tickets.join(&other.tickets);
     }
 
     pub fn join_frontier(&mut self, frontier: &Frontier) {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::*;
 use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
-use ur::object::{Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure};
+use ur::object::{
+    Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
+};
 use ur::stream::Context;
 
 use crate::OpenCl;
@@ -27,6 +29,7 @@ pub struct Device {
     pub version: Version,
     extensions: HashSet<String>,
     parent: Option<Arc<Object<Device>>>,
+    answers: Answers,
 }
 
 impl Device {
@@ -80,6 +83,7 @@ impl Device {
             version: Version::default(),
             extensions: HashSet::new(),
             parent,
+            answers: Answers::new(ur_device_info_t::ALL.len()),
         };
         device.kind = device
             .value(CL_DEVICE_TYPE)
@@ -276,7 +280,14 @@ fn partition(by: &[ur_device_partition_property_t]) -> Result<Vec<cl_device_part
 
 impl hal::Device<OpenCl> for Device {
     fn get_info(this: &Object<Self>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
-        info::get(this, what, out)
+        match what {
+            // What a device is does not change; who holds it does.
+            DeviceInfo::ReferenceCount => info::get(this, what, out),
+            _ => {
+                let ask = |out: InfoOut<'_>| info::get(this, what, out);
+                this.answers.give(what as usize, out, ask)
+            }
+        }
     }
 
     fn partition(

@@ -121,11 +121,14 @@ impl Driver for OpenCl {
             free(domain, state.forget(slab));
             return Err(error);
         }
+        state.slabs.add(slab, bytes);
         Ok(slab)
     }
 
     fn release(domain: &Domain<Self>, _: Kind, slab: usize, _: usize) {
-        free(domain, domain.state().forget(slab));
+        let state = domain.state();
+        state.slabs.remove(slab);
+        free(domain, state.forget(slab));
     }
 
     fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {

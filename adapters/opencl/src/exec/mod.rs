@@ -18,7 +18,7 @@ mod times;
 pub use batch::{Native, Slot};
 pub use lane::{Lane, queue_property};
 pub use marker::{Marker, Signal, event_property, user_event};
-pub use state::State;
+pub use state::{Slabs, State};
 pub use times::{now, time, times};
 
 use outlet::Outlet;

@@ -1,15 +1,53 @@
 //! What the adapter keeps with each context: OpenCL's own, and where slabs begin.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use ur::object::Result;
 
 use crate::cl::ContextRef;
 
+/// The memory that a context's pools got from OpenCL.
+#[derive(Default)]
+pub struct Slabs {
+    /// From their starts to their ends.
+    all: RwLock<BTreeMap<usize, usize>>,
+    given_back: AtomicU64,
+}
+
+impl Slabs {
+    pub fn add(&self, start: usize, bytes: usize) {
+        self.write().insert(start, start + bytes);
+    }
+
+    /// Called before OpenCL gets the memory back.
+    pub fn remove(&self, start: usize) {
+        self.write().remove(&start);
+        self.given_back.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many were given back so far. As long as that stays, so does all memory.
+    pub fn given_back(&self) -> u64 {
+        self.given_back.load(Ordering::Acquire)
+    }
+
+    /// Whether an address is in one of them.
+    pub fn hold(&self, addr: usize) -> bool {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let below = all.range(..=addr).next_back();
+        below.is_some_and(|(_, end)| addr < *end)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<usize, usize>> {
+        self.all.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What the adapter keeps with each context.
 pub struct State {
     pub context: ContextRef,
+    pub slabs: Arc<Slabs>,
     /// Slabs that do not begin where their allocation does: from their start to its.
     moved: Mutex<HashMap<usize, usize>>,
 }
@@ -18,6 +56,7 @@ impl State {
     pub fn new(context: ContextRef) -> Self {
         Self {
             context,
+            slabs: Arc::default(),
             moved: Mutex::default(),
         }
     }

@@ -1,9 +1,10 @@
 //! What a launch needs before it can be given to a lane: copies of its arguments, set under the
-//! kernel's lock together with the enqueueing, since OpenCL keeps arguments in the kernel.
+//! kernel's lock together with the enqueueing, since OpenCL keeps arguments in the kernel. What it
+//! keeps anyway is not set again: to set a pointer costs a tenth of a launch.
 
 use std::ffi::c_void;
 use std::ptr::{self, null};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opencl_sys::*;
 use ur::abi::*;
@@ -15,19 +16,38 @@ use super::Kernel;
 use crate::OpenCl;
 use crate::cl::{Api, KernelRef, MemRef, SamplerRef, check};
 use crate::device::Device;
-use crate::exec::Slot;
+use crate::exec::{Slabs, Slot};
 use crate::mem::Mem;
 use crate::sampler::Sampler;
 
 /// The kernel with its lock, as launches keep it.
 pub(super) struct Native {
     pub kernel: KernelRef,
-    arguments: Mutex<()>,
+    slabs: Arc<Slabs>,
+    arguments: Mutex<Arguments>,
+}
+
+/// What the kernel's arguments are known to be, by their places.
+struct Arguments {
+    kept: Vec<Kept>,
+    /// Whether others may set them too, so that nothing is known.
+    open: bool,
+}
+
+/// An argument that need not be set again.
+#[derive(Default)]
+enum Kept {
+    #[default]
+    No,
+    Value(Bytes),
+    /// A pointer into memory that was ours when so many slabs had been given back. OpenCL may have
+    /// looked up what it leads to.
+    Pointer(usize, u64),
 }
 
 /// An argument as it was given.
 pub(super) enum Arg {
-    Value { at: usize, bytes: usize },
+    Value(Bytes),
     Pointer(usize),
     Local(usize),
     Mem(Option<MemRef>),
@@ -41,7 +61,6 @@ pub(super) type Indexed = Vec<(u32, Arg)>;
 pub struct Launch {
     native: Arc<Native>,
     args: Indexed,
-    values: Vec<u8>,
     dims: u32,
     offset: Option<[usize; 3]>,
     global: [usize; 3],
@@ -58,11 +77,9 @@ impl Kernel {
     pub fn launch(&self, _: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
         request.wishes(TAKEN)?;
         let dims = request.dims as usize;
-        let (args, values) = arguments(request.args)?;
         Ok(Launch {
             native: Arc::clone(&self.native),
-            args,
-            values,
+            args: arguments(request.args)?,
             dims: request.dims,
             offset: request.offset[..dims]
                 .iter()
@@ -74,24 +91,16 @@ impl Kernel {
     }
 }
 
-pub(super) fn arguments(list: &[ur_exp_kernel_arg_properties_t]) -> Result<(Indexed, Vec<u8>)> {
+pub(super) fn arguments(list: &[ur_exp_kernel_arg_properties_t]) -> Result<Indexed> {
     let mut args = Vec::with_capacity(list.len());
-    let mut values = Vec::new();
     for arg in list {
         // SAFETY: the type says which member of the value holds, and what it points to is there for
         // the call.
         let own = unsafe {
             match arg.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE => {
-                    let at = values.len();
-                    values.extend_from_slice(hal::checks::slice(
-                        arg.value.value.cast::<u8>(),
-                        arg.size,
-                    )?);
-                    Arg::Value {
-                        at,
-                        bytes: arg.size,
-                    }
+                    let bytes = hal::checks::slice(arg.value.value.cast::<u8>(), arg.size)?;
+                    Arg::Value(Bytes::of(bytes))
                 }
                 UR_EXP_KERNEL_ARG_TYPE_POINTER => {
                     Arg::Pointer(arg.value.pointer.expose_provenance())
@@ -121,63 +130,70 @@ pub(super) fn arguments(list: &[ur_exp_kernel_arg_properties_t]) -> Result<(Inde
         };
         args.push((arg.index, own));
     }
-    Ok((args, values))
+    Ok(args)
 }
 
 impl Native {
-    pub fn new(kernel: KernelRef) -> Arc<Self> {
+    /// `open`: whether others know the kernel, too.
+    pub fn new(kernel: KernelRef, slabs: &Arc<Slabs>, open: bool) -> Arc<Self> {
+        let kept = Vec::new();
         Arc::new(Self {
             kernel,
-            arguments: Mutex::new(()),
+            slabs: Arc::clone(slabs),
+            arguments: Mutex::new(Arguments { kept, open }),
         })
     }
 
+    fn arguments(&self) -> MutexGuard<'_, Arguments> {
+        self.arguments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel itself, whose arguments others may set from now on.
+    pub fn expose(&self) -> &KernelRef {
+        *self.arguments() = Arguments {
+            kept: Vec::new(),
+            open: true,
+        };
+        &self.kernel
+    }
+
     /// What `run` does with the kernel once it has these arguments and before it gets others.
-    pub fn with<T>(
-        &self,
-        args: &Indexed,
-        values: &[u8],
-        run: impl FnOnce(cl_kernel) -> Result<T>,
-    ) -> Result<T> {
-        let lock = self.arguments.lock();
-        let _held = lock.unwrap_or_else(PoisonError::into_inner);
+    pub fn with<T>(&self, args: &Indexed, run: impl FnOnce(cl_kernel) -> Result<T>) -> Result<T> {
+        let mut arguments = self.arguments();
         for (index, arg) in args {
-            self.set(*index, arg, values)?;
+            let given = self.slabs.given_back();
+            let kept = arguments.kept.get_mut(*index as usize).map(std::mem::take);
+            let kept = match kept {
+                Some(kept) if kept.is(arg, given) => kept,
+                _ => {
+                    self.set(*index, arg)?;
+                    if arguments.open {
+                        continue;
+                    }
+                    Kept::of(arg, given, &self.slabs)
+                }
+            };
+            // OpenCL has accepted the place, so it is one of few.
+            let places = arguments.kept.len().max(*index as usize + 1);
+            arguments.kept.resize_with(places, Kept::default);
+            arguments.kept[*index as usize] = kept;
         }
         run(self.kernel.raw())
     }
 
     /// Sets one argument. The lock is held.
-    fn set(&self, index: u32, arg: &Arg, values: &[u8]) -> Result<()> {
+    fn set(&self, index: u32, arg: &Arg) -> Result<()> {
         let (api, kernel) = (self.kernel.api(), self.kernel.raw());
-        let set = api.core.clSetKernelArg;
-        let handle = |raw: *mut c_void| {
-            // SAFETY: a live kernel and a live object's handle.
-            unsafe {
-                set(
-                    kernel,
-                    index,
-                    size_of::<*mut c_void>(),
-                    (&raw const raw).cast(),
-                )
-            }
+        let set = |bytes: usize, value: *const c_void| {
+            // SAFETY: a live kernel; a value of so many bytes, or none for local memory.
+            unsafe { (api.core.clSetKernelArg)(kernel, index, bytes, value) }
         };
+        let handle = |raw: *mut c_void| set(size_of_val(&raw), (&raw const raw).cast());
         let code = match arg {
-            Arg::Value { at, bytes } => {
-                // SAFETY: that many bytes were copied there.
-                unsafe {
-                    set(
-                        kernel,
-                        index,
-                        *bytes,
-                        values[*at..*at + *bytes].as_ptr().cast(),
-                    )
-                }
-            }
-            Arg::Local(bytes) => {
-                // SAFETY: local memory has a size and no value.
-                unsafe { set(kernel, index, *bytes, null()) }
-            }
+            Arg::Value(bytes) => set(bytes.get().len(), bytes.get().as_ptr().cast()),
+            Arg::Local(bytes) => set(*bytes, null()),
             Arg::Pointer(at) => {
                 let at: *const c_void = ptr::with_exposed_provenance(*at);
                 // SAFETY: a live kernel; what the pointer leads to is the caller's promise.
@@ -199,6 +215,53 @@ impl Native {
     }
 }
 
+impl Kept {
+    /// What is known of an argument after it was set.
+    fn of(arg: &Arg, given_back: u64, slabs: &Slabs) -> Self {
+        match arg {
+            Arg::Value(bytes) => Self::Value(bytes.clone()),
+            Arg::Pointer(at) if slabs.hold(*at) => Self::Pointer(*at, given_back),
+            Arg::Pointer(_) | Arg::Local(_) | Arg::Mem(_) | Arg::Sampler(_) => Self::No,
+        }
+    }
+
+    fn is(&self, arg: &Arg, given_back: u64) -> bool {
+        match (self, arg) {
+            (Self::Value(own), Arg::Value(bytes)) => own.get() == bytes.get(),
+            (Self::Pointer(own, then), Arg::Pointer(at)) => own == at && *then == given_back,
+            _ => false,
+        }
+    }
+}
+
+/// Bytes of which few, as nearly all arguments have, lie in place.
+#[derive(Clone)]
+pub(super) enum Bytes {
+    Few { bytes: [u8; 16], count: u8 },
+    Many(Box<[u8]>),
+}
+
+impl Bytes {
+    fn of(all: &[u8]) -> Self {
+        let mut bytes = [0; 16];
+        match bytes.get_mut(..all.len()) {
+            Some(few) => {
+                few.copy_from_slice(all);
+                let count = all.len() as u8;
+                Self::Few { bytes, count }
+            }
+            None => Self::Many(all.into()),
+        }
+    }
+
+    fn get(&self) -> &[u8] {
+        match self {
+            Self::Few { bytes, count } => &bytes[..usize::from(*count)],
+            Self::Many(bytes) => bytes,
+        }
+    }
+}
+
 impl Launch {
     /// Sets the arguments and enqueues.
     pub fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
@@ -212,7 +275,7 @@ impl Launch {
             |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
         let (offset, local) = (sizes(&self.offset), sizes(&self.local));
         let (launch, global) = (api.core.clEnqueueNDRangeKernel, self.global.as_ptr());
-        self.native.with(&self.args, &self.values, |kernel| {
+        self.native.with(&self.args, |kernel| {
             // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
             let code = unsafe {
                 launch(
@@ -221,5 +284,35 @@ impl Launch {
             };
             check(code, "clEnqueueNDRangeKernel")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_what_they_were_made_of() {
+        for count in [0, 1, 16, 17, 100] {
+            let all: Vec<u8> = (0..count).collect();
+            assert_eq!(Bytes::of(&all).get(), all);
+        }
+    }
+
+    #[test]
+    fn an_argument_is_kept_while_it_means_the_same() {
+        let slabs = Slabs::default();
+        slabs.add(0x1000, 0x100);
+        let value = |bytes: &[u8]| Arg::Value(Bytes::of(bytes));
+        let number = Kept::of(&value(&[1, 2]), 0, &slabs);
+        assert!(number.is(&value(&[1, 2]), 7));
+        assert!(!number.is(&value(&[1, 2, 0]), 0) && !number.is(&Arg::Pointer(1), 0));
+        let inside = Kept::of(&Arg::Pointer(0x10ff), slabs.given_back(), &slabs);
+        assert!(inside.is(&Arg::Pointer(0x10ff), slabs.given_back()));
+        assert!(!inside.is(&Arg::Pointer(0x10fe), slabs.given_back()));
+        let outside = Kept::of(&Arg::Pointer(0x1100), slabs.given_back(), &slabs);
+        assert!(!outside.is(&Arg::Pointer(0x1100), slabs.given_back()));
+        slabs.remove(0x1000);
+        assert!(!inside.is(&Arg::Pointer(0x10ff), slabs.given_back()));
     }
 }

@@ -29,7 +29,12 @@ pub struct Kernel {
 
 impl Kernel {
     pub fn new(program: &Object<Program>, kernel: KernelRef) -> Arc<Object<Self>> {
-        let native = Native::new(kernel);
+        Self::over(program, kernel, false)
+    }
+
+    fn over(program: &Object<Program>, kernel: KernelRef, open: bool) -> Arc<Object<Self>> {
+        let slabs = &program.context().domain().state().slabs;
+        let native = Native::new(kernel, slabs, open);
         hal::new::<OpenCl, _>(Self {
             program: program.arc(),
             native,
@@ -67,7 +72,7 @@ impl Kernel {
             }
         };
         program.check_context(context)?;
-        Ok(Self::new(&program, kernel))
+        Ok(Self::over(&program, kernel, true))
     }
 
     fn raw(&self) -> cl_kernel {
@@ -301,7 +306,7 @@ impl hal::Kernel<OpenCl> for Kernel {
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        Ok(this.raw().expose_provenance())
+        Ok(this.native.expose().raw().expose_provenance())
     }
 
     fn get_suggested_local_work_size(

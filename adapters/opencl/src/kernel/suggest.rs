@@ -48,14 +48,14 @@ impl Kernel {
     ) -> Result<Option<[usize; 3]>> {
         let context = &queue.context().domain().state().context;
         let lane = Lane::open(context, queue.device(), ur_queue_flags_t(0))?;
-        let (args, values) = arguments(args)?;
+        let args = arguments(args)?;
         let offset = if offset.is_empty() {
             null()
         } else {
             offset.as_ptr()
         };
         let (dims, mut sizes) = (global.len() as u32, [1; 3]);
-        self.native.with(&args, &values, |kernel| {
+        self.native.with(&args, |kernel| {
             // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
             let code = unsafe {
                 ask(

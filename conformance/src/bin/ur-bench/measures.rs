@@ -57,9 +57,10 @@ measures! {
     "urEnqueueUSMMemcpy, in-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::copy, true);
     "urEnqueueUSMMemcpy, out-of-order, no event", Target::AtMost(1.0), |bench| bench.submit(bench.out_of_order, Bench::copy, false);
     "urEnqueueUSMMemcpy, out-of-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.out_of_order, Bench::copy, true);
-    "kernel launch with four arguments, in-order, no event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::launch, false);
-    "kernel launch with four arguments, in-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::launch, true);
-    "kernel launch with four arguments, out-of-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.out_of_order, Bench::launch, true);
+    "kernel launch with four arguments, in-order, no event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::launch_other, false);
+    "kernel launch with four arguments, in-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::launch_other, true);
+    "kernel launch with four arguments, out-of-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.out_of_order, Bench::launch_other, true);
+    "kernel launch with the same four arguments, in-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::launch_same, true);
     "urEventWait, finished, first time", Target::AtMost(1.0), |bench| bench.wait_finished(1);
     "urEventWait, finished, again", Target::AtMost(1.0), |bench| bench.wait_finished(16);
     SYNCHRONOUS, Target::Shown, Bench::synchronous_pair;
@@ -207,6 +208,25 @@ impl Bench {
         unsafe { (self.ur.urEnqueueUSMMemcpy)(queue, 0, to, from, COPY, 0, null(), event) }
     }
 
+    /// Four other arguments than the launch before had.
+    fn launch_other(
+        &self,
+        queue: ur_queue_handle_t,
+        place: usize,
+        event: *mut ur_event_handle_t,
+    ) -> ur_result_t {
+        self.launch(queue, place, event)
+    }
+
+    fn launch_same(
+        &self,
+        queue: ur_queue_handle_t,
+        _: usize,
+        event: *mut ur_event_handle_t,
+    ) -> ur_result_t {
+        self.launch(queue, 0, event)
+    }
+
     fn launch(
         &self,
         queue: ur_queue_handle_t,
@@ -229,7 +249,7 @@ impl Bench {
             },
             ..Default::default()
         };
-        let (scale, shift) = (3, place as u32);
+        let (scale, shift) = (place as u32, !place as u32);
         let args = [
             pointer(0, self.at(self.target, place)),
             pointer(1, self.at(self.source, place)),
