@@ -247,7 +247,11 @@ impl Cli {
             totals,
             seconds,
             tests,
-            calls: bench.calls(),
+            calls: {
+                let calls = bench.calls();
+                bench.end();
+                calls
+            },
         })
     }
 

@@ -135,7 +135,7 @@ impl<D: Driver> Engine<D> {
                 Some(Place::Lane(lane)) => lane.upgrade(),
             }
         };
-        lane.map(|lane| lane.mark(point.epoch)).transpose()
+        lane.map_or(Ok(None), |lane| lane.mark(point.epoch))
     }
 
     /// Whether all of it has completed. Asks the driver where that does not tell by itself.
@@ -175,11 +175,18 @@ impl<D: Driver> Engine<D> {
         Ok(())
     }
 
-    /// Runs a job on a thread of ours once the frontier has completed, or the driver has failed.
-    pub(crate) fn when(self: &Arc<Self>, frontier: Frontier, job: Job) -> Result<()> {
+    /// Runs a job on a thread of ours once all of it has completed, or the driver has failed. Until
+    /// then it wants each lane's command recorded before another follows: a later record could cover
+    /// what waits for this very job.
+    pub(crate) fn when(self: &Arc<Self>, before: Reach, job: Job) -> Result<()> {
         self.check()?;
         self.threads.promise()?;
-        self.follow(frontier, job, false);
+        let Reach { done, tickets, .. } = before;
+        let job = move || {
+            drop(tickets);
+            job();
+        };
+        self.follow(done, Box::new(job), false);
         Ok(())
     }
 

@@ -55,7 +55,7 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         let engine = this.engine();
         engine.check()?;
-        let waits = Event::join(waits)?;
+        let waits = Event::join(this.context(), waits.iter())?;
         let times = if event.wanted() {
             this.times(false)?
         } else {
@@ -79,7 +79,7 @@ impl<D: Driver> Queue<D> {
             point,
             queue: this.arc(),
         };
-        engine.when(before.done, Box::new(move || task.call()))?;
+        engine.when(before, Box::new(move || task.call()))?;
         let reach = event.wanted().then_some(reach);
         Self::deliver(this, UR_COMMAND_HOST_TASK_EXP, reach, times, event, false)
     }

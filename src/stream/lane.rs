@@ -6,6 +6,7 @@
 
 use super::engine::{Mark, enter};
 use super::reach::{Reach, Ticket};
+use super::replay::Part;
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
@@ -122,19 +123,96 @@ impl<D: Driver> LaneCore<D> {
         stamps: Option<Arc<Stamps>>,
         wanted: bool,
     ) -> Result<Option<Reach>> {
+        self.submit_with(waits, wanted, |lane, epoch| {
+            D::submit(lane, epoch, work, stamps)
+        })
+    }
+
+    /// As [`LaneCore::submit`], where `give` does what [`Driver::submit`] would.
+    pub fn submit_with(
+        &self,
+        waits: &Reach,
+        wanted: bool,
+        give: impl FnOnce(&D::Lane, u64) -> Result<()>,
+    ) -> Result<Option<Reach>> {
         let mut state = self.after(waits)?;
-        self.record_if_watched(&mut state)?;
-        let epoch = state.order.epoch() + 1;
-        D::submit(&self.native, epoch, work, stamps)?;
+        self.give(&mut state, wanted, give)
+    }
+
+    /// Gives the lane several commands in a row, the first of them after `waits`: how far all that
+    /// was given reaches, and whether that is everything.
+    pub fn submit_all(&self, waits: &Reach, parts: &mut [Part<'_, D>]) -> (Reach, Result<()>) {
+        // Other lanes' locks come before this one's.
+        let found: Result<Vec<_>> = parts.iter().map(|part| self.find(&part.waits)).collect();
+        let (found, mut state) = match found.and_then(|found| Ok((found, self.after(waits)?))) {
+            Ok(ready) => ready,
+            Err(error) => return (Reach::default(), Err(error)),
+        };
+        let mut give = |state: &mut State<D>| {
+            for (part, (missing, marks)) in parts.iter_mut().zip(&found) {
+                if !state.order.ordered(missing) {
+                    self.wait_for(state, missing.clone(), &part.waits, marks)?;
+                }
+                state.order.wait_for(&part.waits.order);
+                part.reach = self.give(state, part.wanted, |lane, epoch| {
+                    part.given.submit(lane, epoch, part.stamps.clone())
+                })?;
+            }
+            Ok(())
+        };
+        let result = give(&mut state);
+        (self.reach(&mut state), result)
+    }
+
+    fn give(
+        &self,
+        state: &mut State<D>,
+        wanted: bool,
+        give: impl FnOnce(&D::Lane, u64) -> Result<()>,
+    ) -> Result<Option<Reach>> {
+        self.record_if_watched(state)?;
+        give(&self.native, state.order.epoch() + 1)?;
         let point = state.order.advance();
         state.recent = Reach::default();
-        self.publish(&state);
+        self.publish(state);
         Ok(wanted.then(|| Reach {
             done: Frontier::from(point),
             order: state.order.frontier(),
-            tickets: self.watch(&mut state),
+            tickets: self.watch(state),
             own: true,
         }))
+    }
+
+    /// The part of what is waited for that other lanes have yet to complete, with its markers.
+    fn find(&self, waits: &Reach) -> Result<(Frontier, Vec<Mark<D>>)> {
+        let mut missing = waits.done.clone();
+        missing.retain(|point| point.lane() != self.clock.id() && !point.is_complete());
+        let marks = self.marks_of(&missing)?;
+        Ok((missing, marks))
+    }
+
+    /// Has the stream wait for markers that prove `missing`, a part of `waits`.
+    fn wait_for(
+        &self,
+        state: &mut State<D>,
+        missing: Frontier,
+        waits: &Reach,
+        marks: &[Mark<D>],
+    ) -> Result<()> {
+        if !marks.is_empty() {
+            self.record_if_watched(state)?;
+        }
+        for mark in marks {
+            D::wait(&self.native, &mark.marker)?;
+        }
+        state.recent.join(&Reach {
+            done: missing,
+            tickets: waits.tickets.clone(),
+            ..Reach::default()
+        });
+        state.recent.prune();
+        self.publish(state);
+        Ok(())
     }
 
     /// Makes later commands wait for `waits` and lets `then` look at the order under the lock.
@@ -149,19 +227,7 @@ impl<D: Driver> LaneCore<D> {
             drop(state);
             let marks = self.marks_of(&missing)?;
             state = enter(&self.state);
-            if !marks.is_empty() {
-                self.record_if_watched(&mut state)?;
-            }
-            for mark in &marks {
-                D::wait(&self.native, &mark.marker)?;
-            }
-            state.recent.join(&Reach {
-                done: missing,
-                tickets: waits.tickets.clone(),
-                ..Reach::default()
-            });
-            state.recent.prune();
-            self.publish(&state);
+            self.wait_for(&mut state, missing, waits, &marks)?;
         }
         state.order.wait_for(&waits.order);
         Ok(state)
@@ -231,25 +297,34 @@ impl<D: Driver> LaneCore<D> {
         known && self.stash.free(addr as u64, epoch).is_some()
     }
 
-    /// A marker that covers the lane up to `epoch`, as exactly as it was recorded.
-    pub fn mark(&self, epoch: u64) -> Result<Mark<D>> {
+    /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
+    /// complete already.
+    pub fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>> {
         if D::TRACKS {
             let marker = D::mark(&self.native, epoch)?;
-            return Ok(Mark {
+            return Ok(Some(Mark {
                 point: Point::new(&self.clock, epoch),
                 marker,
-            });
+            }));
         }
         let mut state = enter(&self.state);
+        // Under the lock, where markers are forgotten: a later one may cover what waits for this.
+        if epoch <= self.clock.completed() {
+            return Ok(None);
+        }
         let found = state.marks.iter().find(|(at, _)| *at >= epoch).cloned();
         let (at, marker) = match found {
             Some(found) => found,
             None => self.record(&mut state)?,
         };
-        Ok(Mark {
+        Ok(Some(Mark {
             point: Point::new(&self.clock, at),
             marker,
-        })
+        }))
+    }
+
+    pub fn flush(&self) -> Result<()> {
+        D::flush(&self.native)
     }
 
     /// Observes how far the lane has come, where the driver does not tell by itself.
@@ -276,7 +351,7 @@ impl<D: Driver> LaneCore<D> {
         let engine = Arc::clone(&self.engine);
         let lane = Arc::clone(&self);
         if engine
-            .when(tip.clone(), Box::new(move || drop(lane)))
+            .when(tip.clone().into(), Box::new(move || drop(lane)))
             .is_err()
             && let Err(error) = engine.wait(&tip)
         {

@@ -65,9 +65,21 @@ impl<D: Driver> OutOfOrder<D> {
         stamps: Option<Arc<Stamps>>,
         wanted: bool,
     ) -> Result<Option<Reach>> {
+        self.submit_with(waits, wanted, |lane, epoch| {
+            D::submit(lane, epoch, work, stamps)
+        })
+    }
+
+    /// As [`LaneCore::submit_with`], on the lane that suits.
+    pub fn submit_with(
+        &mut self,
+        waits: &Reach,
+        wanted: bool,
+        give: impl FnOnce(&D::Lane, u64) -> Result<()>,
+    ) -> Result<Option<Reach>> {
         let waits = self.with_barrier(waits);
         let lane = self.place(&waits)?;
-        lane.submit(&waits, work, stamps, wanted)
+        lane.submit_with(&waits, wanted, give)
     }
 
     /// An event wait or a barrier, without a command on any lane.
@@ -117,6 +129,10 @@ impl<D: Driver> OutOfOrder<D> {
             self.lanes.push(lane);
         }
         Ok(&self.lanes[0])
+    }
+
+    pub fn flush(&self) -> Result<()> {
+        self.lanes.iter().try_for_each(|lane| lane.flush())
     }
 
     pub fn everything(&self) -> Frontier {

@@ -4,6 +4,7 @@
 //! lane and submitting to it one step, so that nothing slips onto a lane that has just been made to
 //! wait for the host.
 
+use super::command::Command;
 use super::engine::{HostPoint, enter};
 use super::event::{Event, Times};
 use super::lane::LaneCore;
@@ -130,15 +131,26 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
-        let waits = Event::join(waits)?;
+        Self::give(this, Command::new(command, work), waits, event, blocking)
+    }
+
+    /// As [`Queue::enqueue`], with all that is known of the command.
+    pub(crate) fn give(
+        this: &Object<Self>,
+        made: Command<'_, D>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+    ) -> Result<()> {
+        let waits = Event::join(this.context(), waits.iter())?;
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
             this.times(false)?
         } else {
             None
         };
-        let reach = this.submit(&waits, work, times.as_ref(), wanted)?;
-        Self::deliver(this, command, reach, times, event, blocking)
+        let reach = this.submit(&waits, made.work, times.as_ref(), wanted)?;
+        Self::deliver(this, made.kind, reach, times, event, blocking)
     }
 
     /// Hands out the event of a command that reaches this far, and waits for it if that is asked.
@@ -217,7 +229,7 @@ impl<D: Driver> Queue<D> {
         barrier: bool,
     ) -> Result<()> {
         this.engine().check()?;
-        let waits = Event::join(list)?;
+        let waits = Event::join(this.context(), list.iter())?;
         let reach = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;
@@ -244,6 +256,14 @@ impl<D: Driver> Queue<D> {
         match &self.shape {
             Shape::InOrder(lane) => lane.tip(),
             Shape::OutOfOrder(lanes) => enter(lanes).everything(),
+        }
+    }
+
+    pub(crate) fn flush_here(&self) -> Result<()> {
+        self.engine().check()?;
+        match &self.shape {
+            Shape::InOrder(lane) => lane.flush(),
+            Shape::OutOfOrder(lanes) => enter(lanes).flush(),
         }
     }
 

@@ -22,6 +22,16 @@ pub(crate) struct Reach {
     pub own: bool,
 }
 
+impl From<Frontier> for Reach {
+    /// The frontier alone, however it is proved.
+    fn from(done: Frontier) -> Self {
+        Self {
+            done,
+            ..Self::default()
+        }
+    }
+}
+
 impl Reach {
     pub fn join(&mut self, other: &Reach) {
         self.done.join(&other.done);

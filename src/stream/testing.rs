@@ -2,8 +2,8 @@
 //!
 //! Two of them, one that tells how far its lanes are and one that has to be asked.
 
+use super::{CommandBuffer, RecordedCommand, Stamps, UsmPool, Work};
 use super::{Context, Domain, Driver, Engine, Event, Hooks, Kind, LaunchRequest, Notice, Queue};
-use super::{Stamps, UsmPool, Work};
 use crate::abi::*;
 use crate::hal::{self, Backend};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
@@ -13,6 +13,8 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+pub mod vm;
 
 pub struct Fake<const TRACKS: bool>;
 pub type Tracked = Fake<true>;
@@ -40,9 +42,13 @@ pub struct World {
     pub zeroed: AtomicUsize,
     /// Slabs out, by address.
     pub slabs: Mutex<BTreeMap<usize, (Kind, usize)>>,
+    /// The driver's shared memory has pages.
+    pub vm: Mutex<vm::Vm>,
     /// Labels of launches, in the order in which they ran.
     pub ran: Mutex<Vec<u32>>,
     pub broken: AtomicBool,
+    /// Submissions until one fails, none for never.
+    pub fails_after: Mutex<Option<usize>>,
     /// Bytes that the system has, none for no end.
     pub room: Mutex<Option<usize>>,
     next: AtomicUsize,
@@ -250,8 +256,8 @@ macro_rules! fake {
             type UsmPool = UsmPool<Self>;
             type ExternalMem = hal::NoExternalMem;
             type ExternalSemaphore = hal::NoExternalSemaphore;
-            type CommandBuffer = hal::NoCommandBuffer;
-            type CommandBufferCommand = hal::NoCommandBufferCommand;
+            type CommandBuffer = CommandBuffer<Self>;
+            type CommandBufferCommand = RecordedCommand<Self>;
             type Graph = hal::NoGraph;
             type ExecutableGraph = hal::NoExecutableGraph;
 
@@ -270,6 +276,7 @@ macro_rules! fake {
             type Launch = u32;
             type Native = std::convert::Infallible;
             const TRACKS: bool = $tracks;
+            const SPANS: bool = $tracks;
 
             fn lane(
                 domain: &Domain<Self>,
@@ -302,6 +309,13 @@ macro_rules! fake {
                 if lane.world.broken.load(Ordering::Relaxed) {
                     return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
                 }
+                let mut left = lane.world.fails_after.lock().unwrap();
+                match &mut *left {
+                    Some(0) => return Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
+                    Some(left) => *left -= 1,
+                    None => {}
+                }
+                drop(left);
                 lane.world.submits.fetch_add(1, Ordering::Relaxed);
                 let label = if let Work::Launch(label) = work {
                     Some(label)
@@ -340,6 +354,8 @@ macro_rules! fake {
             }
 
             fn wait(lane: &FakeLane, marker: &Marker) -> Result<()> {
+                let own = std::ptr::eq(marker.world(), &*lane.world);
+                assert!(own || Self::SPANS, "a lane waits for another context");
                 lane.world.waits.fetch_add(1, Ordering::Relaxed);
                 lane.line
                     .items
@@ -459,7 +475,55 @@ macro_rules! fake {
             }
 
             fn granularity(_device: Option<&Object<FakeDevice>>, _kind: Kind) -> usize {
-                1 << 16
+                vm::PAGE
+            }
+
+            fn page(_device: Option<&Object<FakeDevice>>, kind: Kind) -> Option<usize> {
+                (kind == Kind::Shared).then_some(vm::PAGE)
+            }
+
+            fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
+                Ok(domain.state().vm.lock().unwrap().reserve(bytes))
+            }
+
+            fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
+                domain.state().vm.lock().unwrap().unreserve(addr, bytes);
+            }
+
+            fn create_pages(
+                domain: &Domain<Self>,
+                _device: Option<&Object<FakeDevice>>,
+                _kind: Kind,
+                count: usize,
+                zeroed: bool,
+            ) -> Result<Vec<u64>> {
+                let world = domain.state();
+                world.acquires.fetch_add(1, Ordering::Relaxed);
+                world
+                    .zeroed
+                    .fetch_add(usize::from(zeroed), Ordering::Relaxed);
+                Ok(world.vm.lock().unwrap().create(count))
+            }
+
+            fn destroy_pages(domain: &Domain<Self>, pages: &[u64]) {
+                domain.state().vm.lock().unwrap().destroy(pages);
+            }
+
+            fn map_pages(
+                domain: &Domain<Self>,
+                _device: Option<&Object<FakeDevice>>,
+                _kind: Kind,
+                addr: usize,
+                pages: &[u64],
+            ) -> Result<()> {
+                match domain.state().vm.lock().unwrap().map(addr, pages) {
+                    true => Ok(()),
+                    false => Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
+                }
+            }
+
+            fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {
+                domain.state().vm.lock().unwrap().unmap(addr, count);
             }
 
             fn buffer(
@@ -492,17 +556,25 @@ pub struct Bench<D: AnyFake> {
 
 impl<D: AnyFake> Bench<D> {
     pub fn new() -> Self {
+        Self::over(&Engine::new())
+    }
+
+    fn over(engine: &Arc<Engine<D>>) -> Self {
         let world = Arc::<World>::default();
-        let engine = Engine::new();
         let device = Object::new(D::table(), FakeDevice);
         let handles = [device.handle()];
-        let context = Context::new(&engine, list::<D, _>(&handles), Arc::clone(&world));
+        let context = Context::new(engine, list::<D, _>(&handles), Arc::clone(&world));
         Self {
             world,
-            engine,
+            engine: Arc::clone(engine),
             device,
             context,
         }
+    }
+
+    /// Another context of the same adapter, a world of its own.
+    pub fn another(&self) -> Self {
+        Self::over(&self.engine)
     }
 
     pub fn queue(&self, flags: ur_queue_flags_t) -> QueueArc<D> {
@@ -606,6 +678,16 @@ pub fn launch_only<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventA
         )
     })
     .unwrap();
+}
+
+/// A marker on a queue, with its event.
+pub fn marker<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> EventArc<D> {
+    let command = UR_COMMAND_EVENTS_WAIT;
+    with_event(waits, |waits, event| {
+        Queue::join_events(queue, command, waits, event, false)
+    })
+    .unwrap()
+    .1
 }
 
 /// Asynchronous device memory, with an event.

@@ -1,7 +1,11 @@
 //! The engine over the scripted driver of `testing`.
 
+mod across;
+mod host;
 mod life;
 mod limits;
 mod memory;
 mod order;
+mod pages;
 mod random;
+mod replay;

@@ -3,12 +3,9 @@
 use super::{Context, Driver, Kind, UsmPool};
 use crate::abi::*;
 use crate::hal::UsmAllocInfo;
-use crate::object::{Error, InfoOut, Object, Result, ensure};
+use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
 use crate::pool::{Acquired, Order, Request};
 use std::ffi::c_void;
-
-/// Largest alignment that is offered: a larger one would waste as much address space.
-const MOST_ALIGN: u64 = 2 << 20;
 
 impl<D: Driver> Context<D> {
     /// Memory that may be used at once. `device` is none for host memory; without a pool it is the
@@ -38,8 +35,7 @@ impl<D: Driver> Context<D> {
             Kind::Device | Kind::Shared => most(&device),
         };
         ensure(size <= most, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
-        let align = desc.map_or(0, |desc| u64::from(desc.align));
-        ensure(align <= MOST_ALIGN, UR_RESULT_ERROR_INVALID_VALUE)?;
+        let align = desc.map_or(Ok(0), alignment::<D>)?;
         let pool = match pool {
             Some(pool) => {
                 this.check_pool(pool)?;
@@ -140,4 +136,30 @@ impl<D: Driver> Context<D> {
         self.domain()
             .run_now(device, super::Work::Copy { dst, src, bytes })
     }
+}
+
+/// The alignment that a descriptor asks for. What is chained to it are wishes that a pool may pass
+/// over, but they must be ones that it knows.
+fn alignment<D: Driver>(desc: &ur_usm_desc_t) -> Result<u64> {
+    const KNOWN: [ur_structure_type_t; 3] = [
+        UR_STRUCTURE_TYPE_USM_HOST_DESC,
+        UR_STRUCTURE_TYPE_USM_DEVICE_DESC,
+        UR_STRUCTURE_TYPE_USM_ALLOC_LOCATION_DESC,
+    ];
+    let first = desc.pNext;
+    // SAFETY: the caller's chain consists of live structs tagged as what they are.
+    let (other, host, device) = unsafe {
+        (
+            chain::has_other(first, &KNOWN),
+            chain::find::<ur_usm_host_desc_t>(first, UR_STRUCTURE_TYPE_USM_HOST_DESC),
+            chain::find::<ur_usm_device_desc_t>(first, UR_STRUCTURE_TYPE_USM_DEVICE_DESC),
+        )
+    };
+    ensure(!other, UR_RESULT_ERROR_INVALID_VALUE)?;
+    let host = host.map_or(0, |host| host.flags.0 & UR_USM_HOST_MEM_FLAGS_MASK);
+    let device = device.map_or(0, |device| device.flags.0 & UR_USM_DEVICE_MEM_FLAGS_MASK);
+    ensure(host | device == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+    let align = u64::from(desc.align);
+    ensure(align <= D::MOST_ALIGN, UR_RESULT_ERROR_INVALID_VALUE)?;
+    Ok(align)
 }

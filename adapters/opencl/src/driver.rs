@@ -27,11 +27,14 @@ impl Driver for OpenCl {
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Launch = Launch;
+    type Launch = Arc<Launch>;
     type Native = Native;
 
     /// Commands are asked, since a callback for each of them costs more than the rare question.
     const TRACKS: bool = false;
+
+    /// Drivers take any alignment, so clients may ask for any.
+    const MOST_ALIGN: u64 = 1 << 31;
 
     fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
         device.parent().cloned()
@@ -57,6 +60,10 @@ impl Driver for OpenCl {
         lane.submit(work, stamps)
     }
 
+    fn flush(lane: &Lane) -> Result<()> {
+        lane.flush()
+    }
+
     fn mark(lane: &Lane, _: u64) -> Result<Marker> {
         lane.mark()
     }
@@ -80,7 +87,7 @@ impl Driver for OpenCl {
     fn host_point(domain: &Domain<Self>, _: &Arc<Clock>) -> Result<(Marker, Signal)> {
         let context = &domain.state().context;
         let event = exec::user_event(context)?;
-        Ok((Marker::new(event.clone(), context.clone()), Signal(event)))
+        Ok((Marker::new(event.clone()), Signal(event)))
     }
 
     fn signal(signal: Signal) {
@@ -91,8 +98,8 @@ impl Driver for OpenCl {
         device: &Object<Device>,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
-    ) -> Result<Launch> {
-        kernel.launch(device, request)
+    ) -> Result<Arc<Launch>> {
+        kernel.launch(device, request).map(Arc::new)
     }
 
     fn acquire(
@@ -245,7 +252,7 @@ fn free(domain: &Domain<OpenCl>, start: usize) {
 /// Zeroes new memory and waits for that.
 fn clear(state: &State, device: &Object<Device>, start: usize, bytes: usize) -> Result<()> {
     let lane = Lane::open(&state.context, device, ur_queue_flags_t(0))?;
-    let pattern: Box<[u8]> = Box::new([0; 16]);
+    let pattern: Arc<[u8]> = Arc::new([0; 16]);
     lane.submit(
         Work::Fill {
             dst: start,

@@ -2,8 +2,9 @@
 //!
 //! Owns the backend: what there is (`adapter`, `platform`, `device`), programs, kernels, buffers,
 //! images and samplers (`program`, `kernel`, `mem`, `sampler`), queues as the stream engine sees them
-//! (`exec`), and the bridge from the engine to them (`driver`, `hooks`). `cl` is OpenCL itself. Uses
-//! the shared layers in `ur`. Must never know a loader or another adapter.
+//! (`exec`), host pipes (`pipe`), queues and events of others (`interop`), and the bridge from the
+//! engine to all of these (`driver`, `hooks`). `cl` is OpenCL itself. Uses the shared layers in `ur`.
+//! Must never know a loader or another adapter.
 
 mod adapter;
 mod cl;
@@ -11,8 +12,10 @@ mod device;
 mod driver;
 mod exec;
 mod hooks;
+mod interop;
 mod kernel;
 mod mem;
+mod pipe;
 mod platform;
 mod program;
 mod sampler;
@@ -40,8 +43,8 @@ impl hal::Backend for OpenCl {
     type UsmPool = stream::UsmPool<Self>;
     type ExternalMem = hal::NoExternalMem;
     type ExternalSemaphore = hal::NoExternalSemaphore;
-    type CommandBuffer = hal::NoCommandBuffer;
-    type CommandBufferCommand = hal::NoCommandBufferCommand;
+    type CommandBuffer = stream::CommandBuffer<Self>;
+    type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = hal::NoGraph;
     type ExecutableGraph = hal::NoExecutableGraph;
 

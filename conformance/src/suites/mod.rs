@@ -1,11 +1,16 @@
 //! The suites. Each lists its tests; a test is a function from a device to its outcome.
 
+mod across_contexts;
 mod adapter;
 mod arguments;
 mod async_alloc;
 mod buffer;
 mod buffer_map;
 mod buffer_rect;
+mod command_buffer;
+mod command_buffer_order;
+mod command_buffer_random;
+mod command_buffer_update;
 mod context;
 mod device;
 mod enqueue;
@@ -52,8 +57,13 @@ pub fn all() -> Vec<Test> {
         launch_space::all,
         launch_arguments::all,
         enqueue::all,
+        across_contexts::all,
         host_task::all,
         virtual_memory::all,
+        command_buffer::all,
+        command_buffer_order::all,
+        command_buffer_update::all,
+        command_buffer_random::all,
         arguments::all,
         async_alloc::all,
     ];

@@ -12,9 +12,10 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     type Check = fn(&Fixture, Kind) -> Done;
-    let by_kind: [(&str, Check); 9] = [
+    let by_kind: [(&str, Check); 11] = [
         ("write_and_read", write_and_read),
         ("alignment", alignment),
+        ("large_alignment", large_alignment),
         ("bad_alignment", bad_alignment),
         ("size_0", size_0),
         ("huge_size", huge_size),
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Test> {
         ("alloc_info", alloc_info),
         ("free_refused", free_refused),
         ("descriptors", descriptors),
+        ("bad_descriptors", bad_descriptors),
     ];
     let mut tests = Vec::new();
     for (name, test) in by_kind {
@@ -80,6 +82,33 @@ fn alignment(fixture: &Fixture, kind: Kind) -> Done {
             "{:?} is not aligned to {align}",
             memory.ptr
         );
+    }
+    Ok(())
+}
+
+/// A large alignment is kept or refused.
+fn large_alignment(fixture: &Fixture, kind: Kind) -> Done {
+    let context = Context::new(fixture)?;
+    for power in 13..=26 {
+        let align = 1_u32 << power;
+        let desc = ur_usm_desc_t {
+            align,
+            ..Default::default()
+        };
+        let mut ptr = null_mut();
+        let status = kind.allocate(&context, fixture.device, &desc, null_mut(), 100, &mut ptr);
+        if !status.is_ok() {
+            status.fails_with(&[
+                UR_RESULT_ERROR_INVALID_VALUE,
+                UR_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
+            ])?;
+            continue;
+        }
+        check!(
+            ptr.addr().is_multiple_of(align as usize),
+            "{ptr:?} is not aligned to {align}"
+        );
+        fixture.ur.urUSMFree(context.raw, ptr).ok()?;
     }
     Ok(())
 }
@@ -228,6 +257,45 @@ fn descriptors(fixture: &Fixture, kind: Kind) -> Done {
         &mut none,
     )
     .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
+}
+
+/// What is chained but unknown, and flags that no descriptor has, are refused.
+fn bad_descriptors(fixture: &Fixture, kind: Kind) -> Done {
+    let context = Context::new(fixture)?;
+    let refused = |chain: *const c_void, error| {
+        let desc = ur_usm_desc_t {
+            pNext: chain,
+            ..Default::default()
+        };
+        let mut ptr = null_mut();
+        let status = kind.allocate(&context, fixture.device, &desc, null_mut(), 64, &mut ptr);
+        status.fails(error)?;
+        check!(ptr.is_null(), "a refused allocation wrote a pointer");
+        Ok(())
+    };
+    let stranger = ur_usm_pool_limits_desc_t::default();
+    refused((&raw const stranger).cast(), UR_RESULT_ERROR_INVALID_VALUE)?;
+    let behind = ur_usm_device_desc_t {
+        pNext: (&raw const stranger).cast(),
+        ..Default::default()
+    };
+    refused((&raw const behind).cast(), UR_RESULT_ERROR_INVALID_VALUE)?;
+    let device = ur_usm_device_desc_t {
+        flags: ur_usm_device_mem_flags_t(1 << 31),
+        ..Default::default()
+    };
+    refused(
+        (&raw const device).cast(),
+        UR_RESULT_ERROR_INVALID_ENUMERATION,
+    )?;
+    let host = ur_usm_host_desc_t {
+        flags: ur_usm_host_mem_flags_t(1 << 31),
+        ..Default::default()
+    };
+    refused(
+        (&raw const host).cast(),
+        UR_RESULT_ERROR_INVALID_ENUMERATION,
+    )
 }
 
 fn info_of_unknown_pointer(fixture: &Fixture) -> Done {

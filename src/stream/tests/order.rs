@@ -2,26 +2,15 @@
 
 use crate::abi::*;
 use crate::hal;
-use crate::object::Handles;
 use crate::stream::testing::*;
-use crate::stream::{Event, Queue, Work};
+use crate::stream::{Queue, Work};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 
 fn barrier<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> EventArc<D> {
     let command = UR_COMMAND_EVENTS_WAIT_WITH_BARRIER;
     with_event(waits, |waits, event| {
         Queue::join_events(queue, command, waits, event, true)
-    })
-    .unwrap()
-    .1
-}
-
-fn marker<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> EventArc<D> {
-    let command = UR_COMMAND_EVENTS_WAIT;
-    with_event(waits, |waits, event| {
-        Queue::join_events(queue, command, waits, event, false)
     })
     .unwrap()
     .1
@@ -127,149 +116,6 @@ fn independent_commands_spread_and_dependent_ones_follow() {
     launch_only(&queue, 40, &[]);
     assert_eq!(bench.world.loads().len(), 4, "an idle lane is used again");
     bench.world.run();
-}
-
-/// A host task that ends when told to.
-struct Gate {
-    open: mpsc::Sender<()>,
-    passed: std::sync::Arc<AtomicUsize>,
-}
-
-struct Passage(mpsc::Receiver<()>, std::sync::Arc<AtomicUsize>);
-
-extern "C" fn pass(data: *mut c_void) {
-    // SAFETY: `gate` boxed it for this one call.
-    let passage = unsafe { Box::from_raw(data.cast::<Passage>()) };
-    // A gate that is gone is open.
-    let _ = passage.0.recv();
-    passage.1.fetch_add(1, Ordering::SeqCst);
-}
-
-fn gate<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> (Gate, EventArc<D>) {
-    let (open, closed) = mpsc::channel();
-    let passed = std::sync::Arc::new(AtomicUsize::new(0));
-    let data = Box::into_raw(Box::new(Passage(closed, passed.clone())));
-    let task = |waits: Handles<'_, Event<D>>, event: crate::object::OutHandle<'_, Event<D>>| {
-        Queue::host_task(queue, pass, data.cast(), waits, event)
-    };
-    (Gate { open, passed }, with_event(waits, task).unwrap().1)
-}
-
-/// Whether it can complete; a polled driver has to be asked twice, since asking may record.
-fn completes<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) -> bool {
-    status(event);
-    bench.world.run();
-    status(event) == UR_EVENT_STATUS_COMPLETE
-}
-
-fn nothing_independent_waits_behind_the_host<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.out_of_order();
-    let (gate_a, task_a) = gate(&queue, &[]);
-    let (gate_b, task_b) = gate(&queue, &[]);
-    let after_a = launch(&queue, 1, &[&task_a]);
-    let chained = launch(&queue, 2, &[&after_a]);
-    let after_b = launch(&queue, 3, &[&task_b]);
-    let after_both = launch(&queue, 4, &[&after_a, &task_b]);
-    let free: Vec<_> = (10..30).map(|label| launch(&queue, label, &[])).collect();
-    // What waits for the host through another queue is held up too.
-    let other = bench.in_order();
-    launch_only(&other, 5, &[&after_a]);
-    let through = launch(&other, 6, &[]);
-    let late = launch(&queue, 7, &[&through]);
-    let more: Vec<_> = (30..40).map(|label| launch(&queue, label, &[])).collect();
-    bench.world.run();
-    assert!(
-        free.iter()
-            .chain(&more)
-            .all(|event| completes(&bench, event))
-    );
-    gate_b.open.send(()).unwrap();
-    until(|| status(&task_b) == UR_EVENT_STATUS_COMPLETE);
-    assert!(completes(&bench, &after_b), "b does not wait for a");
-    let held = [&after_a, &chained, &after_both, &late];
-    assert!(held.iter().all(|event| !completes(&bench, event)));
-    gate_a.open.send(()).unwrap();
-    queue.finish_here().unwrap();
-    assert_eq!(
-        gate_a.passed.load(Ordering::SeqCst) + gate_b.passed.load(Ordering::SeqCst),
-        2
-    );
-    assert!(held.iter().all(|event| completes(&bench, event)));
-    other.finish_here().unwrap();
-}
-
-#[test]
-fn nothing_independent_waits_behind_the_host_when_tracked() {
-    nothing_independent_waits_behind_the_host::<Tracked>();
-}
-
-#[test]
-fn nothing_independent_waits_behind_the_host_when_polled() {
-    nothing_independent_waits_behind_the_host::<Polled>();
-}
-
-fn host_tasks_are_commands_of_an_in_order_queue<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.in_order();
-    launch_only(&queue, 1, &[]);
-    let (first_gate, first) = gate(&queue, &[]);
-    let (second_gate, second) = gate(&queue, &[]);
-    let after = launch(&queue, 2, &[]);
-    drop(second_gate.open);
-    assert_eq!(status(&first), UR_EVENT_STATUS_SUBMITTED);
-    bench.world.run();
-    assert_eq!(bench.world.ran(), [1]);
-    assert_eq!(
-        second_gate.passed.load(Ordering::SeqCst),
-        0,
-        "the second comes after the first"
-    );
-    until(|| status(&first) == UR_EVENT_STATUS_RUNNING);
-    first_gate.open.send(()).unwrap();
-    until(|| status(&second) == UR_EVENT_STATUS_COMPLETE);
-    assert_eq!(status(&first), UR_EVENT_STATUS_COMPLETE);
-    queue.finish_here().unwrap();
-    assert_eq!(status(&after), UR_EVENT_STATUS_COMPLETE);
-    assert_eq!(bench.world.ran(), [1, 2]);
-}
-
-fn finishing_covers_a_host_task_that_nothing_follows<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    for queue in [bench.in_order(), bench.out_of_order()] {
-        launch_only(&queue, 1, &[]);
-        let (task, event) = gate(&queue, &[]);
-        let order = marker(&queue, &[]);
-        let opener = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(30));
-            let _ = task.open.send(());
-            task.passed
-        });
-        queue.finish_here().unwrap();
-        assert_eq!(status(&event), UR_EVENT_STATUS_COMPLETE);
-        assert_eq!(status(&order), UR_EVENT_STATUS_COMPLETE);
-        assert_eq!(opener.join().unwrap().load(Ordering::SeqCst), 1);
-    }
-}
-
-#[test]
-fn finishing_covers_a_host_task_that_nothing_follows_when_tracked() {
-    finishing_covers_a_host_task_that_nothing_follows::<Tracked>();
-}
-
-#[test]
-fn finishing_covers_a_host_task_that_nothing_follows_when_polled() {
-    finishing_covers_a_host_task_that_nothing_follows::<Polled>();
-}
-
-#[test]
-fn host_tasks_are_commands_of_a_tracked_in_order_queue() {
-    host_tasks_are_commands_of_an_in_order_queue::<Tracked>();
-}
-
-#[test]
-fn host_tasks_are_commands_of_a_polled_in_order_queue() {
-    host_tasks_are_commands_of_an_in_order_queue::<Polled>();
 }
 
 fn barriers_hold_back_what_follows<D: AnyFake>() {

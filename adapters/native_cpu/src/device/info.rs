@@ -168,6 +168,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::UsmPoolSupport
         | Is::TimestampRecordingSupportExp
         | Is::AsyncUsmAllocationsSupportExp
+        | Is::CommandBufferSupportExp
+        | Is::CommandBufferEventSupportExp
         | Is::UsmP2pSupportExp
         | Is::MultiDeviceCompileSupportExp
         | Is::DeviceWaitSupportExp
@@ -191,8 +193,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::HostPipeReadWriteSupport
         | Is::EsimdSupport
         | Is::UseNativeAssert
-        | Is::CommandBufferSupportExp
-        | Is::CommandBufferEventSupportExp
         | Is::CommandBufferSubgraphSupportExp
         | Is::BindlessImagesSupportExp
         | Is::BindlessImagesSharedUsmSupportExp
@@ -248,9 +248,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::MaxImageLinearPitchExp
         // What kernels print goes straight to the C library.
         | Is::PrintfBufferSize => out.value(0usize),
-        Is::CommandBufferUpdateCapabilitiesExp => {
-            out.value(ur_device_command_buffer_update_capability_flags_t(0))
-        }
+        Is::CommandBufferUpdateCapabilitiesExp => out.value(ur::stream::UPDATES),
         Is::Is2dBlockArrayCapabilitiesExp => {
             out.value(ur_exp_device_2d_block_array_capability_flags_t(0))
         }

@@ -1,65 +1,35 @@
-//! Kernels, and what a launch of one needs before it can be given to a lane.
-//!
-//! OpenCL keeps arguments in the kernel: they are set and the launch enqueued under one lock.
+//! Kernels: where they come from and what they tell. `launch` is a kernel with its arguments,
+//! `suggest` which work-group size it would do well with.
+
+mod launch;
+mod suggest;
+
+pub use launch::Launch;
+use launch::Native;
 
 use std::ffi::c_void;
 use std::ptr::{self, null};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::hal::{self, Exported, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
+use ur::hal::{self, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
 use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
-use ur::stream::{Context, LaunchRequest, Queue};
+use ur::stream::{Context, Queue};
 
 use crate::OpenCl;
-use crate::cl::{self, Api, KernelRef, MemRef, SamplerRef, SuggestedSize, Version, check};
+use crate::cl::{self, Api, KernelRef, Version, check};
 use crate::device::Device;
-use crate::exec::{Lane, Slot};
-use crate::mem::Mem;
 use crate::program::Program;
-use crate::sampler::Sampler;
 
 pub struct Kernel {
     program: Arc<Object<Program>>,
     native: Arc<Native>,
 }
 
-/// The kernel with its lock, as launches keep it.
-struct Native {
-    kernel: KernelRef,
-    arguments: Mutex<()>,
-}
-
-/// An argument as it was given.
-enum Arg {
-    Value { at: usize, bytes: usize },
-    Pointer(usize),
-    Local(usize),
-    Mem(Option<MemRef>),
-    Sampler(SamplerRef),
-}
-
-/// Arguments with their places.
-type Indexed = Vec<(u32, Arg)>;
-
-/// A launch with copies of its arguments.
-pub struct Launch {
-    native: Arc<Native>,
-    args: Indexed,
-    values: Vec<u8>,
-    dims: u32,
-    offset: Option<[usize; 3]>,
-    global: [usize; 3],
-    local: Option<[usize; 3]>,
-}
-
 impl Kernel {
     pub fn new(program: &Object<Program>, kernel: KernelRef) -> Arc<Object<Self>> {
-        let native = Arc::new(Native {
-            kernel,
-            arguments: Mutex::new(()),
-        });
+        let native = Native::new(kernel);
         hal::new::<OpenCl, _>(Self {
             program: program.arc(),
             native,
@@ -108,245 +78,6 @@ impl Kernel {
         self.native.kernel.api()
     }
 
-    /// Copies a launch's arguments.
-    pub fn launch(&self, _: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
-        if let Some(properties) = request.properties {
-            let plain = properties.flags.0 == 0 && properties.pNext.is_null();
-            ensure(plain, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
-        }
-        let dims = request.dims as usize;
-        let (args, values) = arguments(request.args)?;
-        Ok(Launch {
-            native: Arc::clone(&self.native),
-            args,
-            values,
-            dims: request.dims,
-            offset: request.offset[..dims]
-                .iter()
-                .any(|offset| *offset > 0)
-                .then_some(request.offset),
-            global: request.global,
-            local: request.local,
-        })
-    }
-
-    fn suggest(
-        &self,
-        queue: &Object<Queue<OpenCl>>,
-        offset: &[usize],
-        global: &[usize],
-        args: &[ur_exp_kernel_arg_properties_t],
-        local: &mut [usize],
-    ) -> Result<()> {
-        let dims = global.len();
-        ensure(
-            (1..=3).contains(&dims),
-            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
-        )?;
-        let sizes = match self.api().ext.clGetKernelSuggestedLocalWorkSizeKHR {
-            Some(ask) => self.ask_local(ask, queue, offset, global, args)?,
-            None => None,
-        };
-        let sizes = sizes.map_or_else(|| self.choose_local(queue.device(), global), Ok)?;
-        local.copy_from_slice(&sizes[..local.len().min(3)]);
-        Ok(())
-    }
-
-    /// What the driver suggests. It wants all arguments before; none if it lacks some.
-    fn ask_local(
-        &self,
-        ask: SuggestedSize,
-        queue: &Object<Queue<OpenCl>>,
-        offset: &[usize],
-        global: &[usize],
-        args: &[ur_exp_kernel_arg_properties_t],
-    ) -> Result<Option<[usize; 3]>> {
-        let context = &queue.context().domain().state().context;
-        let lane = Lane::open(context, queue.device(), ur_queue_flags_t(0))?;
-        let (args, values) = arguments(args)?;
-        let offset = if offset.is_empty() {
-            null()
-        } else {
-            offset.as_ptr()
-        };
-        let (dims, mut sizes) = (global.len() as u32, [1; 3]);
-        let _held = self
-            .native
-            .arguments
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for (index, arg) in &args {
-            self.native.set(*index, arg, &values)?;
-        }
-        // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
-        let code = unsafe {
-            ask(
-                lane.queue().raw(),
-                self.raw(),
-                dims,
-                offset,
-                global.as_ptr(),
-                sizes.as_mut_ptr(),
-            )
-        };
-        if code == CL_INVALID_KERNEL_ARGS {
-            return Ok(None);
-        }
-        check(code, "clGetKernelSuggestedLocalWorkSizeKHR")?;
-        Ok(Some(sizes))
-    }
-
-    /// A work-group size that divides the global one: what the kernel requires, or as many work-items
-    /// in the first dimension as it takes.
-    fn choose_local(&self, device: &Object<Device>, global: &[usize]) -> Result<[usize; 3]> {
-        let required: [usize; 3] = self.group(device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?;
-        if required[0] > 0 {
-            return Ok(required);
-        }
-        let most: usize = self.group(device, CL_KERNEL_WORK_GROUP_SIZE)?;
-        let first = (1..=most.min(global[0].max(1)))
-            .rev()
-            .find(|size| global[0].is_multiple_of(*size));
-        Ok([first.unwrap_or(1), 1, 1])
-    }
-}
-
-fn arguments(list: &[ur_exp_kernel_arg_properties_t]) -> Result<(Indexed, Vec<u8>)> {
-    let mut args = Vec::with_capacity(list.len());
-    let mut values = Vec::new();
-    for arg in list {
-        // SAFETY: the type says which member of the value holds, and what it points to is there for
-        // the call.
-        let own = unsafe {
-            match arg.r#type {
-                UR_EXP_KERNEL_ARG_TYPE_VALUE => {
-                    let at = values.len();
-                    values.extend_from_slice(hal::checks::slice(
-                        arg.value.value.cast::<u8>(),
-                        arg.size,
-                    )?);
-                    Arg::Value {
-                        at,
-                        bytes: arg.size,
-                    }
-                }
-                UR_EXP_KERNEL_ARG_TYPE_POINTER => {
-                    Arg::Pointer(arg.value.pointer.expose_provenance())
-                }
-                UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ => {
-                    let handle = arg.value.memObjTuple.hMem;
-                    Arg::Mem(match handle.is_null() {
-                        true => None,
-                        false => Some(
-                            Object::<Mem>::borrow(handle.cast(), OpenCl::table())?
-                                .native()
-                                .clone(),
-                        ),
-                    })
-                }
-                UR_EXP_KERNEL_ARG_TYPE_LOCAL => Arg::Local(arg.size),
-                UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
-                    let handle = arg.value.sampler;
-                    Arg::Sampler(
-                        Object::<Sampler>::borrow(handle.cast(), OpenCl::table())?
-                            .native()
-                            .clone(),
-                    )
-                }
-                _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
-            }
-        };
-        args.push((arg.index, own));
-    }
-    Ok((args, values))
-}
-
-impl Native {
-    /// Sets one argument. The lock is held.
-    fn set(&self, index: u32, arg: &Arg, values: &[u8]) -> Result<()> {
-        let (api, kernel) = (self.kernel.api(), self.kernel.raw());
-        let set = api.core.clSetKernelArg;
-        let handle = |raw: *mut c_void| {
-            // SAFETY: a live kernel and a live object's handle.
-            unsafe {
-                set(
-                    kernel,
-                    index,
-                    size_of::<*mut c_void>(),
-                    (&raw const raw).cast(),
-                )
-            }
-        };
-        let code = match arg {
-            Arg::Value { at, bytes } => {
-                // SAFETY: that many bytes were copied there.
-                unsafe {
-                    set(
-                        kernel,
-                        index,
-                        *bytes,
-                        values[*at..*at + *bytes].as_ptr().cast(),
-                    )
-                }
-            }
-            Arg::Local(bytes) => {
-                // SAFETY: local memory has a size and no value.
-                unsafe { set(kernel, index, *bytes, null()) }
-            }
-            Arg::Pointer(at) => {
-                let at: *const c_void = ptr::with_exposed_provenance(*at);
-                // SAFETY: a live kernel; what the pointer leads to is the caller's promise.
-                unsafe {
-                    match (
-                        api.ext.clSetKernelArgMemPointerINTEL,
-                        api.core.clSetKernelArgSVMPointer,
-                    ) {
-                        (Some(set), _) => set(kernel, index, at),
-                        (None, Some(set)) => set(kernel, index, at),
-                        (None, None) => return Err(Error::unsupported()),
-                    }
-                }
-            }
-            Arg::Mem(mem) => handle(mem.as_ref().map_or(ptr::null_mut(), MemRef::raw)),
-            Arg::Sampler(sampler) => handle(sampler.raw()),
-        };
-        check(code, "clSetKernelArg")
-    }
-}
-
-impl Launch {
-    /// Sets the arguments and enqueues.
-    pub fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
-        let _held = self
-            .native
-            .arguments
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for (index, arg) in &self.args {
-            self.native.set(*index, arg, &self.values)?;
-        }
-        let Slot {
-            queue,
-            count,
-            waits,
-            event,
-        } = *slot;
-        let sizes =
-            |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
-        let (offset, local) = (sizes(&self.offset), sizes(&self.local));
-        let (kernel, global) = (self.native.kernel.raw(), self.global.as_ptr());
-        let launch = api.core.clEnqueueNDRangeKernel;
-        // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
-        let code = unsafe {
-            launch(
-                queue, kernel, self.dims, offset, global, local, count, waits, event,
-            )
-        };
-        check(code, "clEnqueueNDRangeKernel")
-    }
-}
-
-impl Kernel {
     fn property<T: Copy>(&self, what: cl_kernel_info) -> Result<Vec<T>> {
         // SAFETY: a live kernel.
         let ask = |size, value, ret| unsafe {

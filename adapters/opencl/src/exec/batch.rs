@@ -1,0 +1,352 @@
+//! What one piece of work becomes: OpenCL's commands, each after what the lane has to wait for.
+
+use std::ffi::c_void;
+use std::ptr::{self, null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use opencl_sys::*;
+use ur::object::{Error, Result};
+use ur::stream::{Pitched, Work};
+
+use super::Marker;
+use super::lane::{Lane, Last, Pending};
+use crate::OpenCl;
+use crate::cl::{Api, EventRef, check};
+
+/// Where a command goes: its queue, what it waits for and where its event is wanted.
+pub struct Slot {
+    pub queue: cl_command_queue,
+    pub count: cl_uint,
+    pub waits: *const cl_event,
+    pub event: *mut cl_event,
+}
+
+/// Enqueues one command, as often as it is called.
+type Enqueue = Arc<dyn Fn(&Api, &Slot) -> Result<()> + Send + Sync>;
+
+/// A command that only OpenCL has.
+#[derive(Clone)]
+pub struct Native {
+    pub run: Enqueue,
+    /// Host memory that the command reads.
+    pub keep: Option<Arc<[u8]>>,
+}
+
+impl Native {
+    pub fn new(run: impl Fn(&Api, &Slot) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self {
+            run: Arc::new(run),
+            keep: None,
+        }
+    }
+}
+
+/// The commands that one piece of work becomes.
+pub(super) struct Batch<'a> {
+    lane: &'a Lane,
+    pending: &'a mut Pending,
+    /// Whether the first command's event is wanted.
+    pub timed: bool,
+    pub first: Option<Marker>,
+}
+
+/// The most bytes of a pattern that OpenCL repeats by itself.
+const MAX_PATTERN: usize = 128;
+
+impl<'a> Batch<'a> {
+    pub fn of(lane: &'a Lane, pending: &'a mut Pending) -> Self {
+        Self {
+            lane,
+            pending,
+            timed: false,
+            first: None,
+        }
+    }
+
+    /// Enqueues one command after what the lane has to wait for.
+    fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<()> {
+        let before = self.pending.last.event().filter(|_| !self.lane.in_order);
+        let mut waits = Vec::new();
+        if before.is_some() || !self.pending.waits.is_empty() {
+            let markers = self.pending.waits.iter().map(Marker::event);
+            waits.extend(markers.chain(before).map(EventRef::raw));
+        }
+        let mut event = null_mut();
+        let slot = Slot {
+            queue: self.lane.queue().raw(),
+            count: waits.len() as cl_uint,
+            waits: if waits.is_empty() {
+                null()
+            } else {
+                waits.as_ptr()
+            },
+            event: &mut event,
+        };
+        run(self.lane.api(), &slot)?;
+        self.lane.outlet.give();
+        self.pending.waits.clear();
+        // SAFETY: the call succeeded, so the event is there and ours.
+        self.pending.last =
+            Last::Event(unsafe { EventRef::adopted(self.lane.api(), event, true) }?);
+        if self.timed && self.first.is_none() {
+            self.first = self.pending.last.mark(self.lane);
+        }
+        Ok(())
+    }
+
+    /// Keeps host memory until the last command has read it.
+    fn keep(&mut self, memory: Arc<[u8]>) {
+        if let Some(marker) = self.pending.last.mark(self.lane) {
+            self.pending.keep.push_back((marker, memory));
+        }
+    }
+
+    pub fn work(&mut self, work: Work<OpenCl>) -> Result<()> {
+        match work {
+            Work::Marker | Work::Advise { .. } => self.marker(),
+            Work::Copy { dst, src, bytes } => self.copy(dst, src, bytes),
+            Work::CopyRect { dst, src, region } => runs(region, Some(&src), &dst)
+                .try_for_each(|(src, dst, bytes)| self.copy(dst, src, bytes)),
+            Work::Fill {
+                dst,
+                pattern,
+                bytes,
+            } => self.fill(dst, &pattern, bytes),
+            Work::FillRect {
+                dst,
+                pattern,
+                region,
+            } => runs(region, None, &dst)
+                .try_for_each(|(_, dst, bytes)| self.fill(dst, &pattern, bytes)),
+            Work::Prefetch {
+                addr,
+                bytes,
+                to_host,
+            } => self.prefetch(addr, bytes, to_host),
+            Work::Launch(launch) => self.give(|api, slot| launch.enqueue(api, slot)),
+            Work::Native(Native { run, keep }) => {
+                self.give(|api, slot| run(api, slot))?;
+                if let Some(memory) = keep {
+                    self.keep(memory);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What waits hold back everything that follows, work of others too.
+    pub fn barrier(&mut self) -> Result<()> {
+        let last = self.pending.last.mark(self.lane);
+        let barrier = self.give(|api, slot| {
+            let enqueue = api.core.clEnqueueBarrierWithWaitList;
+            // SAFETY: a live queue and wait list.
+            let code = unsafe { enqueue(slot.queue, slot.count, slot.waits, slot.event) };
+            check(code, "clEnqueueBarrierWithWaitList")
+        });
+        // The lane's last command is what it was: the barrier is none of the engine's.
+        if let Some(last) = last {
+            self.pending.last = Last::Marked(last);
+        }
+        barrier
+    }
+
+    pub fn marker(&mut self) -> Result<()> {
+        if !self.lane.in_order && self.lane.open.load(Ordering::Relaxed) {
+            // Without a list it waits for everything on the queue, work of others included.
+            self.barrier_of_all()?;
+        }
+        self.give(|api, slot| {
+            let enqueue = api.core.clEnqueueMarkerWithWaitList;
+            // SAFETY: a live queue and wait list.
+            let code = unsafe { enqueue(slot.queue, slot.count, slot.waits, slot.event) };
+            check(code, "clEnqueueMarkerWithWaitList")
+        })
+    }
+
+    fn barrier_of_all(&mut self) -> Result<()> {
+        let (queue, mut event) = (self.lane.queue().raw(), null_mut());
+        let enqueue = self.lane.api().core.clEnqueueBarrierWithWaitList;
+        check(
+            // SAFETY: a live queue; no list.
+            unsafe { enqueue(queue, 0, null(), &mut event) },
+            "clEnqueueBarrierWithWaitList",
+        )?;
+        self.lane.outlet.give();
+        // SAFETY: the call succeeded, so the event is there and ours.
+        let event = unsafe { EventRef::adopted(self.lane.api(), event, true) }?;
+        self.pending.waits.push(self.lane.marker_of(event));
+        Ok(())
+    }
+
+    fn copy(&mut self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return self.marker();
+        }
+        let (dst, src) = (
+            ptr::with_exposed_provenance_mut(dst),
+            ptr::with_exposed_provenance(src),
+        );
+        self.give(|api, slot| {
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
+            // SAFETY: the caller promises both ranges until the command has ended.
+            let code = unsafe {
+                match (api.ext.clEnqueueMemcpyINTEL, api.core.clEnqueueSVMMemcpy) {
+                    (Some(copy), _) => copy(queue, CL_FALSE, dst, src, bytes, count, waits, event),
+                    (None, Some(copy)) => {
+                        copy(queue, CL_FALSE, dst, src, bytes, count, waits, event)
+                    }
+                    (None, None) => return Err(Error::unsupported()),
+                }
+            };
+            check(code, "clEnqueueMemcpy")
+        })
+    }
+
+    fn fill(&mut self, dst: usize, pattern: &Arc<[u8]>, bytes: usize) -> Result<()> {
+        let size = pattern.len();
+        if bytes == 0 || size == 0 {
+            return self.marker();
+        }
+        if !size.is_power_of_two() || size > MAX_PATTERN || !dst.is_multiple_of(size) {
+            return self.fill_by_copies(dst, pattern, bytes);
+        }
+        let (to, from) = (
+            ptr::with_exposed_provenance_mut(dst),
+            pattern.as_ptr().cast(),
+        );
+        self.give(|api, slot| {
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
+            // SAFETY: the caller promises the range; the pattern is copied by the call.
+            let code = unsafe {
+                match (api.ext.clEnqueueMemFillINTEL, api.core.clEnqueueSVMMemFill) {
+                    (Some(fill), _) => fill(queue, to, from, size, bytes, count, waits, event),
+                    (None, Some(fill)) => fill(queue, to, from, size, bytes, count, waits, event),
+                    (None, None) => return Err(Error::unsupported()),
+                }
+            };
+            check(code, "clEnqueueMemFill")
+        })
+    }
+
+    /// Writes the pattern once and doubles what is there until all is full.
+    fn fill_by_copies(&mut self, dst: usize, pattern: &Arc<[u8]>, bytes: usize) -> Result<()> {
+        let staged = Arc::clone(pattern);
+        let mut done = staged.len().min(bytes);
+        self.copy(dst, staged.as_ptr().expose_provenance(), done)?;
+        self.keep(staged);
+        while done < bytes {
+            let more = done.min(bytes - done);
+            self.copy(dst + done, dst, more)?;
+            done += more;
+        }
+        Ok(())
+    }
+
+    fn prefetch(&mut self, addr: usize, bytes: usize, to_host: bool) -> Result<()> {
+        let Some(migrate) = self
+            .lane
+            .api()
+            .ext
+            .clEnqueueMigrateMemINTEL
+            .filter(|_| bytes > 0)
+        else {
+            return self.marker();
+        };
+        let addr: *const c_void = ptr::with_exposed_provenance(addr);
+        let flags = if to_host {
+            CL_MIGRATE_MEM_OBJECT_HOST
+        } else {
+            0
+        };
+        let moved = self.give(|_, slot| {
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
+            check(
+                // SAFETY: a hint about a range that the caller promises.
+                unsafe { migrate(queue, addr, bytes, flags, count, waits, event) },
+                "clEnqueueMigrateMemINTEL",
+            )
+        });
+        // A driver that does not take the hint leaves only its place in the order.
+        moved.or_else(|_| self.marker())
+    }
+}
+
+/// The runs of bytes that a box consists of: source, target, length.
+fn runs(
+    region: [usize; 3],
+    src: Option<&Pitched>,
+    dst: &Pitched,
+) -> impl Iterator<Item = (usize, usize, usize)> {
+    let src = src.unwrap_or(dst);
+    let [mut width, mut height, mut depth] = region;
+    let (mut rows, mut slices) = (
+        (src.row_pitch, dst.row_pitch),
+        (src.slice_pitch, dst.slice_pitch),
+    );
+    if rows == (width, width) {
+        (width, rows) = (width * height, slices);
+        (height, slices) = (depth, (0, 0));
+        depth = 1;
+        if height > 1 && rows == (width, width) {
+            (width, height) = (width * height, 1);
+        }
+    }
+    let (from, to) = (src.addr, dst.addr);
+    (0..depth).flat_map(move |z| {
+        (0..height).map(move |y| {
+            let place = |start: usize, row: usize, slice: usize| start + z * slice + y * row;
+            (
+                place(from, rows.0, slices.0),
+                place(to, rows.1, slices.1),
+                width,
+            )
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pitched(addr: usize, row_pitch: usize, slice_pitch: usize) -> Pitched {
+        Pitched {
+            addr,
+            row_pitch,
+            slice_pitch,
+        }
+    }
+
+    #[test]
+    fn a_packed_box_is_one_run_and_others_are_one_a_row() {
+        let all = |region, src: Pitched, dst: Pitched| -> Vec<_> {
+            runs(region, Some(&src), &dst).collect()
+        };
+        let packed = pitched(100, 4, 8);
+        assert_eq!(all([4, 2, 3], packed, pitched(500, 4, 8)), [(100, 500, 24)]);
+        assert_eq!(
+            all([4, 2, 2], packed, pitched(500, 4, 10)),
+            [(100, 500, 8), (108, 510, 8)]
+        );
+        assert_eq!(
+            all([2, 2, 2], packed, pitched(500, 3, 6)),
+            [(100, 500, 2), (104, 503, 2), (108, 506, 2), (112, 509, 2)]
+        );
+        assert_eq!(all([4, 1, 1], packed, pitched(500, 9, 9)), [(100, 500, 4)]);
+    }
+}

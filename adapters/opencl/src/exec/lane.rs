@@ -1,0 +1,218 @@
+//! In-order command queues: opened by us, or the user's own.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use opencl_sys::*;
+use ur::abi::*;
+use ur::object::{Error, Object, Result};
+use ur::stream::{Stamps, Work};
+
+use super::batch::Batch;
+use super::{Marker, Outlet, event_property, times};
+use crate::OpenCl;
+use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
+use crate::device::Device;
+
+/// An in-order command queue.
+pub struct Lane {
+    pub(super) outlet: Arc<Outlet>,
+    profiles: bool,
+    /// Whether the queue itself keeps commands in order. One of the user's own may not: then each
+    /// waits for the one before.
+    pub(super) in_order: bool,
+    /// Whether others put work on the queue: what it waits for is then there at once.
+    pub(super) open: AtomicBool,
+    device: Arc<Object<Device>>,
+    state: Mutex<Pending>,
+}
+
+/// What the next command has to know of those before it.
+#[derive(Default)]
+pub(super) struct Pending {
+    pub last: Last,
+    /// What the next command waits for.
+    pub waits: Vec<Marker>,
+    /// Host memory that commands read, until they are done.
+    pub keep: VecDeque<(Marker, Arc<[u8]>)>,
+}
+
+/// The event of the last command. Most are never asked for, so it becomes a marker only then.
+#[derive(Default)]
+pub(super) enum Last {
+    #[default]
+    None,
+    Event(EventRef),
+    Marked(Marker),
+}
+
+impl Last {
+    pub fn event(&self) -> Option<&EventRef> {
+        match self {
+            Self::None => None,
+            Self::Event(event) => Some(event),
+            Self::Marked(marker) => Some(marker.event()),
+        }
+    }
+
+    pub fn mark(&mut self, lane: &Lane) -> Option<Marker> {
+        let marker = match std::mem::take(self) {
+            Self::None => return None,
+            Self::Event(event) => lane.marker_of(event),
+            Self::Marked(marker) => marker,
+        };
+        *self = Self::Marked(marker.clone());
+        Some(marker)
+    }
+}
+
+impl Lane {
+    pub fn open(
+        context: &ContextRef,
+        device: &Object<Device>,
+        flags: ur_queue_flags_t,
+    ) -> Result<Self> {
+        let api = context.api();
+        let profiles = flags.contains(UR_QUEUE_FLAG_PROFILING_ENABLE);
+        let bits = if profiles {
+            CL_QUEUE_PROFILING_ENABLE
+        } else {
+            0
+        };
+        let mut code = 0;
+        let with_properties = api.core.clCreateCommandQueueWithProperties;
+        let modern = with_properties.filter(|_| device.version >= Version::new(2, 0));
+        // SAFETY: a live context and device, and a property list that ends with zero.
+        let queue = unsafe {
+            let raw = match modern {
+                Some(create) => {
+                    let list = [cl_queue_properties::from(CL_QUEUE_PROPERTIES), bits, 0];
+                    create(context.raw(), device.raw(), list.as_ptr(), &mut code)
+                }
+                None => {
+                    (api.core.clCreateCommandQueue)(context.raw(), device.raw(), bits, &mut code)
+                }
+            };
+            QueueRef::created(api, raw, code, "clCreateCommandQueue")
+        }?;
+        Ok(Self::over(queue, device, profiles, true))
+    }
+
+    fn over(queue: QueueRef, device: &Object<Device>, profiles: bool, in_order: bool) -> Self {
+        let open = AtomicBool::new(false);
+        Self {
+            outlet: Arc::new(Outlet::new(queue)),
+            profiles,
+            in_order,
+            open,
+            device: device.arc(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// A command queue of the user's own, and its flags.
+    pub fn adopt(queue: QueueRef, device: &Object<Device>) -> Result<(Self, ur_queue_flags_t)> {
+        let bits: cl_command_queue_properties = queue_property(&queue, CL_QUEUE_PROPERTIES)?;
+        let profiles = bits & CL_QUEUE_PROFILING_ENABLE != 0;
+        let in_order = bits & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
+        let flag = |set: bool, flag: ur_queue_flags_t| if set { flag.0 } else { 0 };
+        let flags = flag(profiles, UR_QUEUE_FLAG_PROFILING_ENABLE)
+            | flag(!in_order, UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+        let lane = Self::over(queue, device, profiles, in_order);
+        lane.open.store(true, Ordering::Relaxed);
+        Ok((lane, ur_queue_flags_t(flags)))
+    }
+
+    /// The queue, to be given to the user, with all that it has to wait for on it.
+    pub fn expose(&self) -> Result<&QueueRef> {
+        self.open.store(true, Ordering::Relaxed);
+        let mut pending = self.pending();
+        if !pending.waits.is_empty() {
+            Batch::of(self, &mut pending).barrier()?;
+        }
+        Ok(self.queue())
+    }
+
+    pub fn queue(&self) -> &QueueRef {
+        &self.outlet.queue
+    }
+
+    pub(super) fn api(&self) -> &'static Api {
+        self.queue().api()
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn marker_of(&self, event: EventRef) -> Marker {
+        Marker::on(event, &self.outlet, self.outlet.given())
+    }
+
+    pub fn submit(&self, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        let mut pending = self.pending();
+        pending.forget_complete()?;
+        let mut batch = Batch::of(self, &mut pending);
+        batch.timed = stamps.is_some() && self.profiles;
+        batch.work(work)?;
+        let first = batch.first.take();
+        self.outlet.start()?;
+        if let Some(stamps) = stamps
+            && let Some(last) = pending.last.mark(self)
+        {
+            match first {
+                Some(first) => times::times(&stamps, first, last),
+                None => times::observed(&stamps, &last, &self.device)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the device start on everything submitted so far.
+    pub fn flush(&self) -> Result<()> {
+        self.outlet.flush(self.outlet.given())
+    }
+
+    /// A marker of everything submitted so far.
+    pub fn mark(&self) -> Result<Marker> {
+        let mut pending = self.pending();
+        if matches!(pending.last, Last::None) {
+            Batch::of(self, &mut pending).marker()?;
+        }
+        pending.last.mark(self).ok_or(Error::unsupported())
+    }
+
+    /// Later commands wait for the marker, which is on its way by then: its own queue may otherwise
+    /// hold it back for ever.
+    pub fn wait(&self, marker: &Marker) -> Result<()> {
+        marker.flush()?;
+        let mut pending = self.pending();
+        pending.waits.push(marker.clone());
+        if self.open.load(Ordering::Relaxed) {
+            Batch::of(self, &mut pending).barrier()?;
+        }
+        Ok(())
+    }
+}
+
+impl Pending {
+    fn forget_complete(&mut self) -> Result<()> {
+        while let Some((marker, _)) = self.keep.front() {
+            let what = CL_EVENT_COMMAND_EXECUTION_STATUS;
+            if event_property::<cl_int>(marker.event(), what)? > 0 {
+                break;
+            }
+            self.keep.pop_front();
+        }
+        Ok(())
+    }
+}
+
+pub fn queue_property<T: Copy>(queue: &QueueRef, what: cl_command_queue_info) -> Result<T> {
+    // SAFETY: a live queue.
+    let ask = |size, value, ret| unsafe {
+        (queue.api().core.clGetCommandQueueInfo)(queue.raw(), what, size, value, ret)
+    };
+    cl::value(ask, "clGetCommandQueueInfo")
+}

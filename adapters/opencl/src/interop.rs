@@ -1,0 +1,103 @@
+//! Queues and events as OpenCL has them, adopted and given away.
+
+use std::ptr;
+use std::sync::Arc;
+
+use opencl_sys::*;
+use ur::abi::*;
+use ur::object::{Object, Result, ensure};
+use ur::stream::{Context, Event, Queue, Stamps};
+
+use crate::OpenCl;
+use crate::cl::{EventRef, QueueRef};
+use crate::device::Device;
+use crate::exec::{self, Lane, Marker};
+
+/// What kind of command one of OpenCL's is.
+#[rustfmt::skip]
+fn command(native: cl_command_type) -> ur_command_t {
+    match native {
+        CL_COMMAND_NDRANGE_KERNEL | CL_COMMAND_TASK => UR_COMMAND_KERNEL_LAUNCH,
+        CL_COMMAND_MARKER => UR_COMMAND_EVENTS_WAIT,
+        CL_COMMAND_BARRIER => UR_COMMAND_EVENTS_WAIT_WITH_BARRIER,
+        CL_COMMAND_READ_BUFFER => UR_COMMAND_MEM_BUFFER_READ,
+        CL_COMMAND_WRITE_BUFFER => UR_COMMAND_MEM_BUFFER_WRITE,
+        CL_COMMAND_READ_BUFFER_RECT => UR_COMMAND_MEM_BUFFER_READ_RECT,
+        CL_COMMAND_WRITE_BUFFER_RECT => UR_COMMAND_MEM_BUFFER_WRITE_RECT,
+        CL_COMMAND_COPY_BUFFER => UR_COMMAND_MEM_BUFFER_COPY,
+        CL_COMMAND_COPY_BUFFER_RECT => UR_COMMAND_MEM_BUFFER_COPY_RECT,
+        CL_COMMAND_FILL_BUFFER => UR_COMMAND_MEM_BUFFER_FILL,
+        CL_COMMAND_READ_IMAGE => UR_COMMAND_MEM_IMAGE_READ,
+        CL_COMMAND_WRITE_IMAGE => UR_COMMAND_MEM_IMAGE_WRITE,
+        CL_COMMAND_COPY_IMAGE => UR_COMMAND_MEM_IMAGE_COPY,
+        CL_COMMAND_MAP_BUFFER => UR_COMMAND_MEM_BUFFER_MAP,
+        CL_COMMAND_UNMAP_MEM_OBJECT => UR_COMMAND_MEM_UNMAP,
+        CL_COMMAND_SVM_MEMCPY | CL_COMMAND_MEMCPY_INTEL => UR_COMMAND_USM_MEMCPY,
+        CL_COMMAND_SVM_MEMFILL | CL_COMMAND_MEMFILL_INTEL => UR_COMMAND_USM_FILL,
+        CL_COMMAND_MIGRATEMEM_INTEL => UR_COMMAND_USM_PREFETCH,
+        CL_COMMAND_MEMADVISE_INTEL => UR_COMMAND_USM_ADVISE,
+        _ => UR_COMMAND_ENQUEUE_NATIVE_EXP,
+    }
+}
+
+/// A queue over one of OpenCL's.
+pub fn adopt_queue(
+    this: &Object<Context<OpenCl>>,
+    native: ur_native_handle_t,
+    device: Option<&Object<Device>>,
+    properties: Option<&ur_queue_native_properties_t>,
+) -> Result<Arc<Object<Queue<OpenCl>>>> {
+    let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+    let (raw, context) = (
+        ptr::with_exposed_provenance_mut(native),
+        &this.domain().state().context,
+    );
+    // SAFETY: the caller says that this is a command queue of OpenCL.
+    let queue = unsafe { QueueRef::adopted(context.api(), raw, owned) }?;
+    let of: usize = exec::queue_property(&queue, CL_QUEUE_CONTEXT)?;
+    ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
+    let id: usize = exec::queue_property(&queue, CL_QUEUE_DEVICE)?;
+    let own = this
+        .devices()
+        .iter()
+        .find(|device| device.raw().addr() == id);
+    let device = match (device, own) {
+        (Some(device), _) => device.arc(),
+        (None, Some(own)) => Arc::clone(own),
+        (None, None) => Device::from_native(id)?,
+    };
+    let (lane, flags) = Lane::adopt(queue, &device)?;
+    Queue::adopt(this, &device, flags, lane)
+}
+
+/// The queue of OpenCL's that an in-order queue is.
+pub fn queue_handle(this: &Object<Queue<OpenCl>>) -> Result<ur_native_handle_t> {
+    let raw = this.expose(|lane| lane.expose().map(QueueRef::raw))??;
+    Ok(raw.expose_provenance())
+}
+
+/// An event over one of OpenCL's.
+pub fn adopt_event(
+    this: &Object<Context<OpenCl>>,
+    native: ur_native_handle_t,
+    properties: Option<&ur_event_native_properties_t>,
+) -> Result<Arc<Object<Event<OpenCl>>>> {
+    let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+    let (raw, context) = (
+        ptr::with_exposed_provenance_mut(native),
+        &this.domain().state().context,
+    );
+    // SAFETY: the caller says that this is an event of OpenCL.
+    let event = unsafe { EventRef::adopted(context.api(), raw, owned) }?;
+    let of: usize = exec::event_property(&event, CL_EVENT_CONTEXT)?;
+    ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
+    let command = command(exec::event_property(&event, CL_EVENT_COMMAND_TYPE)?);
+    let queued = exec::time(&event, CL_PROFILING_COMMAND_QUEUED);
+    let marker = Marker::new(event);
+    let stamps = queued.map(|queued| {
+        let stamps = Arc::new(Stamps::default());
+        exec::times(&stamps, marker.clone(), marker.clone());
+        (queued, stamps)
+    });
+    Event::adopt(this, command, marker, stamps)
+}

@@ -1,0 +1,289 @@
+//! Commands on buffers, as OpenCL has them: by handle and offset.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+
+use opencl_sys::*;
+use ur::abi::*;
+use ur::object::{Error, Object};
+use ur::stream::{Landing, Pitched, Work};
+
+use super::Mem;
+use crate::OpenCl;
+use crate::cl::{self, MemRef, check};
+use crate::exec::{Native, Slot};
+
+impl Mem {
+    pub fn map(
+        &self,
+        flags: ur_map_flags_t,
+        offset: usize,
+        bytes: usize,
+    ) -> (Landing, Work<OpenCl>) {
+        let landing = Landing::default();
+        let (mem, lands) = (self.mem.clone(), landing.clone());
+        let flags = cl_map_flags::from(flags.0);
+        let run = move |api: &cl::Api, slot: &Slot| {
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
+            let mut code = 0;
+            let map = api.core.clEnqueueMapBuffer;
+            // SAFETY: a live queue and buffer; the range was checked.
+            let at = unsafe {
+                map(
+                    queue,
+                    mem.raw(),
+                    CL_FALSE,
+                    flags,
+                    offset,
+                    bytes,
+                    count,
+                    waits,
+                    event,
+                    &mut code,
+                )
+            };
+            lands.set(at.expose_provenance());
+            check(code, "clEnqueueMapBuffer")
+        };
+        (landing, Work::Native(Native::new(run)))
+    }
+
+    pub fn unmap(&self, addr: usize) -> Work<OpenCl> {
+        let mem = self.mem.clone();
+        Work::Native(Native::new(move |api, slot| {
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
+            let at = ptr::with_exposed_provenance_mut(addr);
+            // SAFETY: a live queue and buffer; the address is what mapping it gave.
+            let code = unsafe {
+                (api.core.clEnqueueUnmapMemObject)(queue, mem.raw(), at, count, waits, event)
+            };
+            check(code, "clEnqueueUnmapMemObject")
+        }))
+    }
+}
+
+fn host(addr: usize) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(addr)
+}
+
+/// Commands on buffers, where the engine's addresses are offsets.
+pub fn on_buffers(
+    work: Work<OpenCl>,
+    dst: Option<&Object<Mem>>,
+    src: Option<&Object<Mem>>,
+) -> Work<OpenCl> {
+    let own = |mem: &Object<Mem>| mem.mem.clone();
+    match (work, dst.map(own), src.map(own)) {
+        (Work::Copy { bytes: 0, .. }, _, _) => Work::Marker,
+        (Work::Copy { dst, src, bytes }, to, from) => copy(dst, src, bytes, to, from),
+        (Work::CopyRect { dst, src, region }, to, from) => copy_rect(dst, src, region, to, from),
+        (
+            Work::Fill {
+                dst,
+                pattern,
+                bytes,
+            },
+            Some(to),
+            _,
+        ) => fill(to, dst, &pattern, bytes),
+        (other, _, _) => other,
+    }
+}
+
+fn copy(
+    dst: usize,
+    src: usize,
+    bytes: usize,
+    to: Option<MemRef>,
+    from: Option<MemRef>,
+) -> Work<OpenCl> {
+    Work::Native(Native::new(move |api, slot| {
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
+        let core = api.core;
+        // SAFETY: live objects, ranges that were checked, and host memory that the caller promises
+        // until the command has ended.
+        let code = unsafe {
+            match (&to, &from) {
+                (Some(to), Some(from)) => (core.clEnqueueCopyBuffer)(
+                    queue,
+                    from.raw(),
+                    to.raw(),
+                    src,
+                    dst,
+                    bytes,
+                    count,
+                    waits,
+                    event,
+                ),
+                (Some(to), None) => {
+                    let write = core.clEnqueueWriteBuffer;
+                    write(
+                        queue,
+                        to.raw(),
+                        CL_FALSE,
+                        dst,
+                        bytes,
+                        host(src),
+                        count,
+                        waits,
+                        event,
+                    )
+                }
+                (None, Some(from)) => {
+                    let read = core.clEnqueueReadBuffer;
+                    read(
+                        queue,
+                        from.raw(),
+                        CL_FALSE,
+                        src,
+                        bytes,
+                        host(dst),
+                        count,
+                        waits,
+                        event,
+                    )
+                }
+                (None, None) => return Err(Error::unsupported()),
+            }
+        };
+        check(code, "copying a buffer")
+    }))
+}
+
+fn copy_rect(
+    dst: Pitched,
+    src: Pitched,
+    region: [usize; 3],
+    to: Option<MemRef>,
+    from: Option<MemRef>,
+) -> Work<OpenCl> {
+    Work::Native(Native::new(move |api, slot| {
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
+        let (core, zero) = (api.core, [0usize; 3]);
+        let (at, from_at) = ([dst.addr, 0, 0], [src.addr, 0, 0]);
+        let (dst_pitch, src_pitch) = (
+            (dst.row_pitch, dst.slice_pitch),
+            (src.row_pitch, src.slice_pitch),
+        );
+        // SAFETY: as for linear copies.
+        let code = unsafe {
+            match (&to, &from) {
+                (Some(to), Some(from)) => (core.clEnqueueCopyBufferRect)(
+                    queue,
+                    from.raw(),
+                    to.raw(),
+                    from_at.as_ptr(),
+                    at.as_ptr(),
+                    region.as_ptr(),
+                    src_pitch.0,
+                    src_pitch.1,
+                    dst_pitch.0,
+                    dst_pitch.1,
+                    count,
+                    waits,
+                    event,
+                ),
+                (Some(to), None) => (core.clEnqueueWriteBufferRect)(
+                    queue,
+                    to.raw(),
+                    CL_FALSE,
+                    at.as_ptr(),
+                    zero.as_ptr(),
+                    region.as_ptr(),
+                    dst_pitch.0,
+                    dst_pitch.1,
+                    src_pitch.0,
+                    src_pitch.1,
+                    host(src.addr),
+                    count,
+                    waits,
+                    event,
+                ),
+                (None, Some(from)) => (core.clEnqueueReadBufferRect)(
+                    queue,
+                    from.raw(),
+                    CL_FALSE,
+                    from_at.as_ptr(),
+                    zero.as_ptr(),
+                    region.as_ptr(),
+                    src_pitch.0,
+                    src_pitch.1,
+                    dst_pitch.0,
+                    dst_pitch.1,
+                    host(dst.addr),
+                    count,
+                    waits,
+                    event,
+                ),
+                (None, None) => return Err(Error::unsupported()),
+            }
+        };
+        check(code, "copying a part of a buffer")
+    }))
+}
+
+/// The longest pattern that OpenCL repeats by itself.
+const MAX_PATTERN: usize = 128;
+
+fn fill(to: MemRef, offset: usize, pattern: &Arc<[u8]>, bytes: usize) -> Work<OpenCl> {
+    let size = pattern.len();
+    if bytes == 0 || size == 0 {
+        return Work::Marker;
+    }
+    let own = size.is_power_of_two() && size <= MAX_PATTERN;
+    if !own || !offset.is_multiple_of(size) {
+        let staged: Arc<[u8]> = pattern.iter().copied().cycle().take(bytes).collect();
+        let from = staged.as_ptr().expose_provenance();
+        let Work::Native(mut native) = copy(offset, from, bytes, Some(to), None) else {
+            return Work::Marker;
+        };
+        native.keep = Some(staged);
+        return Work::Native(native);
+    }
+    let pattern = Arc::clone(pattern);
+    Work::Native(Native::new(move |api, slot| {
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
+        let fill = api.core.clEnqueueFillBuffer;
+        // SAFETY: a live buffer and a range that was checked; the pattern is copied by the call.
+        let code = unsafe {
+            fill(
+                queue,
+                to.raw(),
+                pattern.as_ptr().cast(),
+                size,
+                offset,
+                bytes,
+                count,
+                waits,
+                event,
+            )
+        };
+        check(code, "clEnqueueFillBuffer")
+    }))
+}

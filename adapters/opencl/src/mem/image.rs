@@ -1,0 +1,149 @@
+//! Commands on images, as OpenCL has them.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use opencl_sys::*;
+use ur::abi::*;
+use ur::object::Object;
+use ur::stream::Work;
+
+use super::Mem;
+use crate::OpenCl;
+use crate::cl::check;
+use crate::exec::{Native, Slot};
+
+/// Bytes between the rows and slices of host memory; 0 where they follow each other.
+#[derive(Clone, Copy)]
+pub struct Pitch {
+    pub row: usize,
+    pub slice: usize,
+}
+
+fn origin(from: ur_rect_offset_t) -> [usize; 3] {
+    [from.x as usize, from.y as usize, from.z as usize]
+}
+
+fn region(from: ur_rect_region_t) -> [usize; 3] {
+    [
+        from.width as usize,
+        from.height as usize,
+        from.depth as usize,
+    ]
+}
+
+impl Mem {
+    pub fn read_image(
+        &self,
+        from: ur_rect_offset_t,
+        size: ur_rect_region_t,
+        pitch: Pitch,
+        dst: *mut c_void,
+    ) -> Work<OpenCl> {
+        let (mem, to) = (self.mem.clone(), dst.expose_provenance());
+        let (from, size) = (origin(from), region(size));
+        Work::Native(Native::new(move |api, slot| {
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
+            let (from, size) = (from.as_ptr(), size.as_ptr());
+            let to = ptr::with_exposed_provenance_mut(to);
+            let read = api.core.clEnqueueReadImage;
+            // SAFETY: a live queue and image; the caller promises memory for the region.
+            let code = unsafe {
+                read(
+                    queue,
+                    mem.raw(),
+                    CL_FALSE,
+                    from,
+                    size,
+                    pitch.row,
+                    pitch.slice,
+                    to,
+                    count,
+                    waits,
+                    event,
+                )
+            };
+            check(code, "clEnqueueReadImage")
+        }))
+    }
+
+    pub fn write_image(
+        &self,
+        to: ur_rect_offset_t,
+        size: ur_rect_region_t,
+        pitch: Pitch,
+        src: *mut c_void,
+    ) -> Work<OpenCl> {
+        let (mem, from) = (self.mem.clone(), src.expose_provenance());
+        let (to, size) = (origin(to), region(size));
+        Work::Native(Native::new(move |api, slot| {
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
+            let (to, size) = (to.as_ptr(), size.as_ptr());
+            let from = ptr::with_exposed_provenance(from);
+            let write = api.core.clEnqueueWriteImage;
+            // SAFETY: a live queue and image; the caller promises memory for the region.
+            let code = unsafe {
+                write(
+                    queue,
+                    mem.raw(),
+                    CL_FALSE,
+                    to,
+                    size,
+                    pitch.row,
+                    pitch.slice,
+                    from,
+                    count,
+                    waits,
+                    event,
+                )
+            };
+            check(code, "clEnqueueWriteImage")
+        }))
+    }
+}
+
+pub fn copy_image(
+    src: &Object<Mem>,
+    dst: &Object<Mem>,
+    from: ur_rect_offset_t,
+    to: ur_rect_offset_t,
+    size: ur_rect_region_t,
+) -> Work<OpenCl> {
+    let (source, target) = (src.mem.clone(), dst.mem.clone());
+    let (from, to, size) = (origin(from), origin(to), region(size));
+    Work::Native(Native::new(move |api, slot| {
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
+        let (from, to, size) = (from.as_ptr(), to.as_ptr(), size.as_ptr());
+        let copy = api.core.clEnqueueCopyImage;
+        // SAFETY: a live queue and images.
+        let code = unsafe {
+            copy(
+                queue,
+                source.raw(),
+                target.raw(),
+                from,
+                to,
+                size,
+                count,
+                waits,
+                event,
+            )
+        };
+        check(code, "clEnqueueCopyImage")
+    }))
+}

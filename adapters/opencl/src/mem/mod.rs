@@ -1,0 +1,236 @@
+//! Buffers, sub-buffers and images. They are OpenCL's own objects and have no address: a command on
+//! one is made of its handle and an offset (`commands`, `image`). `format` is how images look.
+
+mod commands;
+mod format;
+mod image;
+
+pub use commands::on_buffers;
+pub use image::{Pitch, copy_image};
+
+use std::ffi::c_void;
+use std::ptr::{self, null_mut};
+use std::sync::Arc;
+
+use opencl_sys::*;
+use ur::abi::*;
+use ur::hal::{self, ImageInfo, MemInfo};
+use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::Context;
+
+use crate::OpenCl;
+use crate::cl::{self, MemRef};
+use crate::device::Device;
+
+pub struct Mem {
+    context: Arc<Object<Context<OpenCl>>>,
+    mem: MemRef,
+    /// The access flags, for sub-buffers.
+    flags: ur_mem_flags_t,
+    parent: Option<Arc<Object<Mem>>>,
+}
+
+const ACCESS: u32 = UR_MEM_FLAG_READ_WRITE.0 | UR_MEM_FLAG_WRITE_ONLY.0 | UR_MEM_FLAG_READ_ONLY.0;
+
+/// Each flag has the bit that OpenCL gave it.
+fn native_flags(flags: ur_mem_flags_t) -> Result<cl_mem_flags> {
+    ensure(
+        (flags.0 & ACCESS).count_ones() <= 1,
+        UR_RESULT_ERROR_INVALID_VALUE,
+    )?;
+    Ok(cl_mem_flags::from(flags.0))
+}
+
+impl Mem {
+    fn new(
+        context: &Object<Context<OpenCl>>,
+        mem: MemRef,
+        flags: ur_mem_flags_t,
+    ) -> Arc<Object<Self>> {
+        hal::new::<OpenCl, _>(Self {
+            context: context.arc(),
+            mem,
+            flags,
+            parent: None,
+        })
+    }
+
+    /// `urMemBufferCreate`. The shim has checked flags against the host pointer.
+    pub fn create(
+        context: &Object<Context<OpenCl>>,
+        flags: ur_mem_flags_t,
+        bytes: usize,
+        properties: Option<&ur_buffer_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        let uses = UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0;
+        let host = match flags.0 & uses {
+            0 => null_mut(),
+            _ => properties.map_or(null_mut(), |properties| properties.pHost),
+        };
+        let native = &context.domain().state().context;
+        let bits = native_flags(flags)?;
+        let mut code = 0;
+        // SAFETY: a live context; the caller's memory is as large as the buffer.
+        let mem = unsafe {
+            let raw =
+                (native.api().core.clCreateBuffer)(native.raw(), bits, bytes, host, &mut code);
+            MemRef::created(native.api(), raw, code, "clCreateBuffer")
+        }?;
+        Ok(Self::new(context, mem, flags))
+    }
+
+    /// `urMemImageCreate`
+    pub fn create_image(
+        context: &Object<Context<OpenCl>>,
+        flags: ur_mem_flags_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        host: *mut c_void,
+    ) -> Result<Arc<Object<Self>>> {
+        let native = &context.domain().state().context;
+        let bits = native_flags(flags)?;
+        let format = format::native(format)?;
+        let desc = format::native_desc(desc)?;
+        let mut code = 0;
+        // SAFETY: a live context; the caller's memory is as large as the image.
+        let mem = unsafe {
+            let create = native.api().core.clCreateImage;
+            let raw = create(native.raw(), bits, &format, &desc, host, &mut code);
+            MemRef::created(native.api(), raw, code, "clCreateImage")
+        }?;
+        Ok(Self::new(context, mem, flags))
+    }
+
+    /// An object made by OpenCL itself.
+    pub fn from_native(
+        context: &Object<Context<OpenCl>>,
+        native: ur_native_handle_t,
+        properties: Option<&ur_mem_native_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        let raw = ptr::with_exposed_provenance_mut(native);
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        let own = &context.domain().state().context;
+        // SAFETY: the caller says that this is a memory object of OpenCL.
+        let mem = unsafe { MemRef::adopted(own.api(), raw, owned) }?;
+        let object = Self {
+            context: context.arc(),
+            mem,
+            flags: UR_MEM_FLAG_READ_WRITE,
+            parent: None,
+        };
+        let of: usize = object.property(CL_MEM_CONTEXT)?;
+        ensure(of == own.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        Ok(hal::new::<OpenCl, _>(object))
+    }
+
+    pub fn native(&self) -> &MemRef {
+        &self.mem
+    }
+
+    fn property<T: Copy>(&self, what: cl_mem_info) -> Result<T> {
+        // SAFETY: a live memory object.
+        let ask = |size, value, ret| unsafe {
+            (self.mem.api().core.clGetMemObjectInfo)(self.mem.raw(), what, size, value, ret)
+        };
+        cl::value(ask, "clGetMemObjectInfo")
+    }
+
+    fn image_property<T: Copy>(&self, what: cl_image_info) -> Result<T> {
+        // SAFETY: a live memory object.
+        let ask = |size, value, ret| unsafe {
+            (self.mem.api().core.clGetImageInfo)(self.mem.raw(), what, size, value, ret)
+        };
+        cl::value(ask, "clGetImageInfo")
+    }
+
+    pub fn bytes(&self) -> Result<usize> {
+        self.property(CL_MEM_SIZE)
+    }
+}
+
+impl Body for Mem {
+    const KIND: Kind = Kind::Mem;
+}
+
+impl hal::Mem<OpenCl> for Mem {
+    fn buffer_partition(
+        this: &Object<Self>,
+        flags: ur_mem_flags_t,
+        kind: ur_buffer_create_type_t,
+        region: &ur_buffer_region_t,
+    ) -> Result<Arc<Object<Mem>>> {
+        ensure(
+            kind == UR_BUFFER_CREATE_TYPE_REGION,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        ensure(this.parent.is_none(), UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
+        ensure(flags.0 & !ACCESS == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+        let end = region.origin.checked_add(region.size);
+        let inside = end.is_some_and(|end| this.bytes().is_ok_and(|bytes| end <= bytes));
+        ensure(
+            inside && region.size > 0,
+            UR_RESULT_ERROR_INVALID_BUFFER_SIZE,
+        )?;
+        let part = cl_buffer_region {
+            origin: region.origin,
+            size: region.size,
+        };
+        let mut code = 0;
+        // SAFETY: a live buffer; the region is read by the call.
+        let mem = unsafe {
+            let create = this.mem.api().core.clCreateSubBuffer;
+            let bits = native_flags(flags)?;
+            let raw = create(
+                this.mem.raw(),
+                bits,
+                CL_BUFFER_CREATE_TYPE_REGION,
+                (&raw const part).cast(),
+                &mut code,
+            );
+            MemRef::created(this.mem.api(), raw, code, "clCreateSubBuffer")
+        }?;
+        let flags = if flags.0 == 0 { this.flags } else { flags };
+        let context = Arc::clone(&this.context);
+        Ok(hal::new::<OpenCl, _>(Self {
+            context,
+            mem,
+            flags,
+            parent: Some(this.arc()),
+        }))
+    }
+
+    fn get_native_handle(
+        this: &Object<Self>,
+        _: Option<&Object<Device>>,
+    ) -> Result<ur_native_handle_t> {
+        Ok(this.mem.raw().expose_provenance())
+    }
+
+    fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            MemInfo::Size => out.value(this.bytes()?),
+            MemInfo::Context => out.handle(Some(&this.context)),
+            MemInfo::ReferenceCount => out.value(this.api_refs()),
+        }
+    }
+
+    fn image_get_info(this: &Object<Self>, what: ImageInfo, out: InfoOut<'_>) -> Result<()> {
+        let size = |out: InfoOut<'_>, what| out.value(this.image_property::<usize>(what)?);
+        match what {
+            ImageInfo::Format => out.value(format::named(this.image_property(CL_IMAGE_FORMAT)?)?),
+            ImageInfo::ElementSize => size(out, CL_IMAGE_ELEMENT_SIZE),
+            ImageInfo::RowPitch => size(out, CL_IMAGE_ROW_PITCH),
+            ImageInfo::SlicePitch => size(out, CL_IMAGE_SLICE_PITCH),
+            ImageInfo::Width => size(out, CL_IMAGE_WIDTH),
+            ImageInfo::Height => size(out, CL_IMAGE_HEIGHT),
+            ImageInfo::Depth => size(out, CL_IMAGE_DEPTH),
+            ImageInfo::ArraySize => size(out, CL_IMAGE_ARRAY_SIZE),
+            ImageInfo::NumMipLevels => {
+                out.value(this.image_property::<cl_uint>(CL_IMAGE_NUM_MIP_LEVELS)?)
+            }
+            ImageInfo::NumSamples => {
+                out.value(this.image_property::<cl_uint>(CL_IMAGE_NUM_SAMPLES)?)
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Host pipes: channels between the host and a running kernel, named by a variable of its program.
+//! Intel's extension; where a driver lacks it they are unsupported.
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+
+use opencl_sys::*;
+use ur::object::{Error, Object, Result};
+use ur::stream::Work;
+
+use crate::OpenCl;
+use crate::cl::check;
+use crate::exec::{Native, Slot};
+use crate::program::Program;
+
+/// Takes `size` bytes out of a pipe.
+pub fn read(
+    program: &Object<Program>,
+    symbol: &CStr,
+    dst: *mut c_void,
+    size: usize,
+) -> Result<Work<OpenCl>> {
+    let ext = &program.native().api().ext;
+    let read = ext.clEnqueueReadHostPipeINTEL.ok_or(Error::unsupported())?;
+    let (program, symbol) = (program.native().clone(), symbol.to_owned());
+    let to = dst.expose_provenance();
+    Ok(Work::Native(Native::new(move |_, slot| {
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
+        let (to, name) = (ptr::with_exposed_provenance_mut(to), symbol.as_ptr());
+        // SAFETY: a live queue and program; the caller promises memory for the data.
+        let code = unsafe {
+            read(
+                queue,
+                program.raw(),
+                name,
+                CL_FALSE,
+                to,
+                size,
+                count,
+                waits,
+                event,
+            )
+        };
+        check(code, "clEnqueueReadHostPipeINTEL")
+    })))
+}
+
+/// Puts `size` bytes into a pipe.
+pub fn write(
+    program: &Object<Program>,
+    symbol: &CStr,
+    src: *mut c_void,
+    size: usize,
+) -> Result<Work<OpenCl>> {
+    let ext = &program.native().api().ext;
+    let write = ext
+        .clEnqueueWriteHostPipeINTEL
+        .ok_or(Error::unsupported())?;
+    let (program, symbol) = (program.native().clone(), symbol.to_owned());
+    let from = src.expose_provenance();
+    Ok(Work::Native(Native::new(move |_, slot| {
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
+        let (from, name) = (ptr::with_exposed_provenance(from), symbol.as_ptr());
+        // SAFETY: a live queue and program; the caller promises the data.
+        let code = unsafe {
+            write(
+                queue,
+                program.raw(),
+                name,
+                CL_FALSE,
+                from,
+                size,
+                count,
+                waits,
+                event,
+            )
+        };
+        check(code, "clEnqueueWriteHostPipeINTEL")
+    })))
+}

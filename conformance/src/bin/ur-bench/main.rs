@@ -1,0 +1,163 @@
+//! `ur-bench`: what calls cost through two loaders, side by side in one run.
+//!
+//! Each loader lives in a process of its own, where nothing of the other can disturb it; the two take
+//! turns, a short sample each, so that whatever else the machine does falls on both. Start-up gets a
+//! new process for every sample. It may use `ur::abi` and `ur::dl`; it knows no adapter.
+
+mod calls;
+mod kernel;
+mod measures;
+mod samples;
+mod side;
+
+use clap::Parser;
+use measures::{MEASURES, STARTS};
+use samples::Table;
+use side::Side;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Measures calls of the Unified Runtime through a loader, beside another one in the same run.
+///
+/// Variables of the environment hold for both, ONEAPI_DEVICE_SELECTOR above all; with --adapter ours
+/// gets UR_ADAPTERS_FORCE_LOAD besides. Exits with 0 if every target was met, 1 if not, 2 if it
+/// could not measure.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    /// The loader to measure
+    ours: PathBuf,
+    /// The loader to compare it with
+    theirs: Option<PathBuf>,
+    /// Adapter library that our loader is to load, and no other
+    #[arg(long)]
+    adapter: Option<PathBuf>,
+    /// Samples of each call on each side, in each process
+    #[arg(long, default_value_t = 21)]
+    rounds: usize,
+    /// Processes on each side: where memory and threads come to lie differs between them
+    #[arg(long, default_value_t = 11)]
+    processes: usize,
+    /// Samples of the start on each side, each a process
+    #[arg(long, default_value_t = 21)]
+    starts: usize,
+    /// Measures only what has this in its name; may be given several times
+    #[arg(long)]
+    filter: Vec<String>,
+    /// Answers requests on standard input, for the process that compares
+    #[arg(long, hide = true)]
+    worker: bool,
+    /// Libraries that a worker loads before it measures how its loader starts
+    #[arg(long, hide = true)]
+    beside: Vec<PathBuf>,
+    /// Runs one measure this many times and prints nothing, for profilers
+    #[arg(long, hide = true)]
+    repeat: Option<usize>,
+}
+
+const MISSED: u8 = 1;
+const CANNOT_RUN: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ended = if cli.worker {
+        side::serve(&cli.ours, &cli.beside).map(|()| true)
+    } else if let Some(times) = cli.repeat {
+        cli.profile(times).map(|()| true)
+    } else {
+        cli.compare()
+    };
+    match ended {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(MISSED),
+        Err(reason) => {
+            eprintln!("ur-bench: {reason}");
+            ExitCode::from(CANNOT_RUN)
+        }
+    }
+}
+
+impl Cli {
+    fn wants(&self, name: &str) -> bool {
+        self.filter.is_empty() || self.filter.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    fn compare(&self) -> Result<bool, String> {
+        let loaders: Vec<&Path> = [Some(&self.ours), self.theirs.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(PathBuf::as_path)
+            .collect();
+        let mut sides = vec![Side::new(&self.ours, self.adapter.as_deref(), &loaders)];
+        sides.extend(
+            self.theirs
+                .as_deref()
+                .map(|path| Side::new(path, None, &loaders)),
+        );
+        let mut table = Table::new(sides.len());
+        for start in STARTS.iter().filter(|name| self.wants(name)) {
+            for round in 0..self.starts {
+                take_turns(round, &mut sides, |at, side| {
+                    table.add(start, at, side.start(start)?);
+                    Ok(())
+                })?;
+            }
+        }
+        for _ in 0..self.processes {
+            self.sample(&mut sides, &mut table)?;
+        }
+        let names: Vec<String> = sides.iter().map(Side::name).collect();
+        print!("{}", table.text(&names));
+        Ok(table.met())
+    }
+
+    /// Samples of all calls, in new processes.
+    fn sample(&self, sides: &mut [Side], table: &mut Table) -> Result<(), String> {
+        for side in &mut *sides {
+            side.open()?;
+        }
+        let chosen: Vec<_> = MEASURES.iter().filter(|one| self.wants(one.name)).collect();
+        // The first round warms up what is made when first used.
+        for round in 0..=self.rounds {
+            for measure in &chosen {
+                take_turns(round, sides, |at, side| {
+                    let sample = side.sample(measure.name)?;
+                    if round > 0 {
+                        table.add(measure.name, at, sample);
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn profile(&self, times: usize) -> Result<(), String> {
+        let calls = calls::Calls::open(&self.ours)?;
+        let bench = measures::Bench::new(calls)?;
+        for measure in MEASURES.iter().filter(|one| self.wants(one.name)) {
+            for _ in 0..times {
+                (measure.sample)(&bench)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Each side once, the first one first in every other round.
+fn take_turns(
+    round: usize,
+    sides: &mut [Side],
+    mut turn: impl FnMut(usize, &mut Side) -> Result<(), String>,
+) -> Result<(), String> {
+    let count = sides.len();
+    for at in 0..count {
+        let at = if round.is_multiple_of(2) {
+            at
+        } else {
+            count - 1 - at
+        };
+        turn(at, &mut sides[at])?;
+    }
+    Ok(())
+}

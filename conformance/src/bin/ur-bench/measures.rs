@@ -1,0 +1,447 @@
+//! What is measured, and how a sample of it is taken.
+//!
+//! A sample is the mean of some calls in a row, so that reading the clock weighs nothing; what has to
+//! be there before and what has to be cleared away after is left out of the time.
+
+use crate::calls::{Calls, ok};
+use crate::kernel;
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::time::Instant;
+use ur::abi::*;
+
+/// What a figure should reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// This share of the other side's.
+    AtMost(f64),
+    /// This share of what the other side takes for another measure.
+    AtMostOf(f64, &'static str),
+    /// None: it is there to show that no cost was moved to where nobody looks.
+    Shown,
+}
+
+pub struct Measure {
+    pub name: &'static str,
+    pub target: Target,
+    /// Nanoseconds a call; none where the call is not offered.
+    pub sample: fn(&Bench) -> Result<Option<f64>, String>,
+}
+
+/// What every sample needs a new process for. For the first, all loaders that are compared have been
+/// loaded before, so that what they are linked to weighs on none.
+pub const STARTS: [&str; 2] = [START, LOAD];
+pub const START: &str = "urLoaderInit to the first device";
+pub const LOAD: &str = "the same, and loading the loader";
+const SYNCHRONOUS: &str = "urUSMDeviceAlloc and urUSMFree, 1 MiB";
+
+/// Bytes of one copy.
+const COPY: usize = 64;
+/// Commands in one sample of an enqueuing call.
+const COMMANDS: usize = 64;
+/// Calls in one sample of a call that enqueues nothing.
+const QUERIES: usize = 1024;
+/// Bytes of the allocations that are compared.
+const ALLOCATION: usize = 1 << 20;
+
+macro_rules! measures {
+    ($($name:expr, $target:expr, $sample:expr;)*) => {
+        pub const MEASURES: &[Measure] = &[$(Measure { name: $name, target: $target, sample: $sample }),*];
+    };
+}
+
+measures! {
+    "urDeviceGetInfo, a number", Target::AtMost(1.0), |bench| bench.info(UR_DEVICE_INFO_MAX_COMPUTE_UNITS, 4);
+    "urDeviceGetInfo, a text", Target::AtMost(1.0), |bench| bench.info(UR_DEVICE_INFO_NAME, 256);
+    "urEnqueueUSMMemcpy, in-order, no event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::copy, false);
+    "urEnqueueUSMMemcpy, in-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::copy, true);
+    "urEnqueueUSMMemcpy, out-of-order, no event", Target::AtMost(1.0), |bench| bench.submit(bench.out_of_order, Bench::copy, false);
+    "urEnqueueUSMMemcpy, out-of-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.out_of_order, Bench::copy, true);
+    "kernel launch with four arguments, in-order, no event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::launch, false);
+    "kernel launch with four arguments, in-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::launch, true);
+    "kernel launch with four arguments, out-of-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.out_of_order, Bench::launch, true);
+    "urEventWait, finished, first time", Target::AtMost(1.0), |bench| bench.wait_finished(1);
+    "urEventWait, finished, again", Target::AtMost(1.0), |bench| bench.wait_finished(16);
+    SYNCHRONOUS, Target::Shown, Bench::synchronous_pair;
+    "urEnqueueUSMDeviceAllocExp and urEnqueueUSMFreeExp, 1 MiB", Target::AtMostOf(0.05, SYNCHRONOUS), Bench::asynchronous_pair;
+    "urEventRelease, finished", Target::Shown, Bench::release_finished;
+    "urEventGetInfo, status, finished", Target::Shown, Bench::status_finished;
+    "urEnqueueUSMMemcpy and urQueueFinish, in-order", Target::Shown, |bench| bench.round_trip(bench.in_order, false);
+    "urEnqueueUSMMemcpy and urEventWait, in-order", Target::Shown, |bench| bench.round_trip(bench.in_order, true);
+    "urEnqueueUSMMemcpy and urEventWait, out-of-order", Target::Shown, |bench| bench.round_trip(bench.out_of_order, true);
+    "64 urEnqueueUSMMemcpy and urQueueFinish, in-order", Target::Shown, |bench| bench.burst(bench.in_order);
+    "64 urEnqueueUSMMemcpy and urQueueFinish, out-of-order", Target::Shown, |bench| bench.burst(bench.out_of_order);
+    "urQueueFinish, nothing to do", Target::Shown, Bench::finish_nothing;
+}
+
+pub fn target(name: &str) -> Target {
+    match MEASURES.iter().find(|one| one.name == name) {
+        Some(measure) => measure.target,
+        None => Target::AtMost(1.0),
+    }
+}
+
+/// A loader's calls, and what they are made on.
+pub struct Bench {
+    ur: &'static Calls,
+    device: ur_device_handle_t,
+    context: ur_context_handle_t,
+    in_order: ur_queue_handle_t,
+    out_of_order: ur_queue_handle_t,
+    kernel: ur_kernel_handle_t,
+    /// `COMMANDS` places of `COPY` bytes each.
+    target: *mut c_void,
+    source: *mut c_void,
+}
+
+/// Initialises the loader and finds its first device.
+pub fn first_device(ur: &Calls) -> Result<ur_device_handle_t, String> {
+    let (mut adapter, mut platform, mut device) = (null_mut(), null_mut(), null_mut());
+    let (mut adapters, mut platforms, mut devices) = (0, 0, 0);
+    // SAFETY: no configuration, and room for one handle in each list.
+    unsafe {
+        ok((ur.urLoaderInit)(Default::default(), null_mut()))?;
+        ok((ur.urAdapterGet)(1, &mut adapter, &mut adapters))?;
+        if adapters == 0 {
+            return Err("the loader finds no adapter".to_owned());
+        }
+        ok((ur.urPlatformGet)(
+            adapter,
+            1,
+            &mut platform,
+            &mut platforms,
+        ))?;
+        let all = UR_DEVICE_TYPE_ALL;
+        ok((ur.urDeviceGet)(
+            platform,
+            all,
+            1,
+            &mut device,
+            &mut devices,
+        ))?;
+    }
+    Ok(device)
+}
+
+impl Bench {
+    pub fn new(ur: &'static Calls) -> Result<Self, String> {
+        let device = first_device(ur)?;
+        let (mut context, mut target, mut source) = (null_mut(), null_mut(), null_mut());
+        let bytes = COMMANDS * COPY;
+        // SAFETY: a live device, and outputs for handles and addresses.
+        unsafe {
+            ok((ur.urContextCreate)(1, &device, null(), &mut context))?;
+            for to in [&mut target, &mut source] {
+                ok((ur.urUSMDeviceAlloc)(
+                    context,
+                    device,
+                    null(),
+                    null_mut(),
+                    bytes,
+                    to,
+                ))?;
+            }
+        }
+        let mut bench = Self {
+            ur,
+            device,
+            context,
+            in_order: null_mut(),
+            out_of_order: null_mut(),
+            kernel: null_mut(),
+            target,
+            source,
+        };
+        bench.in_order = bench.queue(0)?;
+        bench.out_of_order = bench.queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0)?;
+        bench.kernel = bench.make_kernel()?;
+        Ok(bench)
+    }
+
+    fn queue(&self, flags: u32) -> Result<ur_queue_handle_t, String> {
+        let properties = ur_queue_properties_t {
+            flags: ur_queue_flags_t(flags),
+            ..Default::default()
+        };
+        let mut queue = null_mut();
+        // SAFETY: a live context and device.
+        ok(unsafe { (self.ur.urQueueCreate)(self.context, self.device, &properties, &mut queue) })?;
+        Ok(queue)
+    }
+
+    fn make_kernel(&self) -> Result<ur_kernel_handle_t, String> {
+        let words = kernel::words().map_err(|error| error.to_string())?;
+        let (code, bytes) = (words.as_ptr().cast(), size_of_val(words.as_slice()));
+        let (mut program, mut made) = (null_mut(), null_mut());
+        // SAFETY: a live context, and as many bytes of code as are told.
+        unsafe {
+            ok((self.ur.urProgramCreateWithIL)(
+                self.context,
+                code,
+                bytes,
+                null(),
+                &mut program,
+            ))?;
+            ok((self.ur.urProgramBuild)(self.context, program, null()))?;
+            ok((self.ur.urKernelCreate)(
+                program,
+                kernel::NAME.as_ptr(),
+                &mut made,
+            ))?;
+        }
+        Ok(made)
+    }
+
+    fn at(&self, memory: *mut c_void, place: usize) -> *mut c_void {
+        memory.wrapping_byte_add(place % COMMANDS * COPY)
+    }
+
+    fn copy(
+        &self,
+        queue: ur_queue_handle_t,
+        place: usize,
+        event: *mut ur_event_handle_t,
+    ) -> ur_result_t {
+        let (to, from) = (self.at(self.target, place), self.at(self.source, place));
+        // SAFETY: a live queue, both places inside their allocations; no wait list.
+        unsafe { (self.ur.urEnqueueUSMMemcpy)(queue, 0, to, from, COPY, 0, null(), event) }
+    }
+
+    fn launch(
+        &self,
+        queue: ur_queue_handle_t,
+        place: usize,
+        event: *mut ur_event_handle_t,
+    ) -> ur_result_t {
+        let pointer = |index, at| ur_exp_kernel_arg_properties_t {
+            r#type: UR_EXP_KERNEL_ARG_TYPE_POINTER,
+            index,
+            size: size_of::<usize>(),
+            value: ur_exp_kernel_arg_value_t { pointer: at },
+            ..Default::default()
+        };
+        let number = |index, value: &u32| ur_exp_kernel_arg_properties_t {
+            r#type: UR_EXP_KERNEL_ARG_TYPE_VALUE,
+            index,
+            size: size_of::<u32>(),
+            value: ur_exp_kernel_arg_value_t {
+                value: std::ptr::from_ref(value).cast(),
+            },
+            ..Default::default()
+        };
+        let (scale, shift) = (3, place as u32);
+        let args = [
+            pointer(0, self.at(self.target, place)),
+            pointer(1, self.at(self.source, place)),
+            number(2, &scale),
+            number(3, &shift),
+        ];
+        let (offset, size) = (0, COPY / size_of::<u32>());
+        // SAFETY: a live queue and kernel, four arguments of its, one dimension; no wait list.
+        unsafe {
+            (self.ur.urEnqueueKernelLaunchWithArgsExp)(
+                queue,
+                self.kernel,
+                1,
+                &offset,
+                &size,
+                &size,
+                4,
+                args.as_ptr(),
+                null(),
+                0,
+                null(),
+                event,
+            )
+        }
+    }
+
+    fn finish(&self, queue: ur_queue_handle_t) -> Result<(), String> {
+        // SAFETY: a live queue.
+        ok(unsafe { (self.ur.urQueueFinish)(queue) })
+    }
+
+    fn release(&self, event: ur_event_handle_t) -> Result<(), String> {
+        // SAFETY: the one reference to a live event.
+        ok(unsafe { (self.ur.urEventRelease)(event) })
+    }
+
+    fn wait(&self, event: ur_event_handle_t) -> Result<(), String> {
+        // SAFETY: one live event.
+        ok(unsafe { (self.ur.urEventWait)(1, &event) })
+    }
+
+    fn info(&self, what: ur_device_info_t, bytes: usize) -> Result<Option<f64>, String> {
+        let mut value = [0u64; 32];
+        timed(QUERIES, |_| {
+            let to = value.as_mut_ptr().cast();
+            // SAFETY: a live device and room for 256 bytes.
+            ok(unsafe { (self.ur.urDeviceGetInfo)(self.device, what, bytes, to, null_mut()) })
+        })
+    }
+
+    /// The enqueuing alone; what it made is waited for and released outside the time.
+    fn submit(
+        &self,
+        queue: ur_queue_handle_t,
+        command: fn(&Self, ur_queue_handle_t, usize, *mut ur_event_handle_t) -> ur_result_t,
+        with_event: bool,
+    ) -> Result<Option<f64>, String> {
+        let mut events = [null_mut(); COMMANDS];
+        let sample = timed(COMMANDS, |at| {
+            let event = if with_event {
+                &raw mut events[at]
+            } else {
+                null_mut()
+            };
+            ok(command(self, queue, at, event))
+        })?;
+        self.finish(queue)?;
+        for event in events.into_iter().filter(|event| !event.is_null()) {
+            self.release(event)?;
+        }
+        Ok(sample)
+    }
+
+    /// Events of commands that have ended.
+    fn finished(&self) -> Result<[ur_event_handle_t; COMMANDS], String> {
+        let mut events = [null_mut(); COMMANDS];
+        for (at, event) in events.iter_mut().enumerate() {
+            ok(self.copy(self.in_order, at, event))?;
+        }
+        self.finish(self.in_order)?;
+        Ok(events)
+    }
+
+    fn wait_finished(&self, times: usize) -> Result<Option<f64>, String> {
+        let events = self.finished()?;
+        if times > 1 {
+            events.iter().try_for_each(|event| self.wait(*event))?;
+        }
+        let sample = timed(COMMANDS * times, |at| self.wait(events[at % COMMANDS]))?;
+        events
+            .into_iter()
+            .try_for_each(|event| self.release(event))?;
+        Ok(sample)
+    }
+
+    fn release_finished(&self) -> Result<Option<f64>, String> {
+        let events = self.finished()?;
+        timed(COMMANDS, |at| self.release(events[at]))
+    }
+
+    fn status_finished(&self) -> Result<Option<f64>, String> {
+        let events = self.finished()?;
+        let mut status = 0u32;
+        let what = UR_EVENT_INFO_COMMAND_EXECUTION_STATUS;
+        let sample = timed(COMMANDS, |at| {
+            let to = (&raw mut status).cast();
+            // SAFETY: a live event and room for its status.
+            ok(unsafe { (self.ur.urEventGetInfo)(events[at], what, 4, to, null_mut()) })
+        })?;
+        events
+            .into_iter()
+            .try_for_each(|event| self.release(event))?;
+        Ok(sample)
+    }
+
+    fn round_trip(
+        &self,
+        queue: ur_queue_handle_t,
+        with_event: bool,
+    ) -> Result<Option<f64>, String> {
+        timed(8, |at| {
+            let mut event = null_mut();
+            let to = if with_event {
+                &raw mut event
+            } else {
+                null_mut()
+            };
+            ok(self.copy(queue, at, to))?;
+            if !with_event {
+                return self.finish(queue);
+            }
+            self.wait(event)?;
+            self.release(event)
+        })
+    }
+
+    fn burst(&self, queue: ur_queue_handle_t) -> Result<Option<f64>, String> {
+        timed(1, |_| {
+            (0..COMMANDS).try_for_each(|at| ok(self.copy(queue, at, null_mut())))?;
+            self.finish(queue)
+        })
+    }
+
+    fn finish_nothing(&self) -> Result<Option<f64>, String> {
+        self.finish(self.in_order)?;
+        timed(COMMANDS, |_| self.finish(self.in_order))
+    }
+
+    fn synchronous_pair(&self) -> Result<Option<f64>, String> {
+        timed(16, |_| {
+            let mut memory = null_mut();
+            // SAFETY: a live context and device; the memory is freed unused.
+            unsafe {
+                ok((self.ur.urUSMDeviceAlloc)(
+                    self.context,
+                    self.device,
+                    null(),
+                    null_mut(),
+                    ALLOCATION,
+                    &mut memory,
+                ))?;
+                ok((self.ur.urUSMFree)(self.context, memory))
+            }
+        })
+    }
+
+    fn asynchronous_pair(&self) -> Result<Option<f64>, String> {
+        let pair = || {
+            let mut memory = null_mut();
+            // SAFETY: a live queue, its device's own pool; the memory is freed unused.
+            unsafe {
+                let code = (self.ur.urEnqueueUSMDeviceAllocExp)(
+                    self.in_order,
+                    null_mut(),
+                    ALLOCATION,
+                    null(),
+                    0,
+                    null(),
+                    &mut memory,
+                    null_mut(),
+                );
+                if code != UR_RESULT_SUCCESS {
+                    return code;
+                }
+                (self.ur.urEnqueueUSMFreeExp)(
+                    self.in_order,
+                    null_mut(),
+                    memory,
+                    0,
+                    null(),
+                    null_mut(),
+                )
+            }
+        };
+        match pair() {
+            UR_RESULT_ERROR_UNSUPPORTED_FEATURE | UR_RESULT_ERROR_UNINITIALIZED => Ok(None),
+            first => {
+                ok(first)?;
+                timed(QUERIES, |_| ok(pair()))
+            }
+        }
+    }
+}
+
+/// The mean time of so many calls, in nanoseconds.
+fn timed(
+    calls: usize,
+    mut call: impl FnMut(usize) -> Result<(), String>,
+) -> Result<Option<f64>, String> {
+    let begun = Instant::now();
+    for at in 0..calls {
+        call(at)?;
+    }
+    Ok(Some(begun.elapsed().as_nanos() as f64 / calls as f64))
+}

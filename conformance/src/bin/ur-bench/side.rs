@@ -1,0 +1,148 @@
+//! One of the two that are compared: a process with a loader in it, that answers with samples.
+
+use crate::calls::Calls;
+use crate::measures::{self, Bench};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+pub struct Side {
+    loader: PathBuf,
+    adapter: Option<PathBuf>,
+    /// What is loaded before the start is measured.
+    beside: Vec<PathBuf>,
+    worker: Option<Worker>,
+}
+
+struct Worker {
+    child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+/// What a worker says of a call that its side does not offer.
+const NOT_OFFERED: &str = "not offered";
+
+impl Side {
+    pub fn new(loader: &Path, adapter: Option<&Path>, beside: &[&Path]) -> Self {
+        Self {
+            loader: loader.to_owned(),
+            adapter: adapter.map(Path::to_owned),
+            beside: beside.iter().map(|path| path.to_path_buf()).collect(),
+            worker: None,
+        }
+    }
+
+    pub fn name(&self) -> String {
+        let folder = self.loader.parent().unwrap_or(Path::new(""));
+        folder.display().to_string()
+    }
+
+    /// A new process that samples are taken in.
+    pub fn open(&mut self) -> Result<(), String> {
+        self.worker = Some(self.spawn()?);
+        Ok(())
+    }
+
+    /// One sample of a measure, in nanoseconds a call.
+    pub fn sample(&mut self, measure: &str) -> Result<Option<f64>, String> {
+        let worker = self.worker.as_mut().ok_or("the worker is not open")?;
+        worker.ask(measure)
+    }
+
+    /// A sample that takes a process of its own.
+    pub fn start(&self, measure: &str) -> Result<Option<f64>, String> {
+        self.spawn()?.ask(measure)
+    }
+
+    fn spawn(&self) -> Result<Worker, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.arg("--worker").arg(&self.loader);
+        for path in &self.beside {
+            command.arg("--beside").arg(path);
+        }
+        if let Some(adapter) = &self.adapter {
+            command.env("UR_ADAPTERS_FORCE_LOAD", adapter);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(requests), Some(answers)) => Ok(Worker {
+                child,
+                requests,
+                answers: BufReader::new(answers),
+            }),
+            _ => Err("a worker without pipes".to_owned()),
+        }
+    }
+}
+
+impl Worker {
+    fn ask(&mut self, measure: &str) -> Result<Option<f64>, String> {
+        let gone = |error: std::io::Error| format!("a worker has ended: {error}");
+        writeln!(self.requests, "{measure}").map_err(gone)?;
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).map_err(gone)?;
+        match answer.trim() {
+            NOT_OFFERED => Ok(None),
+            text => text
+                .parse()
+                .map(Some)
+                .map_err(|_| format!("“{measure}”: {text}")),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended by itself; there is nothing to do about a child that cannot be ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The worker: answers each request with a sample until there are no more.
+pub fn serve(loader: &Path, beside: &[PathBuf]) -> Result<(), String> {
+    let mut bench = None;
+    for request in std::io::stdin().lines() {
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = match request.as_str() {
+            measures::START => start(loader, beside).map(Some),
+            measures::LOAD => load(loader).map(Some),
+            name => sample(loader, &mut bench, name),
+        };
+        match answer {
+            Ok(Some(sample)) => println!("{sample}"),
+            Ok(None) => println!("{NOT_OFFERED}"),
+            Err(reason) => println!("{reason}"),
+        }
+    }
+    Ok(())
+}
+
+fn start(loader: &Path, beside: &[PathBuf]) -> Result<f64, String> {
+    for path in beside {
+        Calls::open(path)?;
+    }
+    let calls = Calls::open(loader)?;
+    let begun = Instant::now();
+    measures::first_device(calls)?;
+    Ok(begun.elapsed().as_nanos() as f64)
+}
+
+fn load(loader: &Path) -> Result<f64, String> {
+    let begun = Instant::now();
+    measures::first_device(Calls::open(loader)?)?;
+    Ok(begun.elapsed().as_nanos() as f64)
+}
+
+fn sample(loader: &Path, bench: &mut Option<Bench>, name: &str) -> Result<Option<f64>, String> {
+    let bench = match bench {
+        Some(bench) => bench,
+        None => bench.insert(Bench::new(Calls::open(loader)?)?),
+    };
+    let measure = measures::MEASURES.iter().find(|one| one.name == name);
+    (measure.ok_or("no such measure")?.sample)(bench)
+}

@@ -1,0 +1,203 @@
+//! What the host runs and signals: host tasks, and who waits behind them.
+
+use crate::abi::*;
+use crate::object::Handles;
+use crate::stream::queue::Shape;
+use crate::stream::testing::*;
+use crate::stream::{Event, Queue};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// A host task that ends when told to.
+struct Gate {
+    open: mpsc::Sender<()>,
+    passed: std::sync::Arc<AtomicUsize>,
+}
+
+struct Passage(mpsc::Receiver<()>, std::sync::Arc<AtomicUsize>);
+
+extern "C" fn pass(data: *mut c_void) {
+    // SAFETY: `gate` boxed it for this one call.
+    let passage = unsafe { Box::from_raw(data.cast::<Passage>()) };
+    // A gate that is gone is open.
+    let _ = passage.0.recv();
+    passage.1.fetch_add(1, Ordering::SeqCst);
+}
+
+fn gate<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> (Gate, EventArc<D>) {
+    let (open, closed) = mpsc::channel();
+    let passed = std::sync::Arc::new(AtomicUsize::new(0));
+    let data = Box::into_raw(Box::new(Passage(closed, passed.clone())));
+    let task = |waits: Handles<'_, Event<D>>, event: crate::object::OutHandle<'_, Event<D>>| {
+        Queue::host_task(queue, pass, data.cast(), waits, event)
+    };
+    (Gate { open, passed }, with_event(waits, task).unwrap().1)
+}
+
+/// Whether it can complete; a polled driver has to be asked twice, since asking may record.
+fn completes<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) -> bool {
+    status(event);
+    bench.world.run();
+    status(event) == UR_EVENT_STATUS_COMPLETE
+}
+
+fn nothing_independent_waits_behind_the_host<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.out_of_order();
+    let (gate_a, task_a) = gate(&queue, &[]);
+    let (gate_b, task_b) = gate(&queue, &[]);
+    let after_a = launch(&queue, 1, &[&task_a]);
+    let chained = launch(&queue, 2, &[&after_a]);
+    let after_b = launch(&queue, 3, &[&task_b]);
+    let after_both = launch(&queue, 4, &[&after_a, &task_b]);
+    let free: Vec<_> = (10..30).map(|label| launch(&queue, label, &[])).collect();
+    // What waits for the host through another queue is held up too.
+    let other = bench.in_order();
+    launch_only(&other, 5, &[&after_a]);
+    let through = launch(&other, 6, &[]);
+    let late = launch(&queue, 7, &[&through]);
+    let more: Vec<_> = (30..40).map(|label| launch(&queue, label, &[])).collect();
+    bench.world.run();
+    assert!(
+        free.iter()
+            .chain(&more)
+            .all(|event| completes(&bench, event))
+    );
+    gate_b.open.send(()).unwrap();
+    until(|| status(&task_b) == UR_EVENT_STATUS_COMPLETE);
+    assert!(completes(&bench, &after_b), "b does not wait for a");
+    let held = [&after_a, &chained, &after_both, &late];
+    assert!(held.iter().all(|event| !completes(&bench, event)));
+    gate_a.open.send(()).unwrap();
+    queue.finish_here().unwrap();
+    assert_eq!(
+        gate_a.passed.load(Ordering::SeqCst) + gate_b.passed.load(Ordering::SeqCst),
+        2
+    );
+    assert!(held.iter().all(|event| completes(&bench, event)));
+    other.finish_here().unwrap();
+}
+
+#[test]
+fn nothing_independent_waits_behind_the_host_when_tracked() {
+    nothing_independent_waits_behind_the_host::<Tracked>();
+}
+
+#[test]
+fn nothing_independent_waits_behind_the_host_when_polled() {
+    nothing_independent_waits_behind_the_host::<Polled>();
+}
+
+fn host_tasks_are_commands_of_an_in_order_queue<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.in_order();
+    launch_only(&queue, 1, &[]);
+    let (first_gate, first) = gate(&queue, &[]);
+    let (second_gate, second) = gate(&queue, &[]);
+    let after = launch(&queue, 2, &[]);
+    drop(second_gate.open);
+    assert_eq!(status(&first), UR_EVENT_STATUS_SUBMITTED);
+    bench.world.run();
+    assert_eq!(bench.world.ran(), [1]);
+    assert_eq!(
+        second_gate.passed.load(Ordering::SeqCst),
+        0,
+        "the second comes after the first"
+    );
+    until(|| status(&first) == UR_EVENT_STATUS_RUNNING);
+    first_gate.open.send(()).unwrap();
+    until(|| status(&second) == UR_EVENT_STATUS_COMPLETE);
+    assert_eq!(status(&first), UR_EVENT_STATUS_COMPLETE);
+    queue.finish_here().unwrap();
+    assert_eq!(status(&after), UR_EVENT_STATUS_COMPLETE);
+    assert_eq!(bench.world.ran(), [1, 2]);
+}
+
+fn finishing_covers_a_host_task_that_nothing_follows<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    for queue in [bench.in_order(), bench.out_of_order()] {
+        launch_only(&queue, 1, &[]);
+        let (task, event) = gate(&queue, &[]);
+        let order = marker(&queue, &[]);
+        let opener = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            let _ = task.open.send(());
+            task.passed
+        });
+        queue.finish_here().unwrap();
+        assert_eq!(status(&event), UR_EVENT_STATUS_COMPLETE);
+        assert_eq!(status(&order), UR_EVENT_STATUS_COMPLETE);
+        assert_eq!(opener.join().unwrap().load(Ordering::SeqCst), 1);
+    }
+}
+
+#[test]
+fn finishing_covers_a_host_task_that_nothing_follows_when_tracked() {
+    finishing_covers_a_host_task_that_nothing_follows::<Tracked>();
+}
+
+#[test]
+fn finishing_covers_a_host_task_that_nothing_follows_when_polled() {
+    finishing_covers_a_host_task_that_nothing_follows::<Polled>();
+}
+
+#[test]
+fn host_tasks_are_commands_of_a_tracked_in_order_queue() {
+    host_tasks_are_commands_of_an_in_order_queue::<Tracked>();
+}
+
+#[test]
+fn host_tasks_are_commands_of_a_polled_in_order_queue() {
+    host_tasks_are_commands_of_an_in_order_queue::<Polled>();
+}
+
+/// What a host task waits for is taken as it is when the task is enqueued: seen later, it could
+/// cover commands that wait for the task.
+fn a_host_task_waits_for_nothing_later<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.out_of_order());
+    let (on_p, on_q) = (launch(&p, 1, &[]), launch(&q, 2, &[]));
+    let (open, task) = gate(&r, &[&on_p, &on_q]);
+    drop((on_p, on_q, task));
+    let after = marker(&r, &[]);
+    drop(open.open);
+    launch_only(&p, 3, &[&after]);
+    launch_only(&q, 4, &[&after]);
+    until(|| {
+        bench.world.run();
+        bench.world.ran().len() == 4
+    });
+    assert_eq!(open.passed.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_host_task_waits_for_nothing_later_when_tracked() {
+    a_host_task_waits_for_nothing_later::<Tracked>();
+}
+
+#[test]
+fn a_host_task_waits_for_nothing_later_when_polled() {
+    a_host_task_waits_for_nothing_later::<Polled>();
+}
+
+/// Between the look at a point and the search for its marker, the lane may have come further and
+/// forgotten it. A later marker must not take its place: a host task would wait for what waits for
+/// the task.
+#[test]
+fn a_forgotten_marker_is_no_later_one() {
+    let bench = Bench::<Polled>::new();
+    let queue = bench.in_order();
+    let Shape::InOrder(lane) = &queue.shape else {
+        unreachable!("an in-order queue is one lane");
+    };
+    let first = launch(&queue, 1, &[]);
+    let second = launch(&queue, 2, &[]);
+    bench.world.run();
+    assert_eq!(status(&first), UR_EVENT_STATUS_COMPLETE);
+    launch_only(&queue, 3, &[]);
+    assert!(lane.mark(1).unwrap().is_none(), "complete, and forgotten");
+    assert_eq!(lane.mark(2).unwrap().map(|mark| mark.point.epoch), Some(2));
+    drop(second);
+    bench.world.run();
+}
