@@ -33,12 +33,12 @@ intel)
     # The vendor list of Debian's ICD loader is a folder; its own variable takes a file's name.
     mkdir -p "$folder/vendors"
     echo "$(cd "$venv/lib" && pwd)/libintelocl.so" >"$folder/vendors/intel.icd"
-    LD_LIBRARY_PATH=$venv/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
-        OCL_ICD_FILENAMES=$venv/lib/libintelocl.so OCL_ICD_VENDORS=$folder/vendors "$@"
+    exec env LD_LIBRARY_PATH="$venv/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+        OCL_ICD_FILENAMES="$venv/lib/libintelocl.so" OCL_ICD_VENDORS="$folder/vendors" "$@"
     ;;
 pocl)
     shift
-    OCL_ICD_VENDORS=/etc/OpenCL/vendors "$@"
+    exec env OCL_ICD_VENDORS=/etc/OpenCL/vendors "$@"
     ;;
 *)
     echo "unknown driver: $1" >&2

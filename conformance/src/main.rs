@@ -56,6 +56,9 @@ struct Cli {
     /// Lists the tests and runs none
     #[arg(long)]
     list: bool,
+    /// Writes the kernels as SPIR-V to a file, for other programs, and runs no test
+    #[arg(long, value_name = "FILE")]
+    write_kernels: Option<PathBuf>,
     /// Writes JUnit XML to a file
     #[arg(long)]
     junit: Option<PathBuf>,
@@ -94,6 +97,12 @@ const CANNOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(path) = &cli.write_kernels {
+        return match std::fs::write(path, kernels::spirv()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(reason) => cannot_run(&format!("{}: {reason}", path.display())),
+        };
+    }
     let tests = suites::all();
     let chosen: Vec<usize> = (0..tests.len())
         .filter(|index| cli.wants(&tests[*index]))
@@ -106,11 +115,13 @@ fn main() -> ExitCode {
     }
     match cli.run(&tests, chosen) {
         Ok(code) => code,
-        Err(reason) => {
-            eprintln!("ur-conformance: {reason}");
-            ExitCode::from(CANNOT_RUN)
-        }
+        Err(reason) => cannot_run(&reason),
     }
+}
+
+fn cannot_run(reason: &str) -> ExitCode {
+    eprintln!("ur-conformance: {reason}");
+    ExitCode::from(CANNOT_RUN)
 }
 
 impl Cli {

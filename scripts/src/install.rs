@@ -5,7 +5,7 @@ use crate::build;
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The version in file names: the ABI's, and a patch level.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -26,6 +26,14 @@ const TEMPLATES: [(&str, &str); 3] = [
         include_str!("../templates/install/unified-runtime-config-version.cmake.j2"),
     ),
 ];
+
+/// Builds everything and installs it where only this project's tools look; returns the prefix.
+pub fn below_target(root: &Path) -> Result<PathBuf> {
+    let built = build::workspace(root, true)?;
+    let prefix = build::target_dir(root)?.join("installed");
+    install(root, &built, &prefix)?;
+    Ok(prefix)
+}
 
 /// Installs what was built in `built` under `prefix`.
 pub fn install(root: &Path, built: &Path, prefix: &Path) -> Result<()> {

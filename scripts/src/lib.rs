@@ -5,6 +5,7 @@ pub mod build;
 pub mod generate;
 pub mod install;
 pub mod model;
+pub mod real_client;
 pub mod reference;
 pub mod tidy;
 

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
-use std::process::Command as Process;
-use xtask::{build, generate, install, model, repository, tidy};
+use std::process::{Command as Process, ExitCode};
+use xtask::{build, generate, install, model, real_client, repository, tidy};
 
 #[derive(Parser)]
 #[command(about = "Tools of the Unified Runtime project")]
@@ -34,9 +34,11 @@ enum Command {
         #[arg(long)]
         prefix: PathBuf,
     },
+    /// Runs SYCL programs and dpctl's tests on Intel's libsycl, over our adapters.
+    RealClient(real_client::Options),
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     let root = repository();
     match Cli::parse().command {
         Command::Gen { check } => {
@@ -60,16 +62,19 @@ fn main() -> Result<()> {
             install::install(&root, &built, &prefix)?;
             println!("installed to {}", prefix.display());
         }
+        Command::RealClient(options) => {
+            if !real_client::run(&root, &options)? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The project's main job, on what a user would install.
 fn demo(adapter: &str) -> Result<()> {
     let root = repository();
-    let built = build::workspace(&root, true)?;
-    let prefix = build::target_dir(&root)?.join("installed");
-    install::install(&root, &built, &prefix)?;
+    let prefix = install::below_target(&root)?;
     build::run(Process::new(prefix.join("bin/ur-conformance")).args(["--adapter", adapter]))?;
     let program = prefix.join("bin/async_alloc");
     build::c_program(

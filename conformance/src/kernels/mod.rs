@@ -66,6 +66,12 @@ pub trait KernelProvider: Sync {
     fn source(&self, takes_il: bool) -> Source;
 }
 
+/// The kernels as a SPIR-V module, for programs that bring no kernels of their own.
+pub fn spirv() -> Vec<u8> {
+    let words = opencl::words().iter();
+    words.flat_map(|word| word.to_le_bytes()).collect()
+}
+
 /// The provider for a backend, if there is one.
 pub fn provider(backend: ur_backend_t) -> Option<&'static dyn KernelProvider> {
     match backend {

@@ -16,13 +16,18 @@ impl KernelProvider for OpenCl {
         if !takes_il {
             return Source::Native { make: from_c };
         }
-        static WORDS: OnceLock<Vec<u32>> = OnceLock::new();
-        let words = WORDS.get_or_init(|| Module::new().assemble());
+        let words = words();
         Source::Il {
             data: words.as_ptr().cast(),
-            size: size_of_val(words.as_slice()),
+            size: size_of_val(words),
         }
     }
+}
+
+/// The kernels as SPIR-V.
+pub fn words() -> &'static [u32] {
+    static WORDS: OnceLock<Vec<u32>> = OnceLock::new();
+    WORDS.get_or_init(|| Module::new().assemble())
 }
 
 ur::dl::symbols! {

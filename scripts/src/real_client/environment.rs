@@ -1,0 +1,248 @@
+//! What clients need beyond this project, fetched once and kept below target/: Intel's libsycl with
+//! dpctl in a virtual environment a release, and OpenCL drivers through scripts/drivers.sh.
+
+use super::process;
+use anyhow::{Context as _, Result, anyhow, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The Python that dpctl's wheels and its counts of tests are for.
+const PYTHON: &str = "3.11";
+const DPCTL: [&str; 5] = [
+    "dpctl==0.22.1",
+    "pytest",
+    "pytest-timeout",
+    "cython",
+    "setuptools",
+];
+
+/// The releases of libsycl that clients run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Runtime {
+    #[value(name = "2026.2.0")]
+    V2026_2_0,
+    #[value(name = "2026.1.2")]
+    V2026_1_2,
+}
+
+impl Runtime {
+    pub const ALL: [Runtime; 2] = [Runtime::V2026_2_0, Runtime::V2026_1_2];
+
+    pub fn version(self) -> &'static str {
+        match self {
+            Runtime::V2026_2_0 => "2026.2.0",
+            Runtime::V2026_1_2 => "2026.1.2",
+        }
+    }
+
+    /// Whether libsycl takes its loader from a library, rather than bringing its own.
+    pub fn links_loader(self) -> bool {
+        self == Runtime::V2026_1_2
+    }
+
+    /// What pip installs; the loader's package would come in any 2026 release otherwise.
+    fn requirements(self) -> Vec<String> {
+        let packages = ["intel-sycl-rt", "intel-cmplr-lib-ur", "intel-cmplr-lib-rt"];
+        packages
+            .map(|name| format!("{name}=={}", self.version()))
+            .to_vec()
+    }
+}
+
+/// One release of libsycl, ready to run.
+pub struct Environment {
+    pub runtime: Runtime,
+    pub folder: PathBuf,
+    /// Whether dpctl is there, or why it is not.
+    pub dpctl: Result<(), String>,
+}
+
+impl Environment {
+    /// Makes the environment, unless it is there as it has to be.
+    pub fn prepare(work: &Path, runtime: Runtime) -> Result<Self> {
+        let folder = work.join(runtime.version());
+        let (python, dpctl) =
+            match interpreter(&[&format!("python{PYTHON}"), "python3"], Some(PYTHON)) {
+                Ok(python) => (python, Ok(())),
+                Err(missing) => (interpreter(&["python3"], None)?, Err(missing.to_string())),
+            };
+        let mut wanted = runtime.requirements();
+        if dpctl.is_ok() {
+            wanted.extend(DPCTL.map(str::to_owned));
+        }
+        let stamp = folder.join("ready");
+        let text = wanted.join("\n");
+        if std::fs::read_to_string(&stamp).is_ok_and(|ready| ready == text) {
+            return Ok(Self {
+                runtime,
+                folder,
+                dpctl,
+            });
+        }
+        println!(
+            "fetching libsycl {} to {}",
+            runtime.version(),
+            folder.display()
+        );
+        quietly(
+            Command::new(python)
+                .args(["-m", "venv", "--clear"])
+                .arg(&folder),
+            work,
+        )?;
+        let mut pip = Command::new(folder.join("bin/pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check"])
+            .args(&wanted);
+        quietly(&mut pip, work)?;
+        std::fs::create_dir_all(folder.join("programs"))?;
+        std::fs::write(&stamp, text)?;
+        Ok(Self {
+            runtime,
+            folder,
+            dpctl,
+        })
+    }
+
+    pub fn lib(&self) -> PathBuf {
+        self.folder.join("lib")
+    }
+
+    pub fn include(&self) -> PathBuf {
+        self.folder.join("include")
+    }
+
+    /// Where programs built against this release lie, and what they print.
+    pub fn programs(&self) -> PathBuf {
+        self.folder.join("programs")
+    }
+
+    pub fn python(&self) -> PathBuf {
+        self.folder.join("bin/python")
+    }
+}
+
+/// The first of these commands that is a Python, of this version if one is given.
+fn interpreter(names: &[&str], version: Option<&str>) -> Result<String> {
+    let mut found = Vec::new();
+    for name in names {
+        let output = Command::new(name).arg("--version").output();
+        let Some(output) = output.ok().filter(|output| output.status.success()) else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if version.is_none_or(|version| is_version(&text, version)) {
+            return Ok((*name).to_owned());
+        }
+        found.push(format!("{name} is {text}"));
+    }
+    let wanted = version.map_or(String::new(), |version| format!(" {version}"));
+    Err(anyhow!(
+        "no Python{wanted}: {}",
+        match found.as_slice() {
+            [] => "none is installed".to_owned(),
+            found => found.join(", "),
+        }
+    ))
+}
+
+/// Whether `Python 3.11.7` is a 3.11.
+fn is_version(text: &str, version: &str) -> bool {
+    text.strip_prefix("Python ")
+        .and_then(|text| text.strip_prefix(version))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Runs a command whose output matters only if it fails.
+fn quietly(command: &mut Command, work: &Path) -> Result<()> {
+    let (out, err) = (work.join("prepare.out"), work.join("prepare.err"));
+    let ended = process::run(command, &out, &err, Duration::from_secs(1800))?;
+    if ended.code() != Some(0) {
+        let name = Path::new(command.get_program())
+            .file_name()
+            .unwrap_or_default();
+        bail!(
+            "{}: {ended}: {}",
+            name.to_string_lossy(),
+            process::tail(&err, 1)
+        );
+    }
+    Ok(())
+}
+
+/// The OpenCL drivers of scripts/drivers.sh.
+pub struct Drivers {
+    script: PathBuf,
+    folder: PathBuf,
+    /// Drivers that are not there, each with the reason.
+    missing: Vec<(&'static str, String)>,
+}
+
+impl Drivers {
+    pub fn prepare(root: &Path, folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let folder = std::fs::canonicalize(folder)?;
+        let script = root.join("scripts/drivers.sh");
+        let installed = quietly(Command::new(&script).arg(&folder), &folder);
+        let mut drivers = Self {
+            script,
+            folder,
+            missing: Vec::new(),
+        };
+        let reason = installed.err().map(|error| format!("{error:#}"));
+        for (name, library) in [
+            ("intel", "$OCL_ICD_FILENAMES"),
+            ("pocl", "$OCL_ICD_VENDORS/pocl.icd"),
+        ] {
+            let mut probe = drivers.launcher(name, Path::new("sh"));
+            probe.args(["-c", &format!("test -e \"{library}\"")]);
+            if !probe
+                .output()
+                .context("scripts/drivers.sh")?
+                .status
+                .success()
+            {
+                let reason = reason
+                    .as_deref()
+                    .unwrap_or("scripts/drivers.sh did not install it");
+                drivers
+                    .missing
+                    .push((name, format!("no {name} driver: {reason}")));
+            }
+        }
+        Ok(drivers)
+    }
+
+    /// Why a driver is not there.
+    pub fn lack(&self, name: &str) -> Option<&str> {
+        let found = self.missing.iter().find(|(missing, _)| *missing == name);
+        found.map(|(_, reason)| reason.as_str())
+    }
+
+    /// A command that runs a program on a driver.
+    pub fn launcher(&self, name: &str, program: &Path) -> Command {
+        let mut command = Command::new(&self.script);
+        command.arg(&self.folder).arg(name).arg(program);
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert!(is_version("Python 3.11.7", "3.11"));
+        assert!(is_version("Python 3.11", "3.11"));
+        assert!(!is_version("Python 3.1.7", "3.11"));
+        assert!(!is_version("Python 3.110.0", "3.11"));
+        assert!(!is_version("3.11.7", "3.11"));
+    }
+
+    #[test]
+    fn no_interpreter() {
+        let missing = interpreter(&["no-such-python"], Some("3.11")).unwrap_err();
+        assert_eq!(missing.to_string(), "no Python 3.11: none is installed");
+    }
+}
