@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::Command as Process;
-use xtask::{build, generate, install, model, repository, tidy};
+use xtask::{bench, build, generate, install, model, repository, tidy};
 
 #[derive(Parser)]
 #[command(about = "Tools of the Unified Runtime project")]
@@ -34,6 +34,11 @@ enum Command {
         #[arg(long)]
         prefix: PathBuf,
     },
+    /// Measures beside others, in one run.
+    Bench {
+        #[command(subcommand)]
+        bench: bench::Bench,
+    },
 }
 
 fn main() -> Result<()> {
@@ -60,6 +65,7 @@ fn main() -> Result<()> {
             install::install(&root, &built, &prefix)?;
             println!("installed to {}", prefix.display());
         }
+        Command::Bench { bench } => bench::run(&root, &bench)?,
     }
     Ok(())
 }
