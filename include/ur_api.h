@@ -4511,7 +4511,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMAdvise(
 /// - `INVALID_SIZE`: `pitch` is 0; `pitch` is smaller than `width`; `patternSize` is 0; the
 ///   pattern is larger than the bytes to fill, `width * height`; `patternSize` is no power of two;
 ///   `width` is 0; `height` is 0; the bytes to fill, `width * height`, are no multiple of
-///   `patternSize`; `pitch * height` bytes from `pMem` go beyond the end of its allocation
+///   `patternSize`; the rows from `pMem` go beyond the end of its allocation
 /// - also `IN_EVENT_LIST_EXEC_STATUS`, `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFill2D(
     ur_queue_handle_t hQueue,
@@ -4538,9 +4538,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFill2D(
 ///
 /// Errors:
 /// - `INVALID_SIZE`: `srcPitch` is 0; `dstPitch` is 0; `srcPitch` is smaller than `width`;
-///   `dstPitch` is smaller than `width`; `height` is 0; `srcPitch * height` bytes from `pSrc` go
-///   beyond the end of its allocation; `dstPitch * height` bytes from `pDst` go beyond the end of
-///   its allocation
+///   `dstPitch` is smaller than `width`; `height` is 0; the rows from `pSrc` go beyond the end of
+///   its allocation; the rows from `pDst` go beyond the end of its allocation
 /// - also `IN_EVENT_LIST_EXEC_STATUS`, `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMMemcpy2D(
     ur_queue_handle_t hQueue,

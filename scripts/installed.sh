@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds and runs the C example against an installed tree, through pkg-config and through CMake.
+# Builds and runs the C example against an installed tree, through pkg-config and through CMake, and
+# runs the tools that were installed.
 #
 #   scripts/installed.sh PREFIX
 #
@@ -34,3 +35,7 @@ CMAKE
 cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build "$work/build" >/dev/null
 run "$work/build/by-cmake"
+
+ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$prefix/bin/urinfo" | grep -F '[native_cpu:cpu][native_cpu:0]'
+ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$prefix/bin/urtrace" --summary "$work/by-pkg-config" 2>&1 |
+    grep -E '^\| urEnqueueUSMDeviceAllocExp +\| +20 '

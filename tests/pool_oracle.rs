@@ -35,6 +35,7 @@ fn programs(first_seed: u64, operations: usize, length: usize) {
                     ("grown", counters.grown),
                     ("failed", counters.failed),
                     ("slabs given back", counters.trims),
+                    ("gathered", counters.gathers),
                 ] {
                     *seen.entry(kind).or_default() += times;
                 }

@@ -299,3 +299,29 @@ fn the_notation_survives_a_round_trip() {
         assert!(oracle::Script::parse(broken).is_err(), "{broken}");
     }
 }
+
+#[test]
+fn scattered_pages_are_gathered() {
+    // ARCHITECTURE.md's worked example, in MiB of 1024.
+    let example = "pool page 2048; a = alloc q0 3072; b = alloc q0 1024; c = alloc q0 2048; \
+        k = run q0 a b c; free q0 a; e = free q0 c; d = alloc q1 5120; x = alloc q0 4096; \
+        free q1 d; y = alloc q0 5120 after e";
+    check(
+        example,
+        "a grows; b fresh; c grows; d grows; x fresh; y grows",
+    );
+    let follows = example.replace("free q1 d", "f = free q1 d");
+    let follows = follows.replace("after e", "after f");
+    check(&follows, "x fresh; y = d, no wait");
+    // What lies together is taken as it is, and one page needs no company.
+    check(
+        "pool page 1024; a = alloc q0 1024; b = alloc q0 1024; free q0 a; free q0 b; c = alloc q0 2048",
+        "b grows; c = a, no wait",
+    );
+    // Under a maximum, pages that have to be waited for move too.
+    check(
+        "pool page 1024 max 3072; a = alloc q0 1024; b = alloc q0 1024; c = alloc q0 1024; \
+         free q0 a; free q0 c; d = alloc q1 2048 nowait; e = alloc q1 2048",
+        "d exhausted; e fresh",
+    );
+}

@@ -2,7 +2,7 @@
 //! Everything else that a test needs it makes itself, through `objects`.
 
 use crate::generated::api::Api;
-use crate::objects::info;
+use crate::objects::{info, released};
 use crate::outcome::{Done, Stop};
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ pub struct Fixture {
     pub platform: ur_platform_handle_t,
     pub device: ur_device_handle_t,
     pub backend: ur_backend_t,
+    adapters: Vec<ur_adapter_handle_t>,
+    devices: Vec<Devices>,
 }
 
 // SAFETY: the interface lets any thread use its objects; the handles live as long as the process.
@@ -51,31 +53,45 @@ impl Fixture {
     }
 
     fn find(ur: &'static Api, target: &Target) -> Result<Self, Stop> {
-        let mut seen = 0;
-        for adapter in adapters(ur)? {
+        let adapters = adapters(ur)?;
+        let mut seen = Vec::new();
+        for &adapter in &adapters {
             let query = |size, value, ret| {
                 ur.urAdapterGetInfo(adapter, UR_ADAPTER_INFO_BACKEND, size, value, ret)
             };
             let backend = info::value::<ur_backend_t>(query)?;
             for platform in platforms(ur, adapter)? {
-                for device in devices(ur, platform, UR_DEVICE_TYPE_ALL)? {
-                    if seen == target.device {
-                        return Ok(Self {
-                            ur,
-                            adapter,
-                            platform,
-                            device,
-                            backend,
-                        });
-                    }
-                    seen += 1;
+                let before: usize = seen.iter().map(|devices: &Devices| devices.len()).sum();
+                let devices = devices(ur, platform, UR_DEVICE_TYPE_ALL)?;
+                let found = devices.get(target.device - before).copied();
+                seen.push(devices);
+                if let Some(device) = found {
+                    return Ok(Self {
+                        ur,
+                        adapter,
+                        platform,
+                        device,
+                        backend,
+                        devices: seen,
+                        adapters,
+                    });
                 }
             }
         }
+        let count: usize = seen.iter().map(|devices| devices.len()).sum();
         Err(Stop::failed(format!(
-            "no device {}: the loader offers {seen}",
-            target.device
+            "no device {}: the loader offers {count}",
+            target.device,
         )))
+    }
+
+    /// Gives everything back and tears the loader down, so that whoever watches for leaks sees none.
+    pub fn close(self) -> Done {
+        drop(self.devices);
+        for adapter in self.adapters {
+            self.ur.urAdapterRelease(adapter).ok()?;
+        }
+        self.ur.urLoaderTearDown().ok()
     }
 
     /// The names of adapter and device.
@@ -159,16 +175,42 @@ pub fn platforms(
     Ok(list)
 }
 
+/// Devices with a reference to each, given back on drop.
+pub struct Devices {
+    ur: &'static Api,
+    list: Vec<ur_device_handle_t>,
+}
+
+impl std::ops::Deref for Devices {
+    type Target = [ur_device_handle_t];
+
+    fn deref(&self) -> &Self::Target {
+        &self.list
+    }
+}
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        for device in &self.list {
+            released(self.ur.urDeviceRelease(*device));
+        }
+    }
+}
+
 /// The devices of a platform of one type; none of that type is no failure.
 pub fn devices(
-    ur: &Api,
+    ur: &'static Api,
     platform: ur_platform_handle_t,
     ty: ur_device_type_t,
-) -> Result<Vec<ur_device_handle_t>, Stop> {
+) -> Result<Devices, Stop> {
+    let mut devices = Devices {
+        ur,
+        list: Vec::new(),
+    };
     let mut count = 0;
     let status = ur.urDeviceGet(platform, ty, 0, null_mut(), &mut count);
     if status.code == UR_RESULT_ERROR_DEVICE_NOT_FOUND {
-        return Ok(Vec::new());
+        return Ok(devices);
     }
     status.ok()?;
     let mut list = vec![null_mut(); count as usize];
@@ -176,7 +218,8 @@ pub fn devices(
         ur.urDeviceGet(platform, ty, count, list.as_mut_ptr(), null_mut())
             .ok()?;
     }
-    Ok(list)
+    devices.list = list;
+    Ok(devices)
 }
 
 /// `native_cpu` of `UR_BACKEND_NATIVE_CPU`: the name of expectation files and libraries.

@@ -12,15 +12,7 @@ pub fn loader(asked: Option<&Path>) -> Result<PathBuf, String> {
             false => Err(format!("{}: no such file", path.display())),
         };
     }
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let folder = program.parent().unwrap_or(Path::new("."));
-    let near = [folder.to_owned(), folder.join("../lib")];
-    let found = near
-        .iter()
-        .flat_map(|folder| LOADER_NAMES.map(|name| folder.join(name)))
-        .find(|path| path.exists());
-    // The system's search takes a bare name.
-    Ok(found.unwrap_or_else(|| PathBuf::from(LOADER_NAMES[0])))
+    Ok(ur::dl::near_program(&LOADER_NAMES))
 }
 
 /// The library of an adapter in the loader's folder.

@@ -5,6 +5,7 @@
 
 mod expectations;
 mod fixture;
+mod foreign;
 mod fresh;
 #[rustfmt::skip]
 mod generated;
@@ -236,7 +237,11 @@ impl Cli {
             totals,
             seconds,
             tests,
-            calls: bench.calls(),
+            calls: {
+                let calls = bench.calls();
+                bench.end();
+                calls
+            },
         })
     }
 

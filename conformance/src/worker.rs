@@ -59,7 +59,9 @@ pub fn serve(tests: &[Test], target: &Target, fresh: bool) -> std::io::Result<()
             },
         )?;
     }
-    tell(&mut out, &Message::Calls(bench.calls()))
+    tell(&mut out, &Message::Calls(bench.calls()))?;
+    bench.end();
+    Ok(())
 }
 
 /// What tests run on.
@@ -80,6 +82,14 @@ impl Bench {
         match self {
             Bench::Ready(fixture) => fixture.ur.calls().snapshot(),
             Bench::Fresh(fresh) => fresh.ur.calls().snapshot(),
+        }
+    }
+
+    /// No more tests come.
+    pub fn end(self) {
+        if let Bench::Ready(fixture) = self {
+            // No one is left to be told.
+            let _ = fixture.close();
         }
     }
 

@@ -27,9 +27,15 @@ impl Built {
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = folder.path().join(name);
-        let mut cc = Command::new("cc");
+        let source = root.join("c").join(name).with_extension("cpp");
+        let (source, compiler, standard) = if source.exists() {
+            (source, "c++", "-std=c++17")
+        } else {
+            (source.with_extension("c"), "cc", "-std=c11")
+        };
+        let mut cc = Command::new(compiler);
         cc.args([
-            "-std=c11",
+            standard,
             "-Wall",
             "-Wextra",
             "-Werror",
@@ -38,10 +44,10 @@ impl Built {
             "-o",
         ])
         .arg(&program);
-        cc.arg(root.join(format!("c/{name}.c")))
-            .arg("-I")
-            .arg(root.join("../include"));
-        cc.arg("-L").arg(folder.path()).arg("-lur_loader");
+        cc.arg(source).arg("-I").arg(root.join("../include"));
+        cc.arg("-L")
+            .arg(folder.path())
+            .args(["-lur_loader", "-pthread", "-ldl"]);
         success(&mut cc);
         Self { folder, program }
     }
@@ -118,7 +124,69 @@ fn life_cycle() {
     }
 }
 
+/// A thousand rounds from four threads: the pool does not grow, no byte is wrong, no object is left.
+#[test]
+fn rounds_leave_nothing_behind() {
+    let built = Built::new("rounds");
+    let output = success(built.forced().env("ROUNDS_NEED", "objects"));
+    assert!(output.contains("objects left: none"), "{output}");
+    says_ok(&output);
+}
+
 #[test]
 fn functions_that_the_reference_dropped() {
     says_ok(&success(&mut Built::new("dropped_functions").forced()));
+}
+
+/// Callbacks, scripts, counts and threads: with mocking enabled, and forced beside a real adapter.
+#[test]
+fn the_mock() {
+    let built = Built::new("mock");
+    let mut enabled = built.command();
+    enabled.env("UR_ADAPTERS_SEARCH_PATH", libraries());
+    says_ok(&success(&mut enabled));
+    let cpp = Built::new("mock_callbacks");
+    let mut in_cpp = cpp.command();
+    in_cpp.env("UR_ADAPTERS_SEARCH_PATH", libraries());
+    says_ok(&success(&mut in_cpp));
+    let mut forced = built.command();
+    let adapters = ["mock", "native_cpu"].map(|name| {
+        let library = format!("libur_adapter_{name}.so");
+        libraries().join(library).display().to_string()
+    });
+    forced.env("UR_ADAPTERS_FORCE_LOAD", adapters.join(","));
+    says_ok(&success(forced.arg("forced")));
+}
+
+/// A script in the environment speaks before any code of the test; one that cannot be read lets
+/// nothing pass.
+#[test]
+fn the_mock_by_script() {
+    let built = Built::new("async_alloc");
+    let folder = built.folder.path();
+    let run = |script: &str| {
+        let mut command = built.command();
+        command.env(
+            "UR_ADAPTERS_FORCE_LOAD",
+            libraries().join("libur_adapter_mock.so"),
+        );
+        command.env("UR_MOCK_SCRIPT", script);
+        both(&command.output().expect("the program starts"))
+    };
+    std::fs::write(
+        folder.join("script"),
+        "# a context\nurContextCreate: error DEVICE_LOST\n",
+    )
+    .expect("a file");
+    let by_file = run(&format!("@{}", folder.join("script").display()));
+    let inline = run("urContextCreate: error DEVICE_LOST");
+    assert!(
+        by_file.contains("urContextCreate") && by_file == inline,
+        "{by_file} {inline}"
+    );
+    let broken = run("urContextCreate: error DEVICE_MISLAID");
+    assert!(
+        broken.contains("<MOCK>[ERROR]: UR_MOCK_SCRIPT: line 1, column 24: no error is called"),
+        "{broken}"
+    );
 }

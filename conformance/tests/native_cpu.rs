@@ -3,7 +3,10 @@
 mod support;
 
 use std::process::Command;
-use support::{PROGRAM, both, clean, libraries, success};
+use support::{both, clean, libraries, success};
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ur-conformance");
 
 /// Fewer tests than this would mean that suites got lost.
 const LEAST: usize = 1000;

@@ -8,17 +8,25 @@
 mod arguments;
 
 use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use ur::abi::*;
-use ur::object::{Error, Result, boundary, ensure};
+use ur::object::{Error, Kind, Result, boundary, ensure};
 
 use self::arguments::{Argument, Arguments, Opaque, Value};
-use crate::dispatch::table_of;
 use crate::entry::versioned;
-use crate::generated::dispatch::DISPATCH;
+use crate::layers::lifetime;
 use crate::state::app_table;
 
 pub use self::arguments::forget_all;
+
+/// What the intercepts call: the base table as it was before them.
+static NEXT: AtomicPtr<ur_dditable_t> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Says what the intercepts call from now on.
+pub fn over(next: &'static ur_dditable_t) {
+    NEXT.store(std::ptr::from_ref(next).cast_mut(), Ordering::Release);
+}
 
 /// Puts the intercepts into the base table.
 pub fn hook(table: &mut ur_dditable_t) {
@@ -42,7 +50,7 @@ versioned! {
         _pProperties: *const ur_kernel_arg_value_properties_t,
         pArgValue: *const c_void,
     ) {
-        usable(hKernel)?;
+        usable("urKernelSetArgValue", hKernel)?;
         ensure(!pArgValue.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let fits = argSize > 0 && argSize <= isize::MAX.cast_unsigned();
         ensure(fits, UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE)?;
@@ -61,7 +69,7 @@ versioned! {
         argSize: usize,
         _pProperties: *const ur_kernel_arg_local_properties_t,
     ) {
-        usable(hKernel)?;
+        usable("urKernelSetArgLocal", hKernel)?;
         set(hKernel, argIndex, Argument::Local(argSize))
     }
 
@@ -75,7 +83,7 @@ versioned! {
         _pProperties: *const ur_kernel_arg_pointer_properties_t,
         pArgValue: *const c_void,
     ) {
-        usable(hKernel)?;
+        usable("urKernelSetArgPointer", hKernel)?;
         set(hKernel, argIndex, Argument::Pointer(Opaque(pArgValue.cast_mut())))
     }
 
@@ -89,7 +97,7 @@ versioned! {
         _pProperties: *const ur_kernel_arg_sampler_properties_t,
         hArgValue: ur_sampler_handle_t,
     ) {
-        usable(hKernel)?;
+        usable("urKernelSetArgSampler", hKernel)?;
         ensure(!hArgValue.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         set(hKernel, argIndex, Argument::Sampler(Opaque(hArgValue.cast())))
     }
@@ -104,7 +112,7 @@ versioned! {
         pProperties: *const ur_kernel_arg_mem_obj_properties_t,
         hArgValue: ur_mem_handle_t,
     ) {
-        usable(hKernel)?;
+        usable("urKernelSetArgMemObj", hKernel)?;
         // SAFETY: the caller's promise.
         let properties = unsafe { pProperties.as_ref() };
         let access = properties.map_or(UR_MEM_FLAG_READ_WRITE, |given| given.memoryAccess);
@@ -143,9 +151,16 @@ versioned! {
     }
 }
 
-fn usable(kernel: ur_kernel_handle_t) -> Result<()> {
+fn next() -> Result<&'static ur_dditable_t> {
+    // SAFETY: null, or a table that is static or leaked.
+    unsafe { NEXT.load(Ordering::Acquire).as_ref() }
+        .ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))
+}
+
+fn usable(function: &'static str, kernel: ur_kernel_handle_t) -> Result<()> {
     ensure(app_table().is_some(), UR_RESULT_ERROR_UNINITIALIZED)?;
-    ensure(!kernel.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+    ensure(!kernel.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
+    lifetime::vet(function, Kind::Kernel, kernel.cast())
 }
 
 fn set(kernel: ur_kernel_handle_t, index: u32, argument: Argument) -> Result<()> {
@@ -156,12 +171,10 @@ fn set(kernel: ur_kernel_handle_t, index: u32, argument: Argument) -> Result<()>
 /// The kernel's reference count, or 1 if it does not tell.
 fn references_of(kernel: ur_kernel_handle_t) -> u32 {
     let mut count = 1u32;
-    // SAFETY: the kernel is live, as the entry points ask.
-    let table = unsafe { table_of(kernel.cast()) };
-    if let Ok(Some(get_info)) = table.map(|table| table.Kernel.pfnGetInfo) {
+    if let Ok(Some(get_info)) = next().map(|table| table.Kernel.pfnGetInfo) {
         let value = (&raw mut count).cast();
         let what = UR_KERNEL_INFO_REFERENCE_COUNT;
-        // SAFETY: the value is as large as its type asks.
+        // SAFETY: the kernel is live, as the entry points ask; the value is as large as its type asks.
         let result =
             unsafe { get_info(kernel, what, size_of::<u32>(), value, std::ptr::null_mut()) };
         if result != UR_RESULT_SUCCESS {
@@ -207,7 +220,7 @@ unsafe extern "C" fn kernel_create(
     phKernel: *mut ur_kernel_handle_t,
 ) -> ur_result_t {
     boundary(|| {
-        let create = slot(DISPATCH.Kernel.pfnCreate)?;
+        let create = slot(next()?.Kernel.pfnCreate)?;
         // SAFETY: the caller's arguments, passed on.
         done(unsafe { create(hProgram, pKernelName, phKernel) })?;
         // SAFETY: the adapter just wrote the handle, unless none was wanted.
@@ -228,7 +241,7 @@ unsafe extern "C" fn kernel_create_with_native_handle(
     phKernel: *mut ur_kernel_handle_t,
 ) -> ur_result_t {
     boundary(|| {
-        let create = slot(DISPATCH.Kernel.pfnCreateWithNativeHandle)?;
+        let create = slot(next()?.Kernel.pfnCreateWithNativeHandle)?;
         // SAFETY: the caller's arguments, passed on.
         done(unsafe { create(hNativeKernel, hContext, hProgram, pProperties, phKernel) })?;
         // SAFETY: the adapter just wrote the handle, unless none was wanted.
@@ -243,7 +256,7 @@ unsafe extern "C" fn kernel_create_with_native_handle(
 #[allow(non_snake_case)]
 unsafe extern "C" fn kernel_retain(hKernel: ur_kernel_handle_t) -> ur_result_t {
     boundary(|| {
-        let retain = slot(DISPATCH.Kernel.pfnRetain)?;
+        let retain = slot(next()?.Kernel.pfnRetain)?;
         // SAFETY: the caller's arguments, passed on.
         done(unsafe { retain(hKernel) })?;
         arguments::retained(hKernel);
@@ -254,7 +267,7 @@ unsafe extern "C" fn kernel_retain(hKernel: ur_kernel_handle_t) -> ur_result_t {
 #[allow(non_snake_case)]
 unsafe extern "C" fn kernel_release(hKernel: ur_kernel_handle_t) -> ur_result_t {
     boundary(|| {
-        let release = slot(DISPATCH.Kernel.pfnRelease)?;
+        let release = slot(next()?.Kernel.pfnRelease)?;
         // Before the call: after it, the address may be another kernel's.
         arguments::released(hKernel);
         // SAFETY: the caller's arguments, passed on.
@@ -274,7 +287,7 @@ unsafe extern "C" fn suggested_local_work_size(
 ) -> ur_result_t {
     boundary(|| {
         if let Some(arguments) = arguments::of(hKernel) {
-            let suggest = slot(DISPATCH.Kernel.pfnGetSuggestedLocalWorkSizeWithArgs)?;
+            let suggest = slot(next()?.Kernel.pfnGetSuggestedLocalWorkSizeWithArgs)?;
             let result = with_list(Some(&*arguments), |count, list| {
                 // SAFETY: the caller's arguments; the list lives until the call returns.
                 unsafe {
@@ -295,7 +308,7 @@ unsafe extern "C" fn suggested_local_work_size(
                 return result;
             }
         }
-        let suggest = slot(DISPATCH.Kernel.pfnGetSuggestedLocalWorkSize)?;
+        let suggest = slot(next()?.Kernel.pfnGetSuggestedLocalWorkSize)?;
         // SAFETY: the caller's arguments, passed on.
         done(unsafe {
             suggest(
@@ -330,7 +343,7 @@ unsafe extern "C" fn append_kernel_launch(
 ) -> ur_result_t {
     boundary(|| {
         if let Some(arguments) = arguments::of(hKernel) {
-            let append = slot(DISPATCH.CommandBufferExp.pfnAppendKernelLaunchWithArgsExp)?;
+            let append = slot(next()?.CommandBufferExp.pfnAppendKernelLaunchWithArgsExp)?;
             return with_list(Some(&*arguments), |count, list| {
                 // SAFETY: the caller's arguments; the list lives until the call returns.
                 unsafe {
@@ -356,7 +369,7 @@ unsafe extern "C" fn append_kernel_launch(
                 }
             });
         }
-        let append = slot(DISPATCH.CommandBufferExp.pfnAppendKernelLaunchExp)?;
+        let append = slot(next()?.CommandBufferExp.pfnAppendKernelLaunchExp)?;
         // SAFETY: the caller's arguments, passed on.
         done(unsafe {
             append(

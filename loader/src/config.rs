@@ -25,6 +25,8 @@ pub struct Settings {
     /// Names of layers, in the order of asking.
     pub layers: Vec<String>,
     pub code_location: Option<CodeLocation>,
+    /// The mock adapter alone, instead of the real ones.
+    pub mocking: bool,
 }
 
 impl Config {
@@ -150,7 +152,7 @@ versioned! {
         Ok(())
     }
 
-    /// Mocking needs the mock adapter, which this loader does not have yet.
+    /// The next `urLoaderInit` with this configuration loads the mock adapter, and no other.
     ///
     /// # Safety
     /// The handle is null or live.
@@ -159,8 +161,9 @@ versioned! {
         enable: ur_bool_t,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { borrow(hLoaderConfig) }?;
-        if enable == 0 { Ok(()) } else { Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)) }
+        let config = unsafe { borrow(hLoaderConfig) }?;
+        config.settings().mocking = enable != 0;
+        Ok(())
     }
 }
 

@@ -17,6 +17,9 @@ struct Manifest {
     kinds: &'static [Kind],
 }
 
+/// Is loaded only when asked for, and then alone.
+const MOCK: &str = "mock";
+
 const ANY_KIND: &[Kind] = &[Kind::Cpu, Kind::Gpu, Kind::Fpga, Kind::Other];
 
 /// In the lexicographic order of their libraries' names, which is the order of adapters.
@@ -87,6 +90,17 @@ pub fn plan(env: &Env<'_>, own_directory: Option<&Path>) -> Plan {
     plan
 }
 
+/// The mock adapter alone, whatever else is installed, named or selected.
+pub fn mock(env: &Env<'_>, own_directory: Option<&Path>) -> Plan {
+    let mut plan = Plan {
+        deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND").unwrap_or(false),
+        ..Plan::default()
+    };
+    let directories = plan.directories(env, own_directory);
+    plan.candidates = vec![candidate(MOCK, &directories)];
+    plan
+}
+
 impl Plan {
     /// Exactly the libraries named, in their order, whatever is installed or selected.
     fn force(&mut self, paths: Result<Vec<String>, crate::env::ListError>) {
@@ -103,7 +117,8 @@ impl Plan {
         }
     }
 
-    fn search(&mut self, env: &Env<'_>, own_directory: Option<&Path>) {
+    /// Where adapters are looked for first.
+    fn directories(&mut self, env: &Env<'_>, own_directory: Option<&Path>) -> Vec<PathBuf> {
         let mut directories: Vec<PathBuf> = match env.list("UR_ADAPTERS_SEARCH_PATH") {
             None => Vec::new(),
             Some(Ok(paths)) => paths.into_iter().map(PathBuf::from).collect(),
@@ -114,6 +129,11 @@ impl Plan {
             }
         };
         directories.extend(own_directory.map(Path::to_owned));
+        directories
+    }
+
+    fn search(&mut self, env: &Env<'_>, own_directory: Option<&Path>) {
+        let directories = self.directories(env, own_directory);
         let filter = self.prefilter(env);
         let kept = MANIFESTS.iter().filter(|manifest| {
             filter
@@ -121,7 +141,7 @@ impl Plan {
                 .is_none_or(|filter| filter.keeps_adapter(manifest.backend, manifest.kinds))
         });
         self.candidates = kept
-            .map(|manifest| manifest.candidate(&directories))
+            .map(|manifest| candidate(manifest.name, &directories))
             .collect();
     }
 
@@ -142,21 +162,19 @@ impl Plan {
     }
 }
 
-impl Manifest {
-    /// In each place the installed name first, then that of a build tree.
-    fn candidate(&self, directories: &[PathBuf]) -> Candidate {
-        let names = [
-            format!("libur_adapter_{}.so.0", self.name),
-            format!("libur_adapter_{}.so", self.name),
-        ];
-        let in_directories = directories
-            .iter()
-            .flat_map(|directory| names.iter().map(|name| directory.join(name)));
-        // A path without a directory is what the dynamic linker searches for.
-        let by_linker = names.iter().map(PathBuf::from);
-        Candidate {
-            paths: in_directories.chain(by_linker).collect(),
-        }
+/// In each place the installed name first, then that of a build tree.
+fn candidate(adapter: &str, directories: &[PathBuf]) -> Candidate {
+    let names = [
+        format!("libur_adapter_{adapter}.so.0"),
+        format!("libur_adapter_{adapter}.so"),
+    ];
+    let in_directories = directories
+        .iter()
+        .flat_map(|directory| names.iter().map(|name| directory.join(name)));
+    // A path without a directory is what the dynamic linker searches for.
+    let by_linker = names.iter().map(PathBuf::from);
+    Candidate {
+        paths: in_directories.chain(by_linker).collect(),
     }
 }
 
@@ -184,7 +202,7 @@ pub fn own_directory() -> Option<PathBuf> {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::{MANIFESTS, Plan, own_directory, plan};
+    use super::{MANIFESTS, Plan, mock, own_directory, plan};
     use crate::env::Env;
 
     fn plan_for(variables: &[(&str, &str)], own: Option<&str>) -> Plan {
@@ -226,6 +244,27 @@ mod tests {
             "cuda hip level_zero level_zero_v2 native_cpu offload opencl"
         );
         assert!(!plan.deep_bind && plan.notes.is_empty());
+    }
+
+    #[test]
+    fn the_mock_is_loaded_alone_whatever_is_named() {
+        let get = |name: &str| match name {
+            "UR_ADAPTERS_FORCE_LOAD" => Some("/z/libx.so".to_owned()),
+            "ONEAPI_DEVICE_SELECTOR" => Some("opencl:*".to_owned()),
+            "UR_ADAPTERS_SEARCH_PATH" => Some("/a".to_owned()),
+            _ => None,
+        };
+        let plan = mock(&Env::new(&get), Some(Path::new("/own")));
+        assert_eq!(names(&plan), "mock");
+        assert_eq!(
+            plan.candidates[0].paths[..3],
+            [
+                "/a/libur_adapter_mock.so.0",
+                "/a/libur_adapter_mock.so",
+                "/own/libur_adapter_mock.so.0"
+            ]
+            .map(PathBuf::from)
+        );
     }
 
     #[test]

@@ -1,12 +1,29 @@
 //! Layers: code that stands between the application and the dispatch, at no cost when there is none.
 //!
 //! Owns the layers' names, their order and the chain. A layer replaces functions of a table and
-//! calls the ones that it replaced; it may use `abi`, `object` and `dl`. The chain must never know
-//! what a layer does.
+//! calls the ones that it replaced; it may use `abi`, `object` and `dl`, and the lifetime layer
+//! `timeline` too. The chain must never know what a layer does.
 //!
-//! Order, from the inside out: validation, sanitizers, tracing. The outermost sees a call first.
+//! Order, from the inside out: asynchronous allocations, bounds, lifetime, parameters, sanitizers,
+//! tracing. The outermost sees a call first: nulls are refused before a handle is looked up, and a
+//! dead handle before it is asked for anything.
+//!
+//! To add one: a submodule of `scripts/src/generate/layers` writes the wrappers of all functions
+//! that the layer wants to see, with `BELOW` and `wrap`; a module here implements [`Layer`] over
+//! them, and [`KNOWN`] names it. A wrapper has no argument for its layer's state, which is static;
+//! `wrap` starts it anew, `teardown` ends it. Messages go to a [`ur::object::log::Sink`] of the
+//! layer's own name.
+
+mod below;
+pub mod bounds;
+pub mod lifetime;
+pub mod parameters;
+mod report;
+pub mod tracing;
 
 use ur::abi::*;
+
+pub use self::below::{Below, keep};
 
 /// What a layer may know of the loader's configuration.
 #[derive(Clone, Copy, Default)]
@@ -51,17 +68,30 @@ pub struct Known {
     pub make: Option<fn() -> Box<dyn Layer>>,
 }
 
+/// Asks for every validation layer.
+const FULL: &str = "UR_LAYER_FULL_VALIDATION";
+
 /// From the inside out.
 pub const KNOWN: &[Known] = &[
     Known {
+        names: &["UR_LAYER_ASYNC_ALLOC_VALIDATION", FULL],
+        make: None,
+    },
+    Known {
+        names: &["UR_LAYER_BOUNDS_CHECKING", FULL],
+        make: Some(bounds::make),
+    },
+    Known {
         names: &[
-            "UR_LAYER_PARAMETER_VALIDATION",
-            "UR_LAYER_BOUNDS_CHECKING",
             "UR_LAYER_LEAK_CHECKING",
             "UR_LAYER_LIFETIME_VALIDATION",
-            "UR_LAYER_FULL_VALIDATION",
+            FULL,
         ],
-        make: None,
+        make: Some(lifetime::make),
+    },
+    Known {
+        names: &["UR_LAYER_PARAMETER_VALIDATION", FULL],
+        make: Some(parameters::make),
     },
     Known {
         names: &["UR_LAYER_ASAN"],
@@ -77,18 +107,19 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         names: &["UR_LAYER_TRACING"],
-        make: None,
+        make: Some(tracing::make),
     },
 ];
 
 /// Every name that a configuration may enable, separated by semicolons.
 pub fn available() -> String {
-    KNOWN
-        .iter()
-        .flat_map(|known| known.names)
-        .copied()
-        .collect::<Vec<_>>()
-        .join(";")
+    let mut names: Vec<&str> = Vec::new();
+    for name in KNOWN.iter().flat_map(|known| known.names).copied() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(";")
 }
 
 /// Whether a configuration may enable `name`.

@@ -25,7 +25,7 @@ use crate::discovery::{self, Candidate, Plan};
 use crate::entry::versioned;
 use crate::env::Env;
 use crate::generated::dispatch::DISPATCH;
-use crate::layers::{Chain, KNOWN, LayerContext};
+use crate::layers::{self, Chain, KNOWN, LayerContext};
 use crate::library::{AdapterLibrary, Refusal};
 use crate::{adapters, compat};
 
@@ -127,15 +127,27 @@ impl State {
             let context = LayerContext {
                 code_location: settings.code_location,
             };
-            let plan = discovery::plan(env, discovery::own_directory().as_deref());
-            *lock(&ADAPTERS) = Some(load(&plan));
-            let mut table = *BASE;
+            let own_directory = discovery::own_directory();
+            let plan = if settings.mocking {
+                discovery::mock(env, own_directory.as_deref())
+            } else {
+                discovery::plan(env, own_directory.as_deref())
+            };
+            let adapters = load(&plan);
+            let (base, below) = if settings.mocking {
+                mock_tables(&adapters)
+            } else {
+                (&*BASE, &DISPATCH)
+            };
+            compat::over(below);
+            *lock(&ADAPTERS) = Some(adapters);
+            let mut table = *base;
             let chain = Chain::build(KNOWN, &names, &mut table, &context)
                 .inspect_err(|_| *lock(&ADAPTERS) = None)?;
             let table: &'static ur_dditable_t = if chain.is_empty() {
-                &BASE
+                base
             } else {
-                Box::leak(Box::new(table))
+                layers::keep(&table)
             };
             self.layers = Some(chain);
             TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
@@ -161,6 +173,20 @@ impl State {
     }
 }
 
+/// The base table, and what lies below its intercepts: the mock's own table. It is the only adapter,
+/// so that nothing needs dispatch, and a test may pass handles that it made up. The usual tables,
+/// without adapters, if the mock is not installed.
+fn mock_tables(adapters: &[AdapterLibrary]) -> (&'static ur_dditable_t, &'static ur_dditable_t) {
+    let Some(mock) = adapters.first() else {
+        ur::object::log::always("mocking is enabled, but the mock adapter is not installed");
+        return (&BASE, &DISPATCH);
+    };
+    let below: &'static ur_dditable_t = Box::leak(Box::new(mock.table));
+    let mut table = *below;
+    compat::hook(&mut table);
+    (Box::leak(Box::new(table)), below)
+}
+
 /// The environment's layers, then the configuration's.
 fn layer_names(mut configured: Vec<String>, env: &Env<'_>) -> Vec<String> {
     let mut names = match env.list("UR_ENABLE_LAYERS") {
@@ -171,7 +197,7 @@ fn layer_names(mut configured: Vec<String>, env: &Env<'_>) -> Vec<String> {
             Vec::new()
         }
     };
-    for name in names.iter().filter(|name| !crate::layers::is_known(name)) {
+    for name in names.iter().filter(|name| !layers::is_known(name)) {
         warn!("UR_ENABLE_LAYERS: unknown layer `{name}`");
     }
     names.append(&mut configured);

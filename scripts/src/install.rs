@@ -10,6 +10,8 @@ use std::path::Path;
 /// The version in file names: the ABI's, and a patch level.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+const PROGRAMS: [&str; 3] = ["ur-conformance", "urinfo", "urtrace"];
+
 const TEMPLATES: [(&str, &str); 3] = [
     (
         "lib/pkgconfig/libur_loader.pc",
@@ -32,10 +34,9 @@ pub fn install(root: &Path, built: &Path, prefix: &Path) -> Result<()> {
     for adapter in build::adapters(root)? {
         library(built, &lib, &format!("libur_adapter_{adapter}.so"))?;
     }
-    copy(
-        &built.join("ur-conformance"),
-        &prefix.join("bin/ur-conformance"),
-    )?;
+    for program in PROGRAMS {
+        copy(&built.join(program), &prefix.join("bin").join(program))?;
+    }
     tree(&root.join("include"), &prefix.join("include"))?;
     let minor = VERSION.rsplit_once('.').map_or(VERSION, |(minor, _)| minor);
     let prefix_text = fs::canonicalize(prefix)?.display().to_string();

@@ -16,6 +16,8 @@ fn headers() -> Vec<(&'static str, bool)> {
         ("ur_ddi.h", false),
         ("ur_print.h", false),
         ("ur_print.hpp", true),
+        ("ur_mock.h", false),
+        ("ur_mock.hpp", true),
     ] {
         assert!(
             include().join(name).exists(),

@@ -11,6 +11,7 @@ mod tests;
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
 use std::mem::size_of;
+use std::path::{Path, PathBuf};
 
 use libloading::os::unix;
 
@@ -115,6 +116,20 @@ impl Library {
         let found = unsafe { self.inner.get::<*const c_void>(symbol.to_bytes_with_nul()) };
         found.map_or(std::ptr::null(), |found| found.as_raw_ptr().cast_const())
     }
+}
+
+/// Where a library of these names is for the running program: beside it, in `../lib`, or else where
+/// the system looks for the first name.
+pub fn near_program(names: &[&str]) -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    let folder = program.parent().unwrap_or(Path::new(""));
+    let near = [folder.to_owned(), folder.join("../lib")];
+    let mut places = near
+        .iter()
+        .flat_map(|folder| names.iter().map(|name| folder.join(name)));
+    let found = places.find(|path| path.exists());
+    // The system's search takes a bare name.
+    found.unwrap_or_else(|| names.first().map(PathBuf::from).unwrap_or_default())
 }
 
 fn reason(error: &libloading::Error) -> String {

@@ -4,10 +4,10 @@
 //! adapter's own entry, and the macro that exports an adapter's 26 symbols. Uses `object` and
 //! `abi`; knows no backend.
 
-pub mod checks;
 #[rustfmt::skip]
 mod generated;
 
+pub use crate::object::checks;
 pub use generated::info::*;
 pub use generated::shims::ddi;
 pub use generated::traits::*;
@@ -101,6 +101,10 @@ pub unsafe fn get_table(
 macro_rules! export {
     ($backend:ty) => {
         $crate::export!(@table $backend);
+        $crate::export!(@all $backend);
+    };
+    // For an adapter that has its own table.
+    (@all $backend:ty) => {
         $crate::export!(@functions $backend;
             urGetAdapterProcAddrTable Adapter ur_adapter_dditable_t,
             urGetPlatformProcAddrTable Platform ur_platform_dditable_t,

@@ -10,7 +10,7 @@
 //! | n | n + 1, n - 1 | `retain`, `release` |
 //! | one | none | `release`: `Body::released` runs, the API's Rust reference goes |
 
-use super::{Error, Result};
+use super::{Error, Result, census};
 use crate::abi::*;
 use std::ffi::c_void;
 use std::ops::Deref;
@@ -42,6 +42,27 @@ pub enum Kind {
 }
 
 impl Kind {
+    pub const ALL: [Self; 18] = [
+        Self::Adapter,
+        Self::Platform,
+        Self::Device,
+        Self::Context,
+        Self::Event,
+        Self::Program,
+        Self::Kernel,
+        Self::Queue,
+        Self::Sampler,
+        Self::Mem,
+        Self::PhysicalMem,
+        Self::UsmPool,
+        Self::ExternalMem,
+        Self::ExternalSemaphore,
+        Self::CommandBuffer,
+        Self::CommandBufferCommand,
+        Self::Graph,
+        Self::ExecutableGraph,
+    ];
+
     /// The error that a handle of another kind or of another adapter is.
     pub const fn invalid(self) -> ur_result_t {
         match self {
@@ -100,6 +121,7 @@ impl<T> Deref for Object<T> {
 impl<T: Body> Object<T> {
     /// A new object without API references: hand it out through an output, or keep it inside.
     pub fn new(ddi: &'static ur_dditable_t, body: T) -> Arc<Self> {
+        census::born(T::KIND as u32);
         Arc::new(Self {
             ddi,
             kind: T::KIND as u32,
@@ -203,6 +225,14 @@ impl<T: Body> Object<T> {
                 Ok(())
             }
             Ok(_) => Ok(()),
+        }
+    }
+}
+
+impl<T> Drop for Object<T> {
+    fn drop(&mut self) {
+        if !self.immortal {
+            census::died(self.kind);
         }
     }
 }

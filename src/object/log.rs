@@ -42,20 +42,7 @@ pub fn init(name: &str) {
 
 /// As [`init`], for a library that is not silent by default.
 pub fn init_with(name: &str, default: LevelFilter) {
-    SINK.get_or_init(|| {
-        let variable = format!("UR_LOG_{}", name.to_uppercase());
-        let text = std::env::var_os(&variable).unwrap_or_default();
-        let sink = Sink::from_text(name, &text.to_string_lossy(), default);
-        sink.unwrap_or_else(|reason| {
-            let note = format!("{variable}: {reason}; logging stays at its default\n");
-            write_to(libc::STDERR_FILENO, note.as_bytes());
-            Sink::new(
-                name,
-                Settings::new(default),
-                Target::Fd(libc::STDERR_FILENO),
-            )
-        })
-    });
+    SINK.get_or_init(|| Sink::open(name, default));
     // Only a second logger in the same library can fail this, and then the first one stays.
     let _ = ::log::set_logger(&LOGGER);
     update_max_level();
@@ -127,7 +114,7 @@ impl ::log::Log for Logger {
         if !to_sink && callback.is_none() {
             return;
         }
-        let mut line = sink.line(record);
+        let mut line = sink.line(level, *record.args(), record.file().zip(record.line()));
         if let Some(callback) = callback {
             callback(level, &line);
         }
@@ -140,7 +127,9 @@ impl ::log::Log for Logger {
     fn flush(&self) {}
 }
 
-struct Sink {
+/// Where lines of one name go. A library's own is behind the `log` macros; a part of it that has a
+/// name of its own, such as a layer of the loader, opens another.
+pub struct Sink {
     /// Upper case, as lines show it.
     name: String,
     settings: Settings,
@@ -148,6 +137,40 @@ struct Sink {
 }
 
 impl Sink {
+    /// The sink that `UR_LOG_<NAME>` describes, at the level `default` if it says nothing.
+    pub fn open(name: &str, default: LevelFilter) -> Sink {
+        let variable = format!("UR_LOG_{}", name.to_uppercase());
+        let text = std::env::var_os(&variable).unwrap_or_default();
+        let sink = Sink::from_text(name, &text.to_string_lossy(), default);
+        sink.unwrap_or_else(|reason| {
+            let note = format!("{variable}: {reason}; logging stays at its default\n");
+            write_to(libc::STDERR_FILENO, note.as_bytes());
+            Sink::new(
+                name,
+                Settings::new(default),
+                Target::Fd(libc::STDERR_FILENO),
+            )
+        })
+    }
+
+    pub fn enabled(&self, level: Level) -> bool {
+        level <= self.settings.level
+    }
+
+    /// Writes one line, if the sink wants lines of this level.
+    pub fn log(&self, level: Level, text: fmt::Arguments<'_>) {
+        if self.enabled(level) {
+            let mut line = self.line(level, text, None);
+            line.push('\n');
+            self.target.write(line.as_bytes());
+        }
+    }
+
+    /// Writes text as it is: no name, no level, no line end. Whole lines in one call stay whole.
+    pub fn write(&self, text: &str) {
+        self.target.write(text.as_bytes());
+    }
+
     fn new(name: &str, settings: Settings, target: Target) -> Sink {
         Sink {
             name: name.to_uppercase(),
@@ -171,19 +194,12 @@ impl Sink {
         Ok(Sink::new(name, settings, target))
     }
 
-    fn line(&self, record: &Record<'_>) -> String {
+    fn line(&self, level: Level, text: fmt::Arguments<'_>, place: Option<(&str, u32)>) -> String {
         let mut line = String::new();
-        let text = format_args!(
-            "<{}>[{}]: {}",
-            self.name,
-            level_name(record.level()),
-            record.args()
-        );
+        let text = format_args!("<{}>[{}]: {text}", self.name, level_name(level));
         // An argument's own `Display` may fail; what it wrote until then is still worth reading.
         let _ = line.write_fmt(text);
-        if let (true, Some(file), Some(number)) =
-            (self.settings.fileline, record.file(), record.line())
-        {
+        if let (true, Some((file, number))) = (self.settings.fileline, place) {
             let _ = write!(line, " <{file}:{number}>");
         }
         line

@@ -1,10 +1,12 @@
-//! Handles and the C boundary: the handle header, reference counts, borrowed handle lists, outputs,
-//! info buffers, errors, logging, and the one panic guard.
+//! Handles and the C boundary: the handle header, reference counts, a census of objects, borrowed
+//! handle lists, outputs, info buffers, errors, logging, and the one panic guard.
 //!
 //! Uses `abi` only. Knows no adapter: what an object is to a backend is in the object's body.
 
 mod boundary;
+mod census;
 pub mod chain;
+pub mod checks;
 mod error;
 mod fork;
 mod handle;
@@ -14,6 +16,7 @@ pub mod log;
 mod out;
 
 pub use boundary::boundary;
+pub use census::Census;
 pub use error::{Error, Result, ensure, last as last_error};
 pub use fork::Origin;
 pub use handle::{Body, Kind, Object};

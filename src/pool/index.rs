@@ -50,7 +50,7 @@ struct Tag {
 pub(crate) struct Index {
     pub clear: BySize,
     pub(super) bins: BTreeMap<LaneId, Bin>,
-    /// Clear segments that are all of their slab, by the slab's bytes.
+    /// Clear segments of which something could leave, by how many bytes.
     idle: BTreeSet<(u64, SegId)>,
     tags: Vec<Tag>,
 }
@@ -74,7 +74,7 @@ impl Index {
         self.bins.get(&lane)
     }
 
-    /// Whole slabs that nothing uses, by bytes.
+    /// What nothing uses and could go back to the source, by bytes.
     pub fn idle(&self) -> &BTreeSet<(u64, SegId)> {
         &self.idle
     }
@@ -98,8 +98,8 @@ impl Index {
         match filed(death) {
             Filed::Clear => {
                 self.clear.insert((seg.bytes, seg.addr, id));
-                if offsets.spans_slab(id) {
-                    self.idle.insert((offsets.slab_of(id).bytes, id));
+                if let Some(slab) = offsets.removable(id) {
+                    self.idle.insert((slab.bytes, id));
                 }
             }
             Filed::Run(point) => self.join_run(offsets, id, point),
@@ -117,8 +117,8 @@ impl Index {
         match filed(death) {
             Filed::Clear => {
                 self.clear.remove(&(seg.bytes, seg.addr, id));
-                if offsets.spans_slab(id) {
-                    self.idle.remove(&(offsets.slab_of(id).bytes, id));
+                if let Some(slab) = offsets.removable(id) {
+                    self.idle.remove(&(slab.bytes, id));
                 }
             }
             Filed::Run(point) => {

@@ -10,6 +10,7 @@
 //! | free, dying at a frontier | [`Pool::release`] | who comes after that frontier, or waits for it |
 //! | clear: never used, or death observed complete | growth; any later look | anybody |
 //! | cached: freed by a lane and still lent to it | [`Stash::free`] | that lane; anybody, after recall |
+//! | gathered: pages of it lead a second life at another address | want of one stretch long enough | as its new address's |
 //! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
 //!
 //! `offsets` places, `index` finds, `store` is both, `policy` chooses, `stats` and `meter` count,
@@ -50,7 +51,7 @@ use crate::timeline::sync::{Condvar, Mutex, MutexGuard};
 use lending::Lending;
 use policy::{Grain, Need};
 use stash::Miss;
-use state::{Attempt, State, Step};
+use state::{Attempt, Leaving, State, Step};
 use std::sync::Arc;
 
 /// A pool of memory of one kind from one source. All methods may be called from any thread, and
@@ -72,9 +73,11 @@ impl<S: Source> Pool<S> {
 
     /// A pool whose `used` is counted together with that of all others of the meter.
     pub fn with_meter(source: S, config: Config, meter: Arc<Meter>) -> Self {
+        let page = source.page();
         let grain = Grain {
-            granularity: source.granularity(),
+            granularity: page.unwrap_or_else(|| source.granularity()),
             alignment: source.alignment(),
+            paged: page.is_some(),
         };
         let key = PoolKey::fresh();
         let lending = Lending::new(key, Arc::clone(&meter));
@@ -82,7 +85,7 @@ impl<S: Source> Pool<S> {
             source,
             key,
             meter,
-            state: Mutex::new(State::new(config, grain, lending)),
+            state: Mutex::new(State::new(config, grain, page, lending)),
             settled: Condvar::new(),
         }
     }
@@ -167,9 +170,18 @@ impl<S: Source> Pool<S> {
                         state = self.state.lock();
                     }
                 }
-                Step::Shed(slabs) => {
+                Step::Gather(gather) => {
+                    let expired = state.expired();
                     drop(state);
-                    state = self.give_back(&slabs);
+                    expired.iter().for_each(|old| self.source.retire(*old));
+                    let answer = self.source.gather(&gather.slabs(), gather.fresh);
+                    state = self.state.lock();
+                    state.gathered(gather, answer, &mut attempt);
+                    self.settled.notify_all();
+                }
+                Step::Shed(leaving) => {
+                    drop(state);
+                    state = self.give_back(&leaving);
                 }
                 // Another thread is at the source: what it brings or frees may serve.
                 Step::Pause => state = self.settled.wait(state),
@@ -182,9 +194,9 @@ impl<S: Source> Pool<S> {
         let mut state = self.state.lock();
         let block = state.release(addr, death).ok_or(UnknownPointer { addr })?;
         if state.is_closed() {
-            let slabs = state.leave(0);
+            let leaving = state.leave(0);
             drop(state);
-            drop(self.give_back(&slabs));
+            drop(self.give_back(&leaving));
         }
         Ok(block)
     }
@@ -199,16 +211,23 @@ impl<S: Source> Pool<S> {
     pub fn settle(&self) {
         let mut state = self.state.lock();
         let keep = state.keep();
-        let slabs = state.leave(keep);
+        let leaving = state.leave(keep);
         drop(state);
-        drop(self.give_back(&slabs));
+        drop(self.give_back(&leaving));
+    }
+
+    /// Gives back the addresses that gathered memory has left, as far as nothing uses them any more.
+    /// For whoever has just observed completion.
+    pub fn expire(&self) {
+        let expired = self.state.lock().expired();
+        expired.iter().for_each(|old| self.source.retire(*old));
     }
 
     /// Gives back slabs that are free and observed complete until no more than `keep_bytes` are
     /// reserved or nothing more can go.
     pub fn trim(&self, keep_bytes: u64) {
-        let slabs = self.state.lock().leave(keep_bytes);
-        drop(self.give_back(&slabs));
+        let leaving = self.state.lock().leave(keep_bytes);
+        drop(self.give_back(&leaving));
     }
 
     /// The join of the deaths in slabs that hold no live block. Once it is observed complete those
@@ -271,9 +290,9 @@ impl<S: Source> Pool<S> {
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.close();
-        let slabs = state.leave(0);
+        let leaving = state.leave(0);
         drop(state);
-        drop(self.give_back(&slabs));
+        drop(self.give_back(&leaving));
     }
 
     /// Whether it is closed and everything has gone back to the source.
@@ -281,14 +300,17 @@ impl<S: Source> Pool<S> {
         self.state.lock().is_drained()
     }
 
-    /// Hands slabs that have left the store to the source, then lets them leave the figures.
-    fn give_back(&self, slabs: &[Slab]) -> MutexGuard<'_, State> {
-        for slab in slabs {
+    /// Hands what has left the store to the source, then lets it leave the figures.
+    fn give_back(&self, leaving: &Leaving) -> MutexGuard<'_, State> {
+        for old in &leaving.addresses {
+            self.source.retire(*old);
+        }
+        for slab in &leaving.slabs {
             self.source.release(*slab);
         }
         let mut state = self.state.lock();
-        if !slabs.is_empty() {
-            state.left(slabs);
+        if !leaving.slabs.is_empty() {
+            state.left(&leaving.slabs);
             self.settled.notify_all();
         }
         state

@@ -1,14 +1,15 @@
 //! Address ranges: which segment of which slab lies where, and who its neighbours are.
 //!
 //! Owns placement: segments of a slab tile its usable range in address order, without gap or
-//! overlap, each live or free with a death. Knows nothing of sizes wanted, order or policy.
+//! overlap, each live or free with a death. Where memory comes in pages that may move, slabs that
+//! touch are one slab, and whole free pages can leave one anywhere. Knows nothing of sizes wanted,
+//! order or policy.
 
 use super::source::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 
 pub(crate) type SegId = u32;
-pub(crate) type SlabId = u32;
 pub(crate) const NIL: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -29,7 +30,6 @@ pub(crate) enum State {
 pub(crate) struct Seg {
     pub addr: u64,
     pub bytes: u64,
-    pub slab: SlabId,
     pub prev: SegId,
     pub next: SegId,
     pub state: State,
@@ -64,10 +64,12 @@ pub(crate) struct Place {
 
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
+    /// The unit in which memory can leave a slab, or none if only a whole slab can.
+    page: Option<u64>,
     segs: Vec<Seg>,
     spare_segs: Vec<SegId>,
-    slabs: Vec<Option<SlabEntry>>,
-    spare_slabs: Vec<SlabId>,
+    /// By the address of the first segment.
+    slabs: BTreeMap<u64, SlabEntry>,
     live: BTreeMap<u64, SegId>,
 }
 
@@ -95,15 +97,36 @@ impl Offsets {
         }
     }
 
-    pub fn slabs(&self) -> impl Iterator<Item = (SlabId, &SlabEntry)> {
-        let numbered = self.slabs.iter().enumerate();
-        numbered.filter_map(|(id, entry)| Some((id as SlabId, entry.as_ref()?)))
+    pub fn new(page: Option<u64>) -> Self {
+        Self {
+            page,
+            ..Self::default()
+        }
     }
 
-    /// The slab that a segment lies in, as the source gave it.
-    pub fn slab_of(&self, id: SegId) -> Slab {
-        let entry = self.slabs[self.seg(id).slab as usize].as_ref();
-        entry.map_or(Slab { base: 0, bytes: 0 }, |entry| entry.slab)
+    pub fn page(&self) -> Option<u64> {
+        self.page
+    }
+
+    pub fn slabs(&self) -> impl Iterator<Item = &SlabEntry> {
+        self.slabs.values()
+    }
+
+    fn slab_mut(&mut self, addr: u64) -> Option<&mut SlabEntry> {
+        let (_, entry) = self.slabs.range_mut(..=addr).next_back()?;
+        Some(entry)
+    }
+
+    /// What could leave with a free segment: its whole pages, or its whole slab if it is all of it.
+    pub fn removable(&self, id: SegId) -> Option<Slab> {
+        let seg = self.seg(id);
+        match self.page {
+            Some(page) => whole_pages(seg.addr, seg.end(), page),
+            None if seg.prev == NIL && seg.next == NIL => {
+                self.slabs.get(&seg.addr).map(|entry| entry.slab)
+            }
+            None => None,
+        }
     }
 
     /// The segments of a slab in address order.
@@ -120,53 +143,118 @@ impl Offsets {
         })
     }
 
-    /// Adds a slab as one free, never used segment, cut to `unit`. `None` if nothing is left of it.
-    pub fn add_slab(&mut self, slab: Slab, unit: u64) -> Option<SegId> {
-        let start = slab.base.checked_next_multiple_of(unit)?;
-        let end = slab.base.checked_add(slab.bytes)? / unit * unit;
-        if start >= end {
-            return None;
-        }
-        let id = match self.spare_slabs.pop() {
-            Some(id) => id,
-            None => {
-                self.slabs.push(None);
-                (self.slabs.len() - 1) as SlabId
-            }
+    /// Adds a slab, cut to `unit`: free segments of these sizes and deaths one after the other, the
+    /// rest never used. Returns the segments, none if nothing is left of the slab.
+    pub fn add_slab(&mut self, slab: Slab, unit: u64, parts: &[(u64, Frontier)]) -> Vec<SegId> {
+        let start = slab.base.checked_next_multiple_of(unit);
+        let end = slab.base.checked_add(slab.bytes);
+        let (Some(start), Some(end)) = (start, end.map(|end| end / unit * unit)) else {
+            return Vec::new();
         };
-        let bytes = end - start;
-        let first = self.new_seg(Seg {
-            addr: start,
-            bytes,
-            slab: id,
-            prev: NIL,
-            next: NIL,
-            state: State::Free(Frontier::new()),
-        });
-        self.slabs[id as usize] = Some(SlabEntry {
-            slab,
-            first,
-            free_bytes: bytes,
-        });
-        Some(first)
-    }
-
-    /// Whether the segment is all of its slab.
-    pub fn spans_slab(&self, id: SegId) -> bool {
-        let seg = self.seg(id);
-        seg.prev == NIL && seg.next == NIL
-    }
-
-    /// Removes the slab of which `id` is the only, free segment.
-    pub fn remove_slab(&mut self, id: SegId) -> Option<Slab> {
-        if !self.spans_slab(id) || self.death(id).is_none() {
-            return None;
+        let mut ids: Vec<SegId> = Vec::new();
+        let mut at = start;
+        let rest = (u64::MAX, Frontier::new());
+        for (bytes, death) in parts.iter().chain([&rest]) {
+            let bytes = (*bytes).min(end.saturating_sub(at));
+            if bytes == 0 {
+                continue;
+            }
+            let prev = ids.last().copied().unwrap_or(NIL);
+            if self.death(prev) == Some(death) {
+                self.seg_mut(prev).bytes += bytes;
+            } else {
+                let id = self.new_seg(Seg {
+                    addr: at,
+                    bytes,
+                    prev,
+                    next: NIL,
+                    state: State::Free(death.clone()),
+                });
+                self.link(prev, id);
+                ids.push(id);
+            }
+            at += bytes;
         }
-        let slab = self.seg(id).slab;
-        let entry = self.slabs[slab as usize].take()?;
-        self.vacate(id);
-        self.spare_slabs.push(slab);
-        Some(entry.slab)
+        if let Some(&first) = ids.first() {
+            let free_bytes = end - start;
+            let entry = SlabEntry {
+                slab,
+                first,
+                free_bytes,
+            };
+            self.slabs.insert(start, entry);
+            self.join_slabs(slab.base);
+            self.join_slabs(slab.base + slab.bytes);
+        }
+        ids
+    }
+
+    /// Makes one of two slabs that touch at `at`, if memory comes in pages.
+    fn join_slabs(&mut self, at: u64) {
+        let before = self.slabs.range(..at).next_back();
+        let Some((_, before)) = before.filter(|(_, entry)| entry.slab.end() == at) else {
+            return;
+        };
+        let mut last = before.first;
+        let from = before.slab.base;
+        if self.page.is_none() || !self.slabs.contains_key(&at) {
+            return;
+        }
+        while self.seg(last).next != NIL {
+            last = self.seg(last).next;
+        }
+        if let Some(after) = self.slabs.remove(&at) {
+            self.link(last, after.first);
+            if let Some(before) = self.slabs.get_mut(&from) {
+                before.slab.bytes += after.slab.bytes;
+                before.free_bytes += after.free_bytes;
+            }
+        }
+    }
+
+    /// Takes the free segments from `first` on, whose range is `slab`, out: a whole slab, or whole
+    /// pages of one, which is two slabs then. Returns their sizes and deaths.
+    pub fn remove(&mut self, first: SegId, slab: Slab) -> Vec<(u64, Frontier)> {
+        let before = self.seg(first).prev;
+        let mut parts = Vec::new();
+        let mut id = first;
+        while id != NIL && self.seg(id).addr < slab.end() {
+            let seg = self.seg(id);
+            let (bytes, next) = (seg.bytes, seg.next);
+            parts.push((bytes, seg.death().cloned().unwrap_or_default()));
+            self.vacate(id);
+            id = next;
+        }
+        let whole = self.slabs.range(..=slab.base.max(self.seg(first).addr));
+        let Some(key) = whole.map(|(key, _)| *key).next_back() else {
+            return parts;
+        };
+        if let Some(mut entry) = self.slabs.remove(&key) {
+            let end = entry.slab.end();
+            if id != NIL {
+                self.seg_mut(id).prev = NIL;
+                let rest = self.segs_from(id).map(|(_, seg)| seg);
+                let free = rest.filter(|seg| seg.death().is_some());
+                let free_bytes = free.map(|seg| seg.bytes).sum();
+                let tail = SlabEntry {
+                    slab: Slab {
+                        base: slab.end(),
+                        bytes: end - slab.end(),
+                    },
+                    first: id,
+                    free_bytes,
+                };
+                entry.free_bytes -= free_bytes;
+                self.slabs.insert(slab.end(), tail);
+            }
+            if before != NIL {
+                self.seg_mut(before).next = NIL;
+                entry.slab.bytes = slab.base - entry.slab.base;
+                entry.free_bytes -= parts.iter().map(|(bytes, _)| bytes).sum::<u64>();
+                self.slabs.insert(key, entry);
+            }
+        }
+        parts
     }
 
     /// Makes `[place.start, +bytes)` one live segment. It must be covered by adjacent free segments
@@ -196,9 +284,8 @@ impl Offsets {
             requested,
             lent: NIL,
         };
-        let slab = seg.slab;
         self.live.insert(place.start, taken);
-        if let Some(entry) = &mut self.slabs[slab as usize] {
+        if let Some(entry) = self.slab_mut(place.start) {
             entry.free_bytes -= bytes;
         }
         (taken, front, back)
@@ -209,8 +296,8 @@ impl Offsets {
         let id = self.live.remove(&addr)?;
         let seg = self.seg_mut(id);
         seg.state = State::Free(death);
-        let (slab, bytes) = (seg.slab, seg.bytes);
-        if let Some(entry) = &mut self.slabs[slab as usize] {
+        let bytes = seg.bytes;
+        if let Some(entry) = self.slab_mut(addr) {
             entry.free_bytes += bytes;
         }
         Some(id)
@@ -238,22 +325,17 @@ impl Offsets {
     pub fn absorb_next(&mut self, id: SegId) {
         let next = self.seg(id).next;
         let (bytes, after) = (self.seg(next).bytes, self.seg(next).next);
-        let seg = self.seg_mut(id);
-        seg.bytes += bytes;
-        seg.next = after;
-        if after != NIL {
-            self.seg_mut(after).prev = id;
-        }
+        self.seg_mut(id).bytes += bytes;
+        self.link(id, after);
         self.vacate(next);
     }
 
     /// Splits a free segment at `at`; both parts keep the death. Returns the second.
-    fn split(&mut self, id: SegId, at: u64) -> SegId {
+    pub fn split(&mut self, id: SegId, at: u64) -> SegId {
         let seg = self.seg(id);
         let second = Seg {
             addr: at,
             bytes: seg.end() - at,
-            slab: seg.slab,
             prev: id,
             next: seg.next,
             state: State::Free(seg.death().cloned().unwrap_or_default()),
@@ -262,11 +344,19 @@ impl Offsets {
         let second = self.new_seg(second);
         let seg = self.seg_mut(id);
         seg.bytes = at - seg.addr;
-        seg.next = second;
-        if after != NIL {
-            self.seg_mut(after).prev = second;
-        }
+        self.link(id, second);
+        self.link(second, after);
         second
+    }
+
+    /// Makes `next` the segment after `id`; either may be [`NIL`].
+    fn link(&mut self, id: SegId, next: SegId) {
+        if id != NIL {
+            self.seg_mut(id).next = next;
+        }
+        if next != NIL {
+            self.seg_mut(next).prev = id;
+        }
     }
 
     fn new_seg(&mut self, seg: Seg) -> SegId {
@@ -282,4 +372,11 @@ impl Offsets {
         self.seg_mut(id).state = State::Vacant;
         self.spare_segs.push(id);
     }
+}
+
+/// The whole pages in `[from, to)`.
+pub(crate) fn whole_pages(from: u64, to: u64, page: u64) -> Option<Slab> {
+    let base = from.checked_next_multiple_of(page)?;
+    let bytes = (to / page * page).checked_sub(base)?;
+    (bytes > 0).then_some(Slab { base, bytes })
 }

@@ -3,10 +3,12 @@
 //! Owns decisions and nothing else: it reads a [`Store`] and answers with a [`Place`] or a number.
 
 use super::index::{Bin, BySize};
-use super::offsets::{NIL, Place, Seg, SegId};
+use super::offsets::{NIL, Place, Seg, SegId, whole_pages};
 use super::request::{Config, Order, PoolError, Request};
+use super::source::Slab;
 use super::store::Store;
 use crate::timeline::{Frontier, LaneId};
+use std::collections::BTreeSet;
 
 /// A request as rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +165,7 @@ fn in_bin(store: &Store, bin: &Bin, lane: LaneId, horizon: u64, need: &Need) -> 
 /// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
 fn mixture(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
     let mut tight = Tightest::new(need);
-    for (_, entry) in store.offsets.slabs() {
+    for entry in store.offsets.slabs() {
         if entry.free_bytes < need.bytes {
             continue;
         }
@@ -239,7 +241,7 @@ fn place_at(store: &Store, head: SegId, start: u64) -> Place {
 /// least memory. Only windows that cannot lose a segment are looked at: others wait for more.
 pub(crate) fn least_wait(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
     let mut best: Option<((usize, u64, u64), Place)> = None;
-    for (_, entry) in store.offsets.slabs() {
+    for entry in store.offsets.slabs() {
         if entry.free_bytes < need.bytes {
             continue;
         }
@@ -276,11 +278,130 @@ fn cost(store: &Store, place: Place, need: &Need, order: &Order<'_>) -> Option<(
     Some((missing.len(), outstanding, bytes))
 }
 
+/// Whole free pages, to become one slab with `fresh` new bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Collection {
+    /// Each lies within one stretch of free segments, whose first overlapping one is named.
+    pub pieces: Vec<(SegId, Slab)>,
+    pub fresh: u64,
+}
+
+/// The free pages that together make room for a request under its order; where they do not suffice,
+/// with up to `room` bytes of new memory. None if pages cannot help: their addresses do not, in what
+/// fits into one, and larger alignments are not theirs to give.
+pub(crate) fn collect(
+    store: &Store,
+    need: &Need,
+    order: &Order<'_>,
+    room: u64,
+) -> Option<Collection> {
+    let (page, whole) = pages_for(store, need)?;
+    let mut stretches: BTreeSet<(u64, u64, SegId)> = BTreeSet::new();
+    for entry in store.offsets.slabs() {
+        if entry.free_bytes < page {
+            continue;
+        }
+        let (mut head, mut from, mut to) = (NIL, 0, 0);
+        for (id, seg) in store.offsets.segs_from(entry.first) {
+            if seg.death().is_some_and(|death| order.admits(death)) {
+                if head == NIL {
+                    (head, from) = (id, seg.addr);
+                }
+                to = seg.end();
+                continue;
+            }
+            if head != NIL
+                && let Some(slab) = whole_pages(from, to, page)
+            {
+                stretches.insert((slab.bytes, slab.base, head));
+            }
+            head = NIL;
+        }
+        if head != NIL
+            && let Some(slab) = whole_pages(from, to, page)
+        {
+            stretches.insert((slab.bytes, slab.base, head));
+        }
+    }
+    let mut pieces = Vec::new();
+    let mut lacking = whole;
+    while lacking > 0 {
+        // What suffices and is least, else the largest, so that there are few pieces.
+        let fit = stretches.range((lacking, 0, 0)..).next();
+        let Some(&found) = fit.or_else(|| stretches.last()) else {
+            break;
+        };
+        stretches.remove(&found);
+        let (bytes, base, head) = found;
+        let bytes = bytes.min(lacking);
+        lacking -= bytes;
+        let first = place_at(store, head, base).first;
+        pieces.push((first, Slab { base, bytes }));
+    }
+    let useful = !pieces.is_empty() && lacking <= room;
+    useful.then_some(Collection {
+        pieces,
+        fresh: lacking,
+    })
+}
+
+/// The same with pages that have to be waited for, those first whose wait is least, and with as much
+/// new memory as there is `room` for.
+pub(crate) fn collect_pending(
+    store: &Store,
+    need: &Need,
+    order: &Order<'_>,
+    room: u64,
+) -> Option<Collection> {
+    let (page, whole) = pages_for(store, need)?;
+    let mut free = Vec::new();
+    for entry in store.offsets.slabs() {
+        if entry.free_bytes < page {
+            continue;
+        }
+        for base in (entry.slab.base..entry.slab.end()).step_by(page as usize) {
+            let place = place_at(store, entry.first, base);
+            let (first, slab) = (place.first, Slab { base, bytes: page });
+            let one = Need {
+                bytes: page,
+                align: 1,
+                ..*need
+            };
+            if let Some((lanes, outstanding, _)) = cost(store, place, &one, order) {
+                free.push((lanes, outstanding, base, first, slab));
+            }
+        }
+    }
+    free.sort_unstable_by_key(|(lanes, outstanding, base, ..)| (*lanes, *outstanding, *base));
+    free.truncate((whole / page) as usize);
+    let fresh = whole - free.len() as u64 * page;
+    // Neighbours become one piece: their order in the new slab is of no importance.
+    free.sort_unstable_by_key(|(.., base, _, _)| *base);
+    let mut pieces: Vec<(SegId, Slab)> = Vec::new();
+    for (.., first, slab) in free {
+        match pieces.last_mut() {
+            Some((_, last)) if last.end() == slab.base => last.bytes += slab.bytes,
+            _ => pieces.push((first, slab)),
+        }
+    }
+    let useful = !pieces.is_empty() && fresh <= room;
+    useful.then_some(Collection { pieces, fresh })
+}
+
+/// The page, and the request in whole pages, where collecting them can help.
+fn pages_for(store: &Store, need: &Need) -> Option<(u64, u64)> {
+    let page = store.offsets.page()?;
+    let whole = need.bytes.checked_next_multiple_of(page)?;
+    (need.bytes > page && need.align <= page).then_some((page, whole))
+}
+
 /// What a source promises about its slabs, read once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grain {
     pub granularity: u64,
     pub alignment: u64,
+    /// Whether memory comes in whole pages only, of one granularity each.
+    pub paged: bool,
 }
 
 /// How much to ask a source for, with `committed` bytes reserved or about to be. `tight` asks for no
@@ -311,6 +432,7 @@ pub(crate) fn growth(
     let unit = grain.granularity.max(1);
     let least = match floor.checked_next_multiple_of(unit) {
         Some(least) if least <= room => least,
+        _ if grain.paged => return Err(floor),
         // The maximum leaves less than a unit: the source may still manage what is needed.
         _ => return Ok(floor),
     };

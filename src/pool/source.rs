@@ -10,6 +10,12 @@ pub struct Slab {
     pub bytes: u64,
 }
 
+impl Slab {
+    pub fn end(&self) -> u64 {
+        self.base + self.bytes
+    }
+}
+
 /// Why a source gave nothing. Only a lack of its memory makes a pool look further; the others are
 /// the request's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +46,29 @@ pub trait Source: Send + Sync {
     /// once and counts as [`SourceError::OutOfMemory`].
     fn acquire(&self, bytes: u64) -> Result<Slab, SourceError>;
 
-    /// Takes back a slab whose every use was observed complete.
+    /// Takes back a slab whose every use was observed complete. Of a source with pages it may be any
+    /// whole pages of what it gave; then nothing uses older addresses of theirs either, retired or
+    /// not yet.
     fn release(&self, slab: Slab);
+
+    /// The size of the pages, a power of two, in which memory can be given another address; none if
+    /// it cannot. All slabs of such a source start at multiples of it and have whole pages.
+    fn page(&self) -> Option<u64> {
+        None
+    }
+
+    /// Gives one slab made of the memory of `pieces`, in their order, and `fresh` bytes of new memory
+    /// after it. The pieces' own addresses keep leading to that memory, since work already enqueued
+    /// may use them, until [`Source::retire`]. On failure everything is as it was.
+    fn gather(&self, pieces: &[Slab], fresh: u64) -> Result<Slab, SourceError> {
+        let _ = (pieces, fresh);
+        Err(SourceError::OutOfMemory)
+    }
+
+    /// The old addresses of a gathered piece, all use of which was observed complete.
+    fn retire(&self, piece: Slab) {
+        let _ = piece;
+    }
 
     /// The unit in which slabs are best sized, in bytes.
     fn granularity(&self) -> u64;
@@ -53,6 +80,18 @@ pub trait Source: Send + Sync {
 }
 
 impl<S: Source + ?Sized> Source for Arc<S> {
+    fn page(&self) -> Option<u64> {
+        (**self).page()
+    }
+
+    fn gather(&self, pieces: &[Slab], fresh: u64) -> Result<Slab, SourceError> {
+        (**self).gather(pieces, fresh)
+    }
+
+    fn retire(&self, piece: Slab) {
+        (**self).retire(piece);
+    }
+
     fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
         (**self).acquire(bytes)
     }
@@ -71,6 +110,18 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
+    fn page(&self) -> Option<u64> {
+        (**self).page()
+    }
+
+    fn gather(&self, pieces: &[Slab], fresh: u64) -> Result<Slab, SourceError> {
+        (**self).gather(pieces, fresh)
+    }
+
+    fn retire(&self, piece: Slab) {
+        (**self).retire(piece);
+    }
+
     fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
         (**self).acquire(bytes)
     }

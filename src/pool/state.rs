@@ -11,7 +11,7 @@ use super::request::{Acquired, Block, Config, PoolError, Request, WaitPolicy};
 use super::source::{Slab, SourceError};
 use super::stash::Stash;
 use super::stats::Stats;
-use super::store::Store;
+use super::store::{Piece, Store};
 use crate::timeline::Frontier;
 use std::sync::Arc;
 
@@ -25,6 +25,10 @@ pub(crate) struct State {
     closed: bool,
     growing: u64,
     leaving: u64,
+    /// Bytes that are being gathered at another address.
+    moving: u64,
+    /// The old addresses of gathered memory, and what may still use them.
+    lingering: Vec<(Slab, Frontier)>,
 }
 
 /// What one request has been through.
@@ -40,16 +44,47 @@ pub(crate) struct Attempt<'a> {
     grew: bool,
     /// The source's last word; no more growth until something is given back to it.
     refused: Option<SourceError>,
+    /// The source could not gather.
+    scattered: bool,
 }
 
 pub(crate) enum Step {
     Done(Result<Acquired, PoolError>),
     /// Ask the source for this many bytes.
     Grow(u64),
+    /// Ask it to make one slab of these.
+    Gather(Gather),
     /// Give these back and try again.
-    Shed(Vec<Slab>),
+    Shed(Leaving),
     /// Wait for another thread's call to the source.
     Pause,
+}
+
+/// Free pages on their way to another address, and how many new bytes go with them.
+pub(crate) struct Gather {
+    pub pieces: Vec<Piece>,
+    pub fresh: u64,
+    /// Whether the request comes after all that died there.
+    pub ready: bool,
+}
+
+impl Gather {
+    pub fn slabs(&self) -> Vec<Slab> {
+        self.pieces.iter().map(|piece| piece.slab).collect()
+    }
+}
+
+/// What goes back to the source: addresses that nothing leads to any more, then memory.
+#[derive(Default)]
+pub(crate) struct Leaving {
+    pub addresses: Vec<Slab>,
+    pub slabs: Vec<Slab>,
+}
+
+impl Leaving {
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.slabs.is_empty()
+    }
 }
 
 impl<'a> Attempt<'a> {
@@ -62,20 +97,24 @@ impl<'a> Attempt<'a> {
 }
 
 impl State {
-    pub fn new(config: Config, grain: Grain, lending: Lending) -> Self {
+    pub fn new(config: Config, grain: Grain, page: Option<u64>, lending: Lending) -> Self {
         let min_align = config.min_align.clamp(1, 1 << 20).next_power_of_two();
         Self {
-            store: Store::default(),
+            store: Store::new(page),
             stats: Stats::default(),
             lending,
             config: Config {
                 min_align,
+                // Pages need not be asked for in advance: later ones can join them.
+                chunk_bytes: page.map_or(config.chunk_bytes, |_| 0),
                 ..config
             },
             grain,
             closed: false,
             growing: 0,
             leaving: 0,
+            moving: 0,
+            lingering: Vec::new(),
         }
     }
 
@@ -97,7 +136,10 @@ impl State {
     }
 
     pub fn is_drained(&self) -> bool {
-        self.closed && self.stats.figures.reserved == 0 && self.growing == 0
+        self.closed
+            && self.stats.figures.reserved == 0
+            && self.growing == 0
+            && self.lingering.is_empty()
     }
 
     /// What `settle` leaves reserved.
@@ -129,15 +171,19 @@ impl State {
             // Not a lack of memory, so neither waiting nor giving back would mend it.
             return Step::Done(Err(PoolError::Source(error)));
         }
-        let waits = if request.may_wait {
-            self.config.waits
-        } else {
-            WaitPolicy::Never
-        };
+        let waits = self.waits(request);
         if waits == WaitPolicy::Always
             && let Some(acquired) = self.take_after(need, request, attempt)
         {
             return Step::Done(Ok(acquired));
+        }
+        if let Some(gather) = self.gather(need, request, attempt, true) {
+            return Step::Gather(gather);
+        }
+        if waits == WaitPolicy::Always
+            && let Some(gather) = self.gather(need, request, attempt, false)
+        {
+            return Step::Gather(gather);
         }
         let growth = self.growth(need, attempt);
         if let (Ok(bytes), None) = (growth, attempt.refused) {
@@ -149,12 +195,17 @@ impl State {
         {
             return Step::Done(Ok(acquired));
         }
-        let slabs = self.shed(growth.err());
-        if !slabs.is_empty() {
-            attempt.refused = None;
-            return Step::Shed(slabs);
+        if waits == WaitPolicy::Bounded
+            && let Some(gather) = self.gather(need, request, attempt, false)
+        {
+            return Step::Gather(gather);
         }
-        if self.growing + self.leaving > 0 {
+        let leaving = self.shed(growth.err());
+        if !leaving.is_empty() {
+            attempt.refused = None;
+            return Step::Shed(leaving);
+        }
+        if self.growing + self.leaving + self.moving > 0 {
             attempt.refused = None;
             return Step::Pause;
         }
@@ -162,6 +213,14 @@ impl State {
             Some(error) => PoolError::Source(error),
             None => PoolError::Exhausted { need: need.bytes },
         }))
+    }
+
+    fn waits(&self, request: &Request<'_>) -> WaitPolicy {
+        if request.may_wait {
+            self.config.waits
+        } else {
+            WaitPolicy::Never
+        }
     }
 
     /// Takes in the source's answer to [`Step::Grow`]. Returns a slab to hand straight back.
@@ -195,11 +254,95 @@ impl State {
         if slab.bytes < asked || slab.bytes > room {
             return false;
         }
-        if !self.store.add_slab(slab, self.config.min_align) {
+        if !self.store.add_slab(slab, self.config.min_align, &[]) {
             return false;
         }
         self.stats.reserve(slab.bytes);
         true
+    }
+
+    /// Takes pages out that together will serve the request.
+    fn gather(
+        &mut self,
+        need: &Need,
+        request: &Request<'_>,
+        attempt: &Attempt<'_>,
+        ready: bool,
+    ) -> Option<Gather> {
+        if attempt.scattered {
+            return None;
+        }
+        let max = self.config.max_bytes.unwrap_or(u64::MAX);
+        let room = match attempt.refused {
+            Some(_) => 0,
+            None if ready && self.waits(request) == WaitPolicy::Always => 0,
+            None => max.saturating_sub(self.stats.figures.reserved + self.growing),
+        };
+        let found = if ready {
+            policy::collect(&self.store, need, &request.order, room)?
+        } else {
+            policy::collect_pending(&self.store, need, &request.order, room)?
+        };
+        let detach = |(first, slab)| self.store.detach(first, slab);
+        let pieces: Vec<Piece> = found.pieces.into_iter().map(detach).collect();
+        self.growing += found.fresh;
+        self.moving += pieces.iter().map(|piece| piece.slab.bytes).sum::<u64>();
+        Some(Gather {
+            pieces,
+            fresh: found.fresh,
+            ready,
+        })
+    }
+
+    /// Takes in the source's answer to [`Step::Gather`]. Also if the pool was closed meanwhile: what
+    /// has died but not completed stays until it has.
+    pub fn gathered(
+        &mut self,
+        gather: Gather,
+        answer: Result<Slab, SourceError>,
+        attempt: &mut Attempt<'_>,
+    ) {
+        let moved: u64 = gather.pieces.iter().map(|piece| piece.slab.bytes).sum();
+        self.growing -= gather.fresh;
+        self.moving -= moved;
+        let unit = self.config.min_align;
+        let slab = answer.map_err(|error| match gather.fresh {
+            0 => attempt.scattered = true,
+            _ => attempt.refused = Some(error),
+        });
+        let Ok(slab) = slab else {
+            for piece in &gather.pieces {
+                self.store.add_slab(piece.slab, unit, &piece.parts);
+            }
+            return;
+        };
+        if gather.fresh > 0 {
+            self.stats.reserve(gather.fresh);
+            attempt.grew = gather.ready;
+        }
+        self.stats.counters.gathers += 1;
+        self.stats.counters.gathered_bytes += moved;
+        let mut parts = Vec::new();
+        for mut piece in gather.pieces {
+            let mut all = Frontier::new();
+            piece.parts.iter().for_each(|(_, death)| all.join(death));
+            self.lingering.push((piece.slab, all));
+            parts.append(&mut piece.parts);
+        }
+        self.store.add_slab(slab, unit, &parts);
+    }
+
+    /// Old addresses that nothing can use any more.
+    pub fn expired(&mut self) -> Vec<Slab> {
+        let mut out = Vec::new();
+        self.lingering.retain(|(slab, death)| {
+            let complete = death.is_complete();
+            if complete {
+                out.push(*slab);
+            }
+            !complete
+        });
+        out
     }
 
     pub fn release(&mut self, addr: u64, death: Frontier) -> Option<Block> {
@@ -220,9 +363,12 @@ impl State {
         self.lending.recall(&mut self.store, 1, |_, _| true);
     }
 
-    /// Takes idle slabs out until at most `keep` bytes will be reserved: as few bytes as suffice.
-    pub fn leave(&mut self, keep: u64) -> Vec<Slab> {
-        let mut out = Vec::new();
+    /// Takes idle memory out until at most `keep` bytes will be reserved: as few bytes as suffice.
+    pub fn leave(&mut self, keep: u64) -> Leaving {
+        let mut out = Leaving {
+            addresses: self.expired(),
+            slabs: Vec::new(),
+        };
         if self.staying() > keep {
             self.recall();
             self.store.sweep();
@@ -236,7 +382,7 @@ impl State {
                 break;
             };
             self.leaving += slab.bytes;
-            out.push(slab);
+            out.slabs.push(slab);
         }
         out
     }
@@ -255,13 +401,13 @@ impl State {
 
     /// Idle slabs worth giving up: for `short` more bytes under the maximum, else all, for a source
     /// that has run dry.
-    fn shed(&mut self, short: Option<u64>) -> Vec<Slab> {
+    fn shed(&mut self, short: Option<u64>) -> Leaving {
         let Some(floor) = short else {
             return self.leave(0);
         };
         let max = self.config.max_bytes.unwrap_or(u64::MAX);
         let Some(keep) = max.checked_sub(floor) else {
-            return Vec::new();
+            return Leaving::default();
         };
         let idle: u64 = self
             .store
@@ -272,7 +418,7 @@ impl State {
             .sum();
         let committed = self.staying() + self.growing;
         if committed.saturating_sub(idle) > keep {
-            return Vec::new();
+            return Leaving::default();
         }
         self.leave(keep.saturating_sub(self.growing))
     }

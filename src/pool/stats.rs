@@ -32,6 +32,9 @@ pub struct Counters {
     /// Slabs given back, and their bytes.
     pub trims: u64,
     pub trimmed_bytes: u64,
+    /// Times that free pages were given one new address together, and their bytes.
+    pub gathers: u64,
+    pub gathered_bytes: u64,
     /// Points in the waits inserted.
     pub waits: u64,
 }

@@ -1,7 +1,7 @@
 //! Placement and indexes together: the memory of one pool, without limits, policy or lock.
 
 use super::index::Index;
-use super::offsets::{NIL, Offsets, Place, SegId};
+use super::offsets::{NIL, Offsets, Place, Seg, SegId, SlabEntry, whole_pages};
 use super::request::{Block, Order};
 use super::source::Slab;
 use crate::timeline::Frontier;
@@ -12,24 +12,74 @@ pub(crate) struct Store {
     pub index: Index,
 }
 
+/// Free memory that was taken out of the store: where it lay, and what died there and how far.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub slab: Slab,
+    pub parts: Vec<(u64, Frontier)>,
+}
+
 impl Store {
-    /// Adds a slab, cut to `unit`. False, and unchanged, if nothing is left of it.
-    pub fn add_slab(&mut self, slab: Slab, unit: u64) -> bool {
-        match self.offsets.add_slab(slab, unit) {
-            Some(id) => {
-                self.index.insert(&self.offsets, id);
-                true
-            }
-            None => false,
+    pub fn new(page: Option<u64>) -> Self {
+        Self {
+            offsets: Offsets::new(page),
+            index: Index::default(),
         }
     }
 
-    /// Removes an idle slab: the smallest of at least `bytes`, else the largest.
+    /// Adds a slab, cut to `unit`, that begins with free memory of these sizes and deaths. False,
+    /// and unchanged, if nothing is left of it.
+    pub fn add_slab(&mut self, slab: Slab, unit: u64, parts: &[(u64, Frontier)]) -> bool {
+        let ids = self.offsets.add_slab(slab, unit, parts);
+        for id in &ids {
+            self.index.insert(&self.offsets, *id);
+        }
+        // At its ends it may touch what died alike. The last one first: the other may absorb it.
+        let ends = [ids.last(), ids.first().filter(|_| ids.len() > 1)];
+        for id in ends.into_iter().flatten() {
+            self.index.remove(&self.offsets, *id);
+            self.file(*id);
+        }
+        !ids.is_empty()
+    }
+
+    /// Removes memory that nothing uses: as little as there is of at least `bytes`, else as much.
     pub fn remove_idle(&mut self, bytes: u64) -> Option<Slab> {
         let idle = self.index.idle();
         let (_, id) = *idle.range((bytes, 0)..).next().or_else(|| idle.last())?;
-        self.index.remove(&self.offsets, id);
-        self.offsets.remove_slab(id)
+        let mut slab = self.offsets.removable(id)?;
+        if let Some(page) = self.offsets.page() {
+            let keep = slab.bytes.saturating_sub(bytes) / page * page;
+            slab.base += keep;
+            slab.bytes -= keep;
+        }
+        Some(self.detach(id, slab).slab)
+    }
+
+    /// Takes free memory out: a whole slab, or whole pages, from the segment `first` on.
+    pub fn detach(&mut self, first: SegId, slab: Slab) -> Piece {
+        let (mut inner, mut last) = (first, first);
+        let mut id = first;
+        while id != NIL && self.offsets.seg(id).addr < slab.end() {
+            self.index.remove(&self.offsets, id);
+            last = id;
+            id = self.offsets.seg(id).next;
+        }
+        let mut left = [NIL, NIL];
+        if self.offsets.seg(last).end() > slab.end() && self.offsets.page().is_some() {
+            left[1] = self.offsets.split(last, slab.end());
+        }
+        if self.offsets.seg(first).addr < slab.base {
+            left[0] = first;
+            inner = self.offsets.split(first, slab.base);
+        }
+        let parts = self.offsets.remove(inner, slab);
+        for id in left {
+            if id != NIL {
+                self.index.insert(&self.offsets, id);
+            }
+        }
+        Piece { slab, parts }
     }
 
     /// Turns `bytes` at `place`, which must be free, into a live block.
@@ -107,19 +157,48 @@ impl Store {
         !ripe.is_empty()
     }
 
-    /// The deaths of slabs without a live block, joined.
+    /// The deaths of all that could leave once they are complete, joined.
     pub fn pending(&self) -> Frontier {
         let mut out = Frontier::new();
-        for (_, entry) in self.offsets.slabs() {
-            let segs = || self.offsets.segs_from(entry.first);
-            if segs().all(|(_, seg)| seg.death().is_some()) {
-                segs()
-                    .filter_map(|(_, seg)| seg.death())
-                    .for_each(|death| out.join(death));
+        for entry in self.offsets.slabs() {
+            let mut stretch: Vec<&Seg> = Vec::new();
+            let mut id = entry.first;
+            loop {
+                let seg = (id != NIL).then(|| self.offsets.seg(id));
+                match seg.filter(|seg| seg.death().is_some()) {
+                    Some(seg) => stretch.push(seg),
+                    None => {
+                        self.join_deaths(entry, &stretch, &mut out);
+                        stretch.clear();
+                    }
+                }
+                let Some(seg) = seg else { break };
+                id = seg.next;
             }
         }
         out.prune();
         out
+    }
+
+    /// Adds the deaths of what of a stretch of free segments could leave.
+    fn join_deaths(&self, entry: &SlabEntry, stretch: &[&Seg], out: &mut Frontier) {
+        let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else {
+            return;
+        };
+        let inside = match self.offsets.page() {
+            Some(page) => whole_pages(first.addr, last.end(), page),
+            None if first.prev == NIL && last.next == NIL => Some(entry.slab),
+            None => None,
+        };
+        let Some(inside) = inside else { return };
+        for seg in stretch {
+            if seg.addr < inside.end()
+                && seg.end() > inside.base
+                && let Some(death) = seg.death()
+            {
+                out.join(death);
+            }
+        }
     }
 
     /// Joins a free segment with neighbours of the same death, and files it.

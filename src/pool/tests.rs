@@ -1,7 +1,7 @@
 //! Properties of placement and indexes, which hold after any sequence of operations.
 
 use super::index::BySize;
-use super::offsets::{NIL, Place, SegId, State};
+use super::offsets::{NIL, Place, Seg, SegId, SlabEntry, State, whole_pages};
 use super::policy::{Grain, Need, growth};
 use super::request::{Config, Order, PoolError, Request};
 use super::source::Slab;
@@ -38,6 +38,11 @@ enum Op {
         epoch: u64,
     },
     Sweep,
+    /// Of a store with pages: the whole ones of a free segment go elsewhere.
+    Move {
+        pick: usize,
+        near: bool,
+    },
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -50,8 +55,21 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         8 => (any::<usize>(), death).prop_map(|(pick, death)| Op::Free { pick, death }),
         2 => (0..LANES, 0..8u64).prop_map(|(lane, epoch)| Op::Raise { lane, epoch }),
         2 => Just(Op::Sweep),
+        2 => any::<(usize, bool)>().prop_map(|(pick, near)| Op::Move { pick, near }),
     ];
     prop::collection::vec(op, 1..120)
+}
+
+/// What could leave with a clear segment.
+fn removable(store: &Store, entry: &SlabEntry, seg: &Seg) -> Option<u64> {
+    match store.offsets.page() {
+        Some(page) => {
+            let pages = (seg.addr..seg.end()).filter(|addr| addr.is_multiple_of(page));
+            let whole = pages.filter(|addr| addr + page <= seg.end()).count() as u64;
+            (whole > 0).then_some(whole * page)
+        }
+        None => (seg.prev == NIL && seg.next == NIL).then_some(entry.slab.bytes),
+    }
 }
 
 /// Everything that is in the store, read the slow way.
@@ -62,18 +80,14 @@ fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
     let mut runs: BTreeMap<_, BySize> = BTreeMap::new();
     let mut mixed: BTreeMap<_, BySize> = BTreeMap::new();
     let mut watch: BTreeMap<_, BTreeSet<(u64, SegId)>> = BTreeMap::new();
-    for (id, entry) in store.offsets.slabs() {
+    for entry in store.offsets.slabs() {
         let base = entry.slab.base.next_multiple_of(UNIT);
         let end = (entry.slab.base + entry.slab.bytes) / UNIT * UNIT;
         let (mut at, mut prev, mut free) = (base, NIL, 0);
         let mut before: Option<&Frontier> = None;
         let mut run: Option<(_, u64, u64, SegId)> = None;
         for (seg_id, seg) in store.offsets.segs_from(entry.first) {
-            assert_eq!(
-                (seg.addr, seg.slab, seg.prev),
-                (at, id, prev),
-                "a gap or a bad link"
-            );
+            assert_eq!((seg.addr, seg.prev), (at, prev), "a gap or a bad link");
             assert!(seg.bytes > 0 && seg.bytes.is_multiple_of(UNIT));
             (at, prev) = (seg.end(), seg_id);
             let lane = seg.death().and_then(Frontier::single).map(Point::lane);
@@ -98,8 +112,8 @@ fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
                     match (death.points().next(), lane) {
                         (None, _) => {
                             clear.insert(key);
-                            if store.offsets.spans_slab(seg_id) {
-                                idle.insert((entry.slab.bytes, seg_id));
+                            if let Some(slab) = removable(store, entry, seg) {
+                                idle.insert((slab, seg_id));
                             }
                         }
                         (Some(point), None) => {
@@ -147,20 +161,36 @@ impl Bench {
     fn apply(&mut self, op: &Op) {
         match op {
             Op::AddSlab { units, skew } => {
-                let slab = Slab {
-                    base: self.next + skew,
-                    bytes: units * UNIT,
+                let page = self.store.offsets.page();
+                let slab = match page {
+                    // A third of them touch the one before.
+                    Some(page) => Slab {
+                        base: self.next.next_multiple_of(page) + skew % 3 * page,
+                        bytes: (units * UNIT).next_multiple_of(page),
+                    },
+                    None => Slab {
+                        base: self.next + skew,
+                        bytes: units * UNIT,
+                    },
                 };
-                self.next += (units + 2) * UNIT;
+                self.next = match page {
+                    Some(_) => slab.end(),
+                    None => slab.base - skew + (units + 2) * UNIT,
+                };
                 let left = (slab.base + slab.bytes) / UNIT * UNIT;
                 let some = left > slab.base.next_multiple_of(UNIT);
-                assert_eq!(self.store.add_slab(slab, UNIT), some);
+                assert_eq!(self.store.add_slab(slab, UNIT, &[]), some);
             }
             Op::RemoveIdle { bytes } => {
                 let idle = self.store.index.idle().clone();
                 let fit = idle.iter().find(|(have, _)| have >= bytes).or(idle.last());
                 let slab = self.store.remove_idle(*bytes);
-                assert_eq!(slab.map(|slab| slab.bytes), fit.map(|(have, _)| *have));
+                let page = self.store.offsets.page();
+                let least = page.map_or(u64::MAX, |page| bytes.next_multiple_of(page).max(page));
+                assert_eq!(
+                    slab.map(|slab| slab.bytes),
+                    fit.map(|(have, _)| least.min(*have))
+                );
             }
             Op::Take {
                 pick,
@@ -179,6 +209,7 @@ impl Bench {
                 assert_eq!(self.store.free(addr, Frontier::new()), None);
                 self.live.remove(&addr);
             }
+            Op::Move { pick, near } => self.move_pages(*pick, *near),
             Op::Raise { lane, epoch } => self.clocks[*lane].raise(*epoch),
             Op::Sweep => {
                 self.store.sweep();
@@ -191,7 +222,7 @@ impl Bench {
                         .all(|bin| !bin.watch.is_empty())
                 );
                 let slabs = self.store.offsets.slabs();
-                let segs = slabs.flat_map(|(_, e)| self.store.offsets.segs_from(e.first));
+                let segs = slabs.flat_map(|e| self.store.offsets.segs_from(e.first));
                 let mut deaths = segs.filter_map(|(_, seg)| seg.death());
                 // Of each death the watched point at least is not complete.
                 assert!(deaths.all(|d| d.points().next().is_none_or(|p| !p.is_complete())));
@@ -199,9 +230,40 @@ impl Bench {
         }
     }
 
+    fn move_pages(&mut self, pick: usize, near: bool) {
+        let Some(page) = self.store.offsets.page() else {
+            return;
+        };
+        let slabs = self.store.offsets.slabs();
+        let segs = slabs.flat_map(|e| self.store.offsets.segs_from(e.first));
+        let pages = segs.filter(|(_, seg)| seg.death().is_some());
+        let pages =
+            pages.filter_map(|(id, seg)| Some((id, whole_pages(seg.addr, seg.end(), page)?)));
+        let pages: Vec<(SegId, Slab)> = pages.collect();
+        if pages.is_empty() {
+            return;
+        }
+        let (first, slab) = pages[pick % pages.len()];
+        let death = self.store.offsets.death(first).cloned();
+        let piece = self.store.detach(first, slab);
+        assert_eq!(piece.slab, slab);
+        assert_eq!(piece.parts, [(slab.bytes, death.expect("it is free"))]);
+        // Back where it was, or elsewhere.
+        let base = if near {
+            slab.base
+        } else {
+            self.next.next_multiple_of(page)
+        };
+        self.next = self.next.max(base + slab.bytes);
+        assert!(
+            self.store
+                .add_slab(Slab { base, ..slab }, UNIT, &piece.parts)
+        );
+    }
+
     fn take(&mut self, pick: usize, offset: u64, bytes: u64) {
         let slabs = self.store.offsets.slabs();
-        let segs = slabs.flat_map(|(_, e)| self.store.offsets.segs_from(e.first));
+        let segs = slabs.flat_map(|e| self.store.offsets.segs_from(e.first));
         let free: Vec<SegId> = segs
             .filter(|(_, s)| s.death().is_some())
             .map(|(i, _)| i)
@@ -238,9 +300,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn segments_tile_their_slabs_and_indexes_know_them_all(ops in ops()) {
+    fn segments_tile_their_slabs_and_indexes_know_them_all(
+        ops in ops(),
+        page in prop_oneof![Just(None), Just(Some(4 * UNIT))],
+    ) {
         let mut bench = Bench {
-            store: Store::default(),
+            store: Store::new(page),
             clocks: (0..LANES).map(|_| Clock::new()).collect(),
             live: BTreeMap::new(),
             next: 1 << 20,
@@ -260,6 +325,10 @@ proptest! {
         bench.store.sweep();
         audit(&bench.store, &bench.live);
         prop_assert_eq!(bench.store.index.idle().len(), bench.store.offsets.slabs().count());
+        // Slabs of pages that touch are one.
+        let ends: Vec<u64> = bench.store.offsets.slabs().map(|entry| entry.slab.end()).collect();
+        let mut starts = bench.store.offsets.slabs().map(|entry| entry.slab.base);
+        prop_assert!(page.is_none() || starts.all(|base| !ends.contains(&base)));
     }
 
     #[test]
@@ -287,7 +356,7 @@ proptest! {
     ) {
         let config = Config { max_bytes: max, chunk_bytes: chunk, ..Config::default() };
         let need = need(bytes, align, config.min_align).expect("valid");
-        let source = Grain { granularity: grain, alignment: grain };
+        let source = Grain { granularity: grain, alignment: grain, paged: false };
         let room = max.unwrap_or(u64::MAX).saturating_sub(committed);
         match growth(&need, &config, source, committed, tight, padded) {
             Ok(ask) => {

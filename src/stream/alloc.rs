@@ -38,7 +38,7 @@ impl<D: Driver> Queue<D> {
         };
         let part = pool.core().part(kind, this.home());
         let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        let waits = Event::join(this.context(), waits)?;
+        let waits = Event::join(this.context(), waits.iter())?;
         let (block, reach) = match &this.shape {
             Shape::InOrder(_) => this.alloc_in_order(&pool, part, size, &waits, event.wanted())?,
             Shape::OutOfOrder(_) => {
@@ -150,7 +150,7 @@ impl<D: Driver> Queue<D> {
         {
             return Ok(());
         }
-        let waits = Event::join(this.context(), waits)?;
+        let waits = Event::join(this.context(), waits.iter())?;
         // A refused free must not have made the queue wait.
         ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
         let reach = match &this.shape {

@@ -3,7 +3,7 @@
 #![allow(clippy::too_many_arguments)]
 
 use super::hooks::{context_hooks, forwarded};
-use super::{Context, Driver, Kind, Queue, UsmPool};
+use super::{CommandBuffer, Context, Driver, Kind, Queue, UsmPool};
 use crate::abi::*;
 use crate::hal::{
     self, ContextInfo, ImageInfo, Unwrapped, UsmAllocInfo, VirtualMemGranularityInfo,
@@ -153,6 +153,14 @@ impl<B: Driver> hal::Context<B> for Context<B> {
         size: usize,
     ) -> Result<()> {
         this.copy_now(dst.expose_provenance(), src.expose_provenance(), size)
+    }
+
+    fn command_buffer_create_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        desc: &ur_exp_command_buffer_desc_t,
+    ) -> Result<Arc<Object<CommandBuffer<B>>>> {
+        CommandBuffer::create(this, device, desc)
     }
 
     // Importing is a hint, and ignoring it is right everywhere.

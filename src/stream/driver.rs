@@ -3,7 +3,9 @@
 //!
 //! A driver moves work and memory; it decides nothing about order, reuse or events.
 
-use super::{Context, Domain, Event, Hooks, Queue, UsmPool};
+use super::{
+    CommandBuffer, Context, Domain, Event, Hooks, LaunchRequest, Queue, RecordedCommand, UsmPool,
+};
 use crate::abi::*;
 use crate::hal::Backend;
 use crate::object::{Error, Object, Result};
@@ -38,13 +40,13 @@ pub enum Work<D: Driver> {
     /// Repeats `pattern` over `bytes`, a multiple of its length.
     Fill {
         dst: usize,
-        pattern: Box<[u8]>,
+        pattern: Arc<[u8]>,
         bytes: usize,
     },
     /// Repeats `pattern` over each row of `region` (bytes, rows, slices).
     FillRect {
         dst: Pitched,
-        pattern: Box<[u8]>,
+        pattern: Arc<[u8]>,
         region: [usize; 3],
     },
     /// A hint: the range will be used on the host, or on the lane's device.
@@ -62,6 +64,27 @@ pub enum Work<D: Driver> {
     Launch(D::Launch),
     /// What only this backend knows.
     Native(D::Native),
+}
+
+impl<D: Driver> Clone for Work<D> {
+    #[rustfmt::skip]
+    fn clone(&self) -> Self {
+        match *self {
+            Self::Marker => Self::Marker,
+            Self::Copy { dst, src, bytes } => Self::Copy { dst, src, bytes },
+            Self::CopyRect { dst, src, region } => Self::CopyRect { dst, src, region },
+            Self::Fill { dst, ref pattern, bytes } => {
+                Self::Fill { dst, pattern: Arc::clone(pattern), bytes }
+            }
+            Self::FillRect { dst, ref pattern, region } => {
+                Self::FillRect { dst, pattern: Arc::clone(pattern), region }
+            }
+            Self::Prefetch { addr, bytes, to_host } => Self::Prefetch { addr, bytes, to_host },
+            Self::Advise { addr, bytes, advice } => Self::Advise { addr, bytes, advice },
+            Self::Launch(ref launch) => Self::Launch(launch.clone()),
+            Self::Native(ref native) => Self::Native(native.clone()),
+        }
+    }
 }
 
 /// Address of a region's first byte, and the bytes between its rows and slices.
@@ -91,6 +114,42 @@ impl Stamps {
         let _ = self.source.set(source);
     }
 
+    /// The times of several commands as one: the earliest start and the latest end, once all have
+    /// ended.
+    pub(crate) fn over(parts: Vec<Arc<Stamps>>) -> Arc<Self> {
+        let whole = Self::default();
+        whole.fill_from(Box::new(move |whole| {
+            let (mut start, mut end) = (u64::MAX, 0);
+            for part in &parts {
+                part.refresh();
+                match part.end.load(Ordering::Acquire) {
+                    0 => return,
+                    ended => end = end.max(ended),
+                }
+                start = start.min(part.start.load(Ordering::Acquire));
+            }
+            whole.start.store(start, Ordering::Relaxed);
+            whole.end.store(end, Ordering::Release);
+        }));
+        Arc::new(whole)
+    }
+
+    /// The times between two commands: from the first one's end to the second one's.
+    pub(crate) fn between(first: Arc<Stamps>, second: Arc<Stamps>) -> Arc<Self> {
+        let between = Arc::new(Self::default());
+        between.fill_from(Box::new(move |between| {
+            let ended = |stamps: &Stamps| {
+                stamps.refresh();
+                stamps.end.load(Ordering::Acquire)
+            };
+            if let (start @ 1.., end @ 1..) = (ended(&first), ended(&second)) {
+                between.start.store(start, Ordering::Relaxed);
+                between.end.store(end.max(start), Ordering::Release);
+            }
+        }));
+        between
+    }
+
     pub(crate) fn refresh(&self) {
         if self.end.load(Ordering::Acquire) == 0
             && let Some(source) = self.source.get()
@@ -118,15 +177,25 @@ impl Landing {
     }
 }
 
-/// A kernel launch as the queue received it; sizes are in work items.
-pub struct LaunchRequest<'a> {
-    pub dims: u32,
-    pub offset: [usize; 3],
-    pub global: [usize; 3],
-    /// Work-group size, or none for the driver's choice.
-    pub local: Option<[usize; 3]>,
-    pub args: &'a [ur_exp_kernel_arg_properties_t],
-    pub properties: Option<&'a ur_kernel_launch_ext_properties_t>,
+/// One recorded command, as [`Driver::compile`] sees it.
+pub struct Step<'a, D: Driver> {
+    pub work: &'a Work<D>,
+    /// The commands that it follows, by their places in the recording; all are before its own.
+    pub after: &'a [u32],
+}
+
+/// Recorded commands as one object of the backend's.
+pub trait Compiled<D: Driver>: Send + Sync {
+    /// Gives a lane all of it as one command, as [`Driver::submit`] does. Never called again before
+    /// what was given last is ordered before.
+    fn submit(&self, lane: &D::Lane, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()>;
+
+    /// Takes over new work for one of its commands, counted from its first. What was submitted
+    /// before keeps the old. False if it cannot: it is then made anew.
+    fn update(&self, at: usize, work: &Work<D>) -> bool {
+        let _ = (at, work);
+        false
+    }
 }
 
 /// What runs when a marker is done.
@@ -139,6 +208,8 @@ pub trait Driver:
         Event = Event<Self>,
         Context = Context<Self>,
         UsmPool = UsmPool<Self>,
+        CommandBuffer = CommandBuffer<Self>,
+        CommandBufferCommand = RecordedCommand<Self>,
     > + Hooks<Self>
 {
     /// What the driver keeps with each context; `()` if nothing.
@@ -151,10 +222,11 @@ pub trait Driver:
     /// Completes a host-signalled point when used; dropping it unused completes it too.
     type Signal: Send;
     /// A kernel with its arguments, ready to be given to a lane. Owns copies of by-value arguments
-    /// and keeps alive what it needs.
-    type Launch: Send;
+    /// and keeps alive what it needs. Cheap to clone: a recorded launch is given again and again.
+    type Launch: Clone + Send + Sync;
     /// Work beyond what every backend has; [`Infallible`](std::convert::Infallible) if there is none.
-    type Native: Send;
+    /// Cheap to clone, too.
+    type Native: Clone + Send + Sync;
 
     /// Opens a lane. A driver that sees each command end (`TRACKS`) raises the clock itself.
     fn lane(
@@ -197,6 +269,13 @@ pub trait Driver:
     /// own context unless the driver `SPANS` them.
     fn wait(lane: &Self::Lane, marker: &Self::Marker) -> Result<()>;
 
+    /// Others give work to the lane from now on, or no longer. While they do, later waits must hold back
+    /// their work too, rather than only the lane's next command.
+    fn open(lane: &Self::Lane, open: bool) -> Result<()> {
+        let _ = (lane, open);
+        Ok(())
+    }
+
     /// Whether everything before the marker has completed.
     fn is_done(marker: &Self::Marker) -> Result<bool>;
 
@@ -229,19 +308,79 @@ pub trait Driver:
     ) -> Result<Self::Launch>;
 
     /// Memory from the system: an address, zeroed if `zeroed`. `device` is none for host memory.
+    /// Not asked of memory that has pages.
     fn acquire(
         domain: &Domain<Self>,
         device: Option<&Object<Self::Device>>,
         kind: Kind,
         bytes: usize,
         zeroed: bool,
-    ) -> Result<usize>;
+    ) -> Result<usize> {
+        let _ = (domain, device, kind, bytes, zeroed);
+        Err(Error::unsupported())
+    }
 
     /// Gives a slab back. All use of it has been observed complete.
-    fn release(domain: &Domain<Self>, kind: Kind, addr: usize, bytes: usize);
+    fn release(domain: &Domain<Self>, kind: Kind, addr: usize, bytes: usize) {
+        let _ = (domain, kind, addr, bytes);
+    }
 
     /// Smallest amount of memory that the system gives, in bytes: slabs are multiples of it.
     fn granularity(device: Option<&Object<Self::Device>>, kind: Kind) -> usize;
+
+    /// The size in bytes, a power of two, of the pages in which memory of this kind can be mapped at
+    /// any address; none if it cannot, and slabs are [`Driver::acquire`]d. With pages, the rest of
+    /// this list is called instead.
+    fn page(device: Option<&Object<Self::Device>>, kind: Kind) -> Option<usize> {
+        let _ = (device, kind);
+        None
+    }
+
+    /// Addresses for pages, none mapped yet: where they start, at a multiple of the page.
+    fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
+        let _ = (domain, bytes);
+        Err(Error::unsupported())
+    }
+
+    /// Gives reserved addresses back. Nothing is mapped there.
+    fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
+        let _ = (domain, addr, bytes);
+    }
+
+    /// New pages, all with different names, zeroed if `zeroed`.
+    fn create_pages(
+        domain: &Domain<Self>,
+        device: Option<&Object<Self::Device>>,
+        kind: Kind,
+        count: usize,
+        zeroed: bool,
+    ) -> Result<Vec<u64>> {
+        let _ = (domain, device, kind, count, zeroed);
+        Err(Error::unsupported())
+    }
+
+    /// Gives pages back, which are mapped nowhere any more.
+    fn destroy_pages(domain: &Domain<Self>, pages: &[u64]) {
+        let _ = (domain, pages);
+    }
+
+    /// Maps pages side by side at reserved addresses where none is mapped. A page may be mapped at
+    /// older addresses too; what it holds need not be seen at the new one.
+    fn map_pages(
+        domain: &Domain<Self>,
+        device: Option<&Object<Self::Device>>,
+        kind: Kind,
+        addr: usize,
+        pages: &[u64],
+    ) -> Result<()> {
+        let _ = (domain, device, kind, addr, pages);
+        Err(Error::unsupported())
+    }
+
+    /// Unmaps so many pages from `addr` on, all use of which there was observed complete.
+    fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {
+        let _ = (domain, addr, count);
+    }
 
     /// Address and length in bytes of a buffer's memory on the device. Where buffers are no addresses
     /// it is 0, so that addresses made from it are offsets, and `on_buffers` knows.
@@ -303,6 +442,21 @@ pub trait Driver:
     ) -> Result<(usize, usize)> {
         let _ = (program, device, name);
         Err(Error::unsupported())
+    }
+
+    /// Makes one native object of the commands of a recording from `from` on, of as many in a row as
+    /// it can hold; what comes before `from` comes before all of it. None if it holds not even the
+    /// first, or is not worth it: then that one is submitted by itself, each time. Order between
+    /// such objects, events and completion are the engine's.
+    fn compile(
+        context: &Object<Context<Self>>,
+        device: &Object<Self::Device>,
+        steps: &[Step<'_, Self>],
+        from: usize,
+        updatable: bool,
+    ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
+        let _ = (context, device, steps, from, updatable);
+        None
     }
 
     /// Nanoseconds on the device's clock, the base of profiling times.

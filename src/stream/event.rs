@@ -2,6 +2,7 @@
 //!
 //! | state | when |
 //! |---|---|
+//! | queued | of a recorded command that was not submitted yet: see `signal` |
 //! | submitted | what comes before the command is not complete |
 //! | running | all before it is complete, it is not |
 //! | complete | everything it reaches was observed complete |
@@ -12,11 +13,13 @@
 
 use super::engine::ForeignPoint;
 use super::reach::Reach;
+use super::signal::Signal;
 use super::{Context, Driver, Engine, Queue, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
 use crate::timeline::{Clock, Frontier};
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -26,8 +29,7 @@ pub struct Event<D: Driver> {
     context: Arc<Object<Context<D>>>,
     queue: Option<Arc<Object<Queue<D>>>>,
     command: ur_command_t,
-    reach: Reach,
-    times: Option<Times>,
+    standing: Standing<D>,
     failed: AtomicBool,
     /// What stands for it in the backend, once that was asked for.
     native: OnceLock<D::Marker>,
@@ -35,7 +37,16 @@ pub struct Event<D: Driver> {
     foreign: Option<ForeignPoint<D>>,
 }
 
+/// What an event stands for.
+enum Standing<D: Driver> {
+    /// A command, for good.
+    Command(Reach, Option<Times>),
+    /// A recorded command: its present execution.
+    Recorded(Signal<D>),
+}
+
 /// Times in nanoseconds of the device's clock.
+#[derive(Clone)]
 pub(crate) struct Times {
     pub queued: u64,
     pub stamps: Arc<Stamps>,
@@ -56,12 +67,53 @@ impl<D: Driver> Event<D> {
             context: Arc::clone(queue.context()),
             queue: Some(queue.arc()),
             command,
-            reach,
-            times,
+            standing: Standing::Command(reach, times),
             failed: AtomicBool::new(false),
             native: OnceLock::new(),
             foreign: None,
         })
+    }
+
+    /// The event of a recorded command.
+    pub(crate) fn recorded(
+        context: &Arc<Object<Context<D>>>,
+        command: ur_command_t,
+        recording: u64,
+        node: u32,
+    ) -> Arc<Object<Self>> {
+        hal::new::<D, _>(Self {
+            context: Arc::clone(context),
+            queue: None,
+            command,
+            standing: Standing::Recorded(Signal::new(context.domain(), recording, node)),
+            failed: AtomicBool::new(false),
+            native: OnceLock::new(),
+            foreign: None,
+        })
+    }
+
+    /// Which command's event it is, if that is of this recording.
+    pub(crate) fn node_of(&self, recording: u64) -> Option<u32> {
+        match &self.standing {
+            Standing::Recorded(signal) if signal.recording == recording => Some(signal.node),
+            _ => None,
+        }
+    }
+
+    /// Has the event of a recorded command stand for this execution; none: it failed.
+    pub(crate) fn stand_for(&self, execution: Option<(Reach, Option<Times>)>) {
+        if let Standing::Recorded(signal) = &self.standing {
+            signal.stand_for(execution);
+            self.failed.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// How far it reaches now.
+    fn reach(&self) -> Result<Cow<'_, Reach>> {
+        match &self.standing {
+            Standing::Command(reach, _) => Ok(Cow::Borrowed(reach)),
+            Standing::Recorded(signal) => signal.reach().map(Cow::Owned),
+        }
     }
 
     /// An event of the backend's own: a lane of one point. `stamps` tells its times, if it has any.
@@ -79,13 +131,15 @@ impl<D: Driver> Event<D> {
             context: context.arc(),
             queue: None,
             command,
-            reach: Reach {
-                done: point.clone(),
-                order: point,
-                own: true,
-                ..Reach::default()
-            },
-            times: stamps.map(|(queued, stamps)| Times { queued, stamps }),
+            standing: Standing::Command(
+                Reach {
+                    done: point.clone(),
+                    order: point,
+                    own: true,
+                    ..Reach::default()
+                },
+                stamps.map(|(queued, stamps)| Times { queued, stamps }),
+            ),
             failed: AtomicBool::new(false),
             native: OnceLock::from(marker),
             foreign: Some(foreign),
@@ -104,7 +158,11 @@ impl<D: Driver> Event<D> {
     fn find_marker(&self) -> Result<D::Marker> {
         let engine = self.engine();
         engine.check()?;
-        let mut rest = self.reach.done.clone();
+        let Standing::Command(reach, _) = &self.standing else {
+            // It would stand for one execution, and this event for each in turn.
+            return Err(Error::unsupported());
+        };
+        let mut rest = reach.done.clone();
         rest.prune();
         if let Some(point) = rest.single()
             && let Some(mark) = engine.mark(point)?
@@ -113,7 +171,7 @@ impl<D: Driver> Event<D> {
         }
         if !rest.is_empty()
             && let Some(queue) = &self.queue
-            && let Some(reach) = queue.submit(&self.reach, Work::Marker, None, true)?
+            && let Some(reach) = queue.submit(reach, Work::Marker, None, true)?
             && let Some(point) = reach.done.single()
             && let Some(mark) = engine.mark(point)?
         {
@@ -137,43 +195,42 @@ impl<D: Driver> Event<D> {
         self.command
     }
 
-    /// The points that must complete for the event to.
-    pub fn frontier(&self) -> &Frontier {
-        &self.reach.done
-    }
-
     fn engine(&self) -> &Arc<Engine<D>> {
         self.context.domain().engine()
     }
 
     /// What a wait list reaches, as a command of `context` waits for it; an event in it that failed
     /// is an error.
-    pub(crate) fn join(context: &Object<Context<D>>, events: Handles<'_, Self>) -> Result<Reach> {
-        let mut reach = Reach::default();
-        for event in events.iter() {
+    pub(crate) fn join<'a>(
+        context: &Object<Context<D>>,
+        events: impl IntoIterator<Item = &'a Object<Self>>,
+    ) -> Result<Reach> {
+        let mut all = Reach::default();
+        for event in events {
             let failed = event.failed.load(Ordering::Relaxed);
             ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
-            if event.reach.done.is_complete() {
+            let reach = event.reach()?;
+            if reach.done.is_complete() {
                 continue;
             }
             if D::SPANS || std::ptr::eq(&*event.context, context) {
-                reach.join(&event.reach);
+                all.join(&reach);
             } else {
-                reach.join(&event.stand_in(context)?);
+                all.join(&event.stand_in(&reach, context)?);
             }
         }
-        Ok(reach)
+        Ok(all)
     }
 
     /// What stands for the event in another context: a point that the host signals once the event
     /// has completed.
-    fn stand_in(&self, context: &Object<Context<D>>) -> Result<Reach> {
+    fn stand_in(&self, reach: &Reach, context: &Object<Context<D>>) -> Result<Reach> {
         let engine = self.engine();
         let point = engine.host_point(context.domain())?;
         let done = Frontier::from(point.point.clone());
-        let mut order = self.reach.order.clone();
+        let mut order = reach.order.clone();
         order.join(&done);
-        engine.when(self.reach.clone(), Box::new(move || point.signal()))?;
+        engine.when(reach.clone(), Box::new(move || point.signal()))?;
         Ok(Reach {
             done,
             order,
@@ -188,9 +245,8 @@ impl<D: Driver> Event<D> {
             !self.failed.load(Ordering::Relaxed),
             UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS,
         )?;
-        self.engine()
-            .wait_reach(&self.reach)
-            .map_err(|_| self.fail())
+        let reach = self.reach()?;
+        self.engine().wait_reach(&reach).map_err(|_| self.fail())
     }
 
     fn fail(&self) -> Error {
@@ -202,17 +258,25 @@ impl<D: Driver> Event<D> {
         if self.failed.load(Ordering::Relaxed) {
             return UR_EVENT_STATUS_ERROR;
         }
+        let reach = match &self.standing {
+            Standing::Command(reach, _) => Cow::Borrowed(reach),
+            Standing::Recorded(signal) => match signal.present() {
+                Ok(Some(reach)) => Cow::Owned(reach),
+                Ok(None) => return UR_EVENT_STATUS_QUEUED,
+                Err(_) => return UR_EVENT_STATUS_ERROR,
+            },
+        };
         let engine = self.engine();
-        match engine.is_done(&self.reach.done) {
+        match engine.is_done(&reach.done) {
             Err(_) => {
                 self.fail();
                 UR_EVENT_STATUS_ERROR
             }
             Ok(true) => {
-                self.reach.order.mark_complete();
+                reach.order.mark_complete();
                 UR_EVENT_STATUS_COMPLETE
             }
-            Ok(false) if self.reach.before().is_complete() => UR_EVENT_STATUS_RUNNING,
+            Ok(false) if reach.before().is_complete() => UR_EVENT_STATUS_RUNNING,
             Ok(false) => UR_EVENT_STATUS_SUBMITTED,
         }
     }
@@ -222,9 +286,10 @@ impl<D: Driver> Drop for Event<D> {
     fn drop(&mut self) {
         if !D::TRACKS
             && let Some(queue) = &self.queue
-            && self.reach.done.is_complete()
+            && let Standing::Command(reach, _) = &self.standing
+            && reach.done.is_complete()
         {
-            queue.forget(&self.reach.done);
+            queue.forget(&reach.done);
         }
         // Others may wait for the point of a foreign event: it stays until it is complete.
         if let Some(foreign) = self.foreign.take()
@@ -276,7 +341,11 @@ impl<D: Driver> hal::Event<D> for Event<D> {
         out: InfoOut<'_>,
     ) -> Result<()> {
         let unknown = Error::new(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE);
-        let times = this.times.as_ref().ok_or(unknown)?;
+        let times = match &this.standing {
+            Standing::Command(_, times) => times.clone(),
+            Standing::Recorded(signal) => signal.times(),
+        };
+        let times = times.ok_or(unknown)?;
         times.stamps.refresh();
         let stamp = |stamp: &std::sync::atomic::AtomicU64| match stamp.load(Ordering::Acquire) {
             0 => Err(unknown),
@@ -311,8 +380,8 @@ impl<D: Driver> hal::Event<D> for Event<D> {
         user_data: *mut c_void,
     ) -> Result<()> {
         let frontier = match exec_status {
-            UR_EXECUTION_INFO_COMPLETE => this.reach.done.clone(),
-            UR_EXECUTION_INFO_RUNNING => this.reach.before(),
+            UR_EXECUTION_INFO_COMPLETE => this.reach()?.done.clone(),
+            UR_EXECUTION_INFO_RUNNING => this.reach()?.before(),
             // Every command is submitted when its event is made.
             UR_EXECUTION_INFO_SUBMITTED => Frontier::new(),
             _ => return Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),

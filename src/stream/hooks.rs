@@ -153,8 +153,6 @@ macro_rules! context_hooks {
             fn usm_host_alloc_register_exp(host_mem: *mut c_void, size: usize, properties: Option<&ur_exp_usm_host_alloc_register_properties_t>) -> ();
             /// `urUSMHostAllocUnregisterExp`
             fn usm_host_alloc_unregister_exp(host_mem: *mut c_void) -> ();
-            /// `urCommandBufferCreateExp`
-            fn command_buffer_create_exp(device: &Object<B::Device>, command_buffer_desc: &ur_exp_command_buffer_desc_t) -> Arc<Object<B::CommandBuffer>>;
             /// `urEventCreateExp`
             fn event_create_exp(device: &Object<B::Device>, event_desc: &ur_exp_event_desc_t) -> Arc<Object<B::Event>>;
             /// `urGraphCreateExp`
@@ -182,8 +180,6 @@ macro_rules! queue_hooks {
             fn bindless_images_wait_external_semaphore_exp(semaphore: &Object<B::ExternalSemaphore>, has_wait_value: bool, wait_value: u64, event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
             /// `urBindlessImagesSignalExternalSemaphoreExp`
             fn bindless_images_signal_external_semaphore_exp(semaphore: &Object<B::ExternalSemaphore>, has_signal_value: bool, signal_value: u64, event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
-            /// `urEnqueueCommandBufferExp`
-            fn command_buffer_exp(command_buffer: &Object<B::CommandBuffer>, event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
             /// `urEnqueueNativeCommandExp`
             fn native_command_exp(native_enqueue: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn, data: *mut c_void, mem_list: Handles<'_, B::Mem>, properties: Option<&ur_exp_enqueue_native_command_properties_t>, event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
             /// `urQueueBeginGraphCaptureExp`

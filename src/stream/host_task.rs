@@ -55,7 +55,7 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         let engine = this.engine();
         engine.check()?;
-        let waits = Event::join(this.context(), waits)?;
+        let waits = Event::join(this.context(), waits.iter())?;
         let times = if event.wanted() {
             this.times(false)?
         } else {

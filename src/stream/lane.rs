@@ -6,13 +6,14 @@
 
 use super::engine::{Mark, enter};
 use super::reach::{Reach, Ticket, Tickets};
+use super::replay::Part;
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
 use crate::pool::Stash;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) struct LaneCore<D: Driver> {
@@ -20,8 +21,10 @@ pub(crate) struct LaneCore<D: Driver> {
     pub device: Arc<Object<D::Device>>,
     engine: Arc<Engine<D>>,
     native: D::Lane,
-    /// Whether others can put work on the stream that we never see.
-    open: AtomicBool,
+    /// Whether others can put work on the stream that we never see, from some point on.
+    exposed: AtomicBool,
+    /// Native commands that do so now.
+    guests: AtomicUsize,
     state: Mutex<State<D>>,
     /// Blocks that it may use again at once, under a lock of its own.
     pub stash: Arc<Stash>,
@@ -80,7 +83,8 @@ impl<D: Driver> LaneCore<D> {
             device: Arc::clone(device),
             engine: Arc::clone(domain.engine()),
             native,
-            open: AtomicBool::new(false),
+            exposed: AtomicBool::new(false),
+            guests: AtomicUsize::new(0),
             state: Mutex::new(state),
             stash,
             tip_epoch: AtomicU64::new(0),
@@ -93,15 +97,54 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// The stream itself, on which others may put work from now on.
-    pub fn expose(&self) -> &D::Lane {
-        self.open.store(true, Ordering::Relaxed);
+    pub fn expose(&self) -> Result<&D::Lane> {
+        let mut state = enter(&self.state);
+        self.record_if_watched(&mut state)?;
+        self.exposed.store(true, Ordering::Relaxed);
+        D::open(&self.native, true)?;
+        Ok(&self.native)
+    }
+
+    /// Opens the stream for one native command.
+    pub fn lend(&self) -> Result<()> {
+        let mut state = enter(&self.state);
+        self.record_if_watched(&mut state)?;
+        D::open(&self.native, true)?;
+        self.guests.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The stream as a native command sees it.
+    pub fn lent(&self) -> &D::Lane {
         &self.native
+    }
+
+    /// The native command is over, and a command of ours is behind it.
+    pub fn take_back(&self) -> Result<()> {
+        let _state = enter(&self.state);
+        let others = self.guests.fetch_sub(1, Ordering::Relaxed) > 1;
+        match others || self.is_exposed() {
+            true => Ok(()),
+            false => D::open(&self.native, false),
+        }
+    }
+
+    pub fn is_lent(&self) -> bool {
+        self.guests.load(Ordering::Relaxed) > 0
+    }
+
+    pub fn is_exposed(&self) -> bool {
+        self.exposed.load(Ordering::Relaxed)
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_exposed() || self.is_lent()
     }
 
     /// Where others put work on the stream, puts a command of ours behind all of it: what stands for
     /// everything up to here then does.
     pub fn cover(&self, state: &mut State<D>) -> Result<()> {
-        if !self.open.load(Ordering::Relaxed) {
+        if !self.is_open() {
             return Ok(());
         }
         self.record_if_watched(state)?;
@@ -126,19 +169,96 @@ impl<D: Driver> LaneCore<D> {
         stamps: Option<Arc<Stamps>>,
         wanted: bool,
     ) -> Result<Option<Reach>> {
+        self.submit_with(waits, wanted, |lane, epoch| {
+            D::submit(lane, epoch, work, stamps)
+        })
+    }
+
+    /// As [`LaneCore::submit`], where `give` does what [`Driver::submit`] would.
+    pub fn submit_with(
+        &self,
+        waits: &Reach,
+        wanted: bool,
+        give: impl FnOnce(&D::Lane, u64) -> Result<()>,
+    ) -> Result<Option<Reach>> {
         let mut state = self.after(waits)?;
-        self.record_if_watched(&mut state)?;
-        let epoch = state.order.epoch() + 1;
-        D::submit(&self.native, epoch, work, stamps)?;
+        self.give(&mut state, wanted, give)
+    }
+
+    /// Gives the lane several commands in a row, the first of them after `waits`: how far all that
+    /// was given reaches, and whether that is everything.
+    pub fn submit_all(&self, waits: &Reach, parts: &mut [Part<'_, D>]) -> (Reach, Result<()>) {
+        // Other lanes' locks come before this one's.
+        let found: Result<Vec<_>> = parts.iter().map(|part| self.find(&part.waits)).collect();
+        let (found, mut state) = match found.and_then(|found| Ok((found, self.after(waits)?))) {
+            Ok(ready) => ready,
+            Err(error) => return (Reach::default(), Err(error)),
+        };
+        let mut give = |state: &mut State<D>| {
+            for (part, (missing, marks)) in parts.iter_mut().zip(&found) {
+                if !state.order.ordered(missing) {
+                    self.wait_for(state, missing.clone(), &part.waits, marks)?;
+                }
+                state.order.wait_for(&part.waits.order);
+                part.reach = self.give(state, part.wanted, |lane, epoch| {
+                    part.given.submit(lane, epoch, part.stamps.clone())
+                })?;
+            }
+            Ok(())
+        };
+        let result = give(&mut state);
+        (self.reach(&mut state), result)
+    }
+
+    fn give(
+        &self,
+        state: &mut State<D>,
+        wanted: bool,
+        give: impl FnOnce(&D::Lane, u64) -> Result<()>,
+    ) -> Result<Option<Reach>> {
+        self.record_if_watched(state)?;
+        give(&self.native, state.order.epoch() + 1)?;
         let point = state.order.advance();
         state.recent = Reach::default();
-        self.publish(&state);
+        self.publish(state);
         Ok(wanted.then(|| Reach {
             done: Frontier::from(point),
             order: state.order.frontier(),
-            tickets: self.watch(&mut state),
+            tickets: self.watch(state),
             own: true,
         }))
+    }
+
+    /// The part of what is waited for that other lanes have yet to complete, with its markers.
+    fn find(&self, waits: &Reach) -> Result<(Frontier, Vec<Mark<D>>)> {
+        let mut missing = waits.done.clone();
+        missing.retain(|point| point.lane() != self.clock.id() && !point.is_complete());
+        let marks = self.marks_of(&missing)?;
+        Ok((missing, marks))
+    }
+
+    /// Has the stream wait for markers that prove `missing`, a part of `waits`.
+    fn wait_for(
+        &self,
+        state: &mut State<D>,
+        missing: Frontier,
+        waits: &Reach,
+        marks: &[Mark<D>],
+    ) -> Result<()> {
+        if !marks.is_empty() {
+            self.record_if_watched(state)?;
+        }
+        for mark in marks {
+            D::wait(&self.native, &mark.marker)?;
+        }
+        state.recent.join(&Reach {
+            done: missing,
+            tickets: waits.tickets.clone(),
+            ..Reach::default()
+        });
+        state.recent.prune();
+        self.publish(state);
+        Ok(())
     }
 
     /// Makes later commands wait for `waits` and lets `then` look at the order under the lock.
@@ -153,19 +273,7 @@ impl<D: Driver> LaneCore<D> {
             drop(state);
             let marks = self.marks_of(&missing)?;
             state = enter(&self.state);
-            if !marks.is_empty() {
-                self.record_if_watched(&mut state)?;
-            }
-            for mark in &marks {
-                D::wait(&self.native, &mark.marker)?;
-            }
-            state.recent.join(&Reach {
-                done: missing,
-                tickets: waits.tickets.clone(),
-                ..Reach::default()
-            });
-            state.recent.prune();
-            self.publish(&state);
+            self.wait_for(&mut state, missing, waits, &marks)?;
         }
         state.order.wait_for(&waits.order);
         Ok(state)
@@ -235,7 +343,7 @@ impl<D: Driver> LaneCore<D> {
     /// takes more than that, or if work that we never saw may use the block.
     pub fn free(&self, addr: usize) -> bool {
         let epoch = self.tip_epoch.load(Ordering::Relaxed);
-        let known = epoch != JOINED && !self.open.load(Ordering::Relaxed);
+        let known = epoch != JOINED && !self.is_open();
         known && self.stash.free(addr as u64, epoch).is_some()
     }
 
@@ -322,6 +430,13 @@ impl<D: Driver> LaneCore<D> {
     }
 
     fn watch(&self, state: &mut State<D>) -> Tickets {
+        // Others may put work behind the command at any time: its record cannot wait for ours.
+        if !D::TRACKS
+            && self.is_open()
+            && let Err(error) = self.record(state)
+        {
+            log::error!("recording an event failed: {:?}", error.code());
+        }
         let mut tickets = state.recent.tickets.clone();
         if !D::TRACKS {
             tickets.add(Ticket::clone(state.ticket.get_or_insert_default()));

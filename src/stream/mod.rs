@@ -4,18 +4,23 @@
 //! block of memory may be used again. Uses `timeline` for what happens before what, `pool` for
 //! memory, and a driver for the work itself. Must never know a backend.
 //!
-//! `driver` is what a backend implements; `hooks` what it may add. `engine` is what one adapter
-//! shares, `domain` what one context does. `lane` submits, `out_of_order` chooses lanes, `reach`
-//! says what an event covers; `queue`, `event`, `context` and `usm_pool` are the handles, the
-//! `*_api` files their `hal` traits; `alloc`, `usm`, `memory`, `pool_core` and `source` are USM;
-//! `threads` runs host tasks and callbacks.
+//! `driver` is what a backend implements, `launch` what a launch tells it; `hooks` what it may add.
+//! `engine` is what one adapter shares, `domain` what one context does. `lane` submits, `out_of_order` chooses lanes, `reach`
+//! says what an event covers; `queue`, `event`, `context`, `command_buffer` and `usm_pool` are the
+//! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded,
+//! `recording` keeps it, `replay` submits it, `update` changes it, and `signal` is what the event of
+//! a recorded command stands for; `alloc`, `usm`, `memory`, `pool_core`, `source` and `paged` are
+//! USM; `threads` runs host tasks and callbacks, `native_command` what others give to a lane.
 //!
-//! Lock ranks, taken downwards only and at most one of each: an out-of-order queue's; a lane's; a
-//! pool's (under which nothing is called); and leaves, under which nothing else is locked: the
-//! engine's places and domains, a domain's lanes and points, its pools and slabs, gauges, threads,
-//! a context's current pools.
+//! Lock ranks, taken downwards only and at most one of each: a command buffer's; an out-of-order
+//! queue's; a lane's; a pool's (under which nothing is called); and leaves, under which nothing else
+//! is locked: the engine's places and domains, a domain's lanes and points, its pools and slabs,
+//! gauges, address spaces, threads, a context's current pools, a recorded command's signal.
 
 mod alloc;
+mod command;
+mod command_buffer;
+mod command_buffer_api;
 mod context;
 mod context_api;
 mod domain;
@@ -25,15 +30,22 @@ mod event;
 mod hooks;
 mod host_task;
 mod lane;
+mod launch;
 mod memory;
+mod native_command;
 mod out_of_order;
+mod paged;
 mod pool_core;
 mod queue;
 mod queue_api;
 mod reach;
+mod recording;
+mod replay;
+mod signal;
 mod source;
 mod threads;
 mod transfer;
+mod update;
 mod usm;
 mod usm_pool;
 
@@ -42,13 +54,15 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use context::Context;
 pub use domain::Domain;
 pub use driver::{
-    Driver, Kind, Landing, LaunchRequest, Notice, Pitched, StampSource, Stamps, Work,
+    Compiled, Driver, Kind, Landing, Notice, Pitched, StampSource, Stamps, Step, Work,
 };
 pub use engine::Engine;
 pub use event::Event;
 pub use hooks::Hooks;
+pub use launch::{LaunchRequest, Wishes};
 pub use queue::Queue;
 pub use usm_pool::UsmPool;

@@ -54,6 +54,14 @@ impl<D: Driver> OutOfOrder<D> {
         Cow::Owned(all)
     }
 
+    /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
+    pub fn lend(&mut self, waits: &Reach) -> Result<(Arc<LaneCore<D>>, Reach)> {
+        let waits = self.with_barrier(waits).into_owned();
+        let lane = self.place(&waits)?;
+        lane.lend()?;
+        Ok((lane, waits))
+    }
+
     pub fn submit(
         &mut self,
         waits: &Reach,
@@ -61,9 +69,21 @@ impl<D: Driver> OutOfOrder<D> {
         stamps: Option<Arc<Stamps>>,
         wanted: bool,
     ) -> Result<Option<Reach>> {
+        self.submit_with(waits, wanted, |lane, epoch| {
+            D::submit(lane, epoch, work, stamps)
+        })
+    }
+
+    /// As [`LaneCore::submit_with`], on the lane that suits.
+    pub fn submit_with(
+        &mut self,
+        waits: &Reach,
+        wanted: bool,
+        give: impl FnOnce(&D::Lane, u64) -> Result<()>,
+    ) -> Result<Option<Reach>> {
         let waits = self.with_barrier(waits);
         let lane = self.place(&waits)?;
-        lane.submit(&waits, work, stamps, wanted)
+        lane.submit_with(&waits, wanted, give)
     }
 
     /// An event wait or a barrier, without a command on any lane.
@@ -106,12 +126,18 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
-    /// A lane to show to others.
-    pub fn first(&mut self) -> Result<&Arc<LaneCore<D>>> {
-        if self.lanes.is_empty() {
-            self.add_lane()?;
-        }
-        Ok(&self.lanes[0])
+    /// The lane to show to others: the same each time, and none that a native command has.
+    pub fn shown(&mut self) -> Result<&Arc<LaneCore<D>>> {
+        let mut lanes = self.lanes.iter();
+        let found = lanes.position(|lane| lane.is_exposed());
+        let at = match found.or_else(|| self.lanes.iter().position(|lane| !lane.is_lent())) {
+            Some(at) => at,
+            None => {
+                self.add_lane()?;
+                self.lanes.len() - 1
+            }
+        };
+        Ok(&self.lanes[at])
     }
 
     pub fn flush(&self) -> Result<()> {
@@ -153,7 +179,7 @@ impl<D: Driver> OutOfOrder<D> {
         };
         let mut best: Option<(Fit, &Arc<LaneCore<D>>)> = None;
         let mut free = 0;
-        for lane in &self.lanes {
+        for lane in self.lanes.iter().filter(|lane| !lane.is_lent()) {
             let held = match quiet {
                 true => Frontier::new(),
                 false => engine.unsignalled(&lane.waited()),

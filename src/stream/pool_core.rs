@@ -1,6 +1,7 @@
 //! The memory behind a UR pool: one internal pool for each kind and device, limits over them all.
 
 use super::engine::enter;
+use super::paged::Paged;
 use super::source::{SlabSource, UserBlock};
 use super::{Domain, Driver, Kind, UsmPool};
 use crate::abi::*;
@@ -120,6 +121,10 @@ impl<D: Driver> PoolCore<D> {
                     zeroed: plan.zeroed,
                     budget: Arc::clone(&reserved),
                     user: block.take(),
+                    paged: match nested {
+                        true => None,
+                        false => Paged::new(domain, device.as_ref(), kind, plan.zeroed),
+                    },
                 };
                 Part {
                     kind,
@@ -217,11 +222,28 @@ impl<D: Driver> PoolCore<D> {
     }
 
     pub fn wants_settling(&self) -> bool {
-        self.closed.load(Ordering::Acquire) || self.reserved.current() > self.threshold()
+        self.closed.load(Ordering::Acquire)
+            || self.reserved.current() > self.threshold()
+            || self.lingers()
+    }
+
+    /// Whether there are addresses that memory has left.
+    fn lingers(&self) -> bool {
+        let paged = |part: &Part<D>| {
+            part.pool
+                .source()
+                .paged
+                .as_ref()
+                .is_some_and(Paged::lingers)
+        };
+        self.parts.iter().any(paged)
     }
 
     /// Gives back what exceeds the threshold, as far as it is free and complete.
     pub fn settle(&self) {
+        if self.lingers() {
+            self.parts.iter().for_each(|part| part.pool.expire());
+        }
         if self.closed.load(Ordering::Acquire) {
             self.trim(0);
         } else {

@@ -4,6 +4,7 @@
 //! lane and submitting to it one step, so that nothing slips onto a lane that has just been made to
 //! wait for the host.
 
+use super::command::Command;
 use super::engine::{HostPoint, enter};
 use super::event::{Event, Times};
 use super::lane::LaneCore;
@@ -15,6 +16,7 @@ use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
 use crate::timeline::Frontier;
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 /// A queue's handle.
 pub struct Queue<D: Driver> {
@@ -26,6 +28,8 @@ pub struct Queue<D: Driver> {
     home_at: usize,
     flags: ur_queue_flags_t,
     pub(crate) shape: Shape<D>,
+    /// Lanes lent to native commands, with the threads whose callbacks run.
+    pub(crate) lent: Mutex<Vec<(ThreadId, Arc<LaneCore<D>>)>>,
 }
 
 pub(crate) enum Shape<D: Driver> {
@@ -62,6 +66,7 @@ impl<D: Driver> Queue<D> {
             home_at,
             flags,
             shape,
+            lent: Mutex::default(),
         }))
     }
 
@@ -77,7 +82,7 @@ impl<D: Driver> Queue<D> {
         let home = context.device(device)?;
         let (device, context) = (device.arc(), context.arc());
         let lane = LaneCore::over(&context, &device, |_| Ok(lane))?;
-        lane.expose();
+        lane.expose()?;
         Ok(hal::new::<D, _>(Self {
             context,
             device,
@@ -85,15 +90,20 @@ impl<D: Driver> Queue<D> {
             home_at,
             flags,
             shape: Shape::InOrder(lane),
+            lent: Mutex::default(),
         }))
     }
 
     /// Shows the stream beneath, one of several on an out-of-order queue. Work that others put there
-    /// from now on is waited for like the queue's own.
+    /// from now on is waited for like the queue's own. Within a native command it is that command's
+    /// stream, for no longer than the command.
     pub fn expose<R>(&self, look: impl FnOnce(&D::Lane) -> R) -> Result<R> {
+        if let Some(lane) = self.lent_here() {
+            return Ok(look(lane.lent()));
+        }
         match &self.shape {
-            Shape::InOrder(lane) => Ok(look(lane.expose())),
-            Shape::OutOfOrder(lanes) => Ok(look(enter(lanes).first()?.expose())),
+            Shape::InOrder(lane) => Ok(look(lane.expose()?)),
+            Shape::OutOfOrder(lanes) => Ok(look(enter(lanes).shown()?.expose()?)),
         }
     }
 
@@ -130,15 +140,26 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
-        let waits = Event::join(this.context(), waits)?;
+        Self::give(this, Command::new(command, work), waits, event, blocking)
+    }
+
+    /// As [`Queue::enqueue`], with all that is known of the command.
+    pub(crate) fn give(
+        this: &Object<Self>,
+        made: Command<'_, D>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+    ) -> Result<()> {
+        let waits = Event::join(this.context(), waits.iter())?;
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
             this.times(false)?
         } else {
             None
         };
-        let reach = this.submit(&waits, work, times.as_ref(), wanted)?;
-        Self::deliver(this, command, reach, times, event, blocking)
+        let reach = this.submit(&waits, made.work, times.as_ref(), wanted)?;
+        Self::deliver(this, made.kind, reach, times, event, blocking)
     }
 
     /// Hands out the event of a command that reaches this far, and waits for it if that is asked.
@@ -217,7 +238,7 @@ impl<D: Driver> Queue<D> {
         barrier: bool,
     ) -> Result<()> {
         this.engine().check()?;
-        let waits = Event::join(this.context(), list)?;
+        let waits = Event::join(this.context(), list.iter())?;
         let reach = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;

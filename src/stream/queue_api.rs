@@ -2,13 +2,13 @@
 
 #![allow(clippy::too_many_arguments)]
 
+use super::command::Corner;
 use super::event::Event;
 use super::hooks::{forwarded, queue_hooks};
-use super::transfer::{self, Box3};
-use super::{Driver, Kind, LaunchRequest, Queue, UsmPool, Work};
+use super::{CommandBuffer, Driver, Kind, Queue, UsmPool, Work};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo, Unwrapped};
-use crate::object::{Handles, InfoOut, Object, OutHandle, Result, ensure};
+use crate::object::{Handles, InfoOut, Object, OutHandle, Result};
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
@@ -79,21 +79,8 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let src = this.buffer_range(buffer, offset, size)?;
-        let work = Work::Copy {
-            dst: dst.expose_provenance(),
-            src,
-            bytes: size,
-        };
-        let work = B::on_buffers(work, None, Some(buffer));
-        Self::enqueue(
-            this,
-            UR_COMMAND_MEM_BUFFER_READ,
-            waits,
-            work,
-            event,
-            blocking_read,
-        )
+        let made = this.site().buffer_read(buffer, offset, size, dst)?;
+        Self::give(this, made, waits, event, blocking_read)
     }
 
     fn mem_buffer_write(
@@ -106,21 +93,8 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let dst = this.buffer_range(buffer, offset, size)?;
-        let work = Work::Copy {
-            dst,
-            src: src.expose_provenance(),
-            bytes: size,
-        };
-        let work = B::on_buffers(work, Some(buffer), None);
-        Self::enqueue(
-            this,
-            UR_COMMAND_MEM_BUFFER_WRITE,
-            waits,
-            work,
-            event,
-            blocking_write,
-        )
+        let made = this.site().buffer_write(buffer, offset, size, src)?;
+        Self::give(this, made, waits, event, blocking_write)
     }
 
     fn mem_buffer_read_rect(
@@ -138,24 +112,12 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let inside = Box3::new(buffer_origin, region, buffer_row_pitch, buffer_slice_pitch)?;
-        let outside = Box3::new(host_origin, region, host_row_pitch, host_slice_pitch)?;
-        let src = this.buffer_box(buffer, &inside)?;
-        let dst = outside.at(dst.expose_provenance());
-        let work = Work::CopyRect {
-            dst,
-            src,
-            region: inside.region,
-        };
-        let work = B::on_buffers(work, None, Some(buffer));
-        Self::enqueue(
-            this,
-            UR_COMMAND_MEM_BUFFER_READ_RECT,
-            waits,
-            work,
-            event,
-            blocking_read,
-        )
+        let inside = Corner::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch);
+        let outside = Corner::new(host_origin, host_row_pitch, host_slice_pitch);
+        let made = this
+            .site()
+            .buffer_read_rect(buffer, inside, outside, region, dst)?;
+        Self::give(this, made, waits, event, blocking_read)
     }
 
     fn mem_buffer_write_rect(
@@ -173,24 +135,12 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let inside = Box3::new(buffer_origin, region, buffer_row_pitch, buffer_slice_pitch)?;
-        let outside = Box3::new(host_origin, region, host_row_pitch, host_slice_pitch)?;
-        let dst = this.buffer_box(buffer, &inside)?;
-        let src = outside.at(src.expose_provenance());
-        let work = Work::CopyRect {
-            dst,
-            src,
-            region: inside.region,
-        };
-        let work = B::on_buffers(work, Some(buffer), None);
-        Self::enqueue(
-            this,
-            UR_COMMAND_MEM_BUFFER_WRITE_RECT,
-            waits,
-            work,
-            event,
-            blocking_write,
-        )
+        let inside = Corner::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch);
+        let outside = Corner::new(host_origin, host_row_pitch, host_slice_pitch);
+        let made = this
+            .site()
+            .buffer_write_rect(buffer, inside, outside, region, src)?;
+        Self::give(this, made, waits, event, blocking_write)
     }
 
     fn mem_buffer_copy(
@@ -203,15 +153,9 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let src = this.buffer_range(buffer_src, src_offset, size)?;
-        let dst = this.buffer_range(buffer_dst, dst_offset, size)?;
-        let work = Work::Copy {
-            dst,
-            src,
-            bytes: size,
-        };
-        let work = B::on_buffers(work, Some(buffer_dst), Some(buffer_src));
-        Self::enqueue(this, UR_COMMAND_MEM_BUFFER_COPY, waits, work, event, false)
+        let site = this.site();
+        let made = site.buffer_copy(buffer_src, buffer_dst, src_offset, dst_offset, size)?;
+        Self::give(this, made, waits, event, false)
     }
 
     fn mem_buffer_copy_rect(
@@ -228,24 +172,11 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let from = Box3::new(src_origin, region, src_row_pitch, src_slice_pitch)?;
-        let to = Box3::new(dst_origin, region, dst_row_pitch, dst_slice_pitch)?;
-        let src = this.buffer_box(buffer_src, &from)?;
-        let dst = this.buffer_box(buffer_dst, &to)?;
-        let work = Work::CopyRect {
-            dst,
-            src,
-            region: from.region,
-        };
-        let work = B::on_buffers(work, Some(buffer_dst), Some(buffer_src));
-        Self::enqueue(
-            this,
-            UR_COMMAND_MEM_BUFFER_COPY_RECT,
-            waits,
-            work,
-            event,
-            false,
-        )
+        let from = Corner::new(src_origin, src_row_pitch, src_slice_pitch);
+        let to = Corner::new(dst_origin, dst_row_pitch, dst_slice_pitch);
+        let site = this.site();
+        let made = site.buffer_copy_rect((buffer_src, from), (buffer_dst, to), region)?;
+        Self::give(this, made, waits, event, false)
     }
 
     fn mem_buffer_fill(
@@ -257,14 +188,8 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let dst = this.buffer_range(buffer, offset, size)?;
-        let work = Work::Fill {
-            dst,
-            pattern: pattern.into(),
-            bytes: size,
-        };
-        let work = B::on_buffers(work, Some(buffer), None);
-        Self::enqueue(this, UR_COMMAND_MEM_BUFFER_FILL, waits, work, event, false)
+        let made = this.site().buffer_fill(buffer, pattern, offset, size)?;
+        Self::give(this, made, waits, event, false)
     }
 
     fn mem_buffer_map(
@@ -277,7 +202,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<*mut c_void> {
-        this.buffer_range(buffer, offset, size)?;
+        this.site().buffer_range(buffer, offset, size)?;
         let (landing, work) = B::map(buffer, this.device(), map_flags, offset, size)?;
         Self::enqueue(
             this,
@@ -309,13 +234,8 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let dst = this.usm_range(mem, size)?;
-        let work = Work::Fill {
-            dst,
-            pattern: pattern.into(),
-            bytes: size,
-        };
-        Self::enqueue(this, UR_COMMAND_USM_FILL, waits, work, event, false)
+        let made = this.site().usm_fill(mem, pattern, size)?;
+        Self::give(this, made, waits, event, false)
     }
 
     fn usm_memcpy(
@@ -327,13 +247,8 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let (dst, src) = (this.usm_range(dst, size)?, this.usm_range(src, size)?);
-        let work = Work::Copy {
-            dst,
-            src,
-            bytes: size,
-        };
-        Self::enqueue(this, UR_COMMAND_USM_MEMCPY, waits, work, event, blocking)
+        let made = this.site().usm_copy(dst, src, size)?;
+        Self::give(this, made, waits, event, blocking)
     }
 
     fn usm_prefetch(
@@ -344,14 +259,8 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let addr = this.usm_range(mem, size)?;
-        let to_host = flags.contains(UR_USM_MIGRATION_FLAG_DEVICE_TO_HOST);
-        let work = Work::Prefetch {
-            addr,
-            bytes: size,
-            to_host,
-        };
-        Self::enqueue(this, UR_COMMAND_USM_PREFETCH, waits, work, event, false)
+        let made = this.site().usm_prefetch(mem, size, flags)?;
+        Self::give(this, made, waits, event, false)
     }
 
     fn usm_advise(
@@ -361,20 +270,8 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         advice: ur_usm_advice_flags_t,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let addr = this.usm_range(mem, size)?;
-        let work = Work::Advise {
-            addr,
-            bytes: size,
-            advice,
-        };
-        Self::enqueue(
-            this,
-            UR_COMMAND_USM_ADVISE,
-            Handles::EMPTY,
-            work,
-            event,
-            false,
-        )
+        let made = this.site().usm_advise(mem, size, advice)?;
+        Self::give(this, made, Handles::EMPTY, event, false)
     }
 
     fn usm_fill_2d(
@@ -387,13 +284,9 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let dst = this.usm_rows(mem, pitch, width, height)?;
-        let work = Work::FillRect {
-            dst,
-            pattern: pattern.into(),
-            region: [width, height, 1],
-        };
-        Self::enqueue(this, UR_COMMAND_USM_FILL_2D, waits, work, event, false)
+        let site = this.site();
+        let made = site.usm_fill_2d(mem, pitch, pattern, width, height)?;
+        Self::give(this, made, waits, event, false)
     }
 
     fn usm_memcpy_2d(
@@ -408,17 +301,9 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let dst = this.usm_rows(dst, dst_pitch, width, height)?;
-        let src = this.usm_rows(src, src_pitch, width, height)?;
-        let work = match width {
-            0 => Work::Marker,
-            _ => Work::CopyRect {
-                dst,
-                src,
-                region: [width, height, 1],
-            },
-        };
-        Self::enqueue(this, UR_COMMAND_USM_MEMCPY_2D, waits, work, event, blocking)
+        let site = this.site();
+        let made = site.usm_copy_2d((dst, dst_pitch), (src, src_pitch), width, height)?;
+        Self::give(this, made, waits, event, blocking)
     }
 
     fn device_global_variable_write(
@@ -432,15 +317,9 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let (start, length) = B::global(program, this.device(), name)?;
-        let dst = transfer::range(start, length, offset, count)?;
-        let work = Work::Copy {
-            dst,
-            src: src.expose_provenance(),
-            bytes: count,
-        };
-        let command = UR_COMMAND_DEVICE_GLOBAL_VARIABLE_WRITE;
-        Self::enqueue(this, command, waits, work, event, blocking_write)
+        let site = this.site();
+        let made = site.variable_write(program, name, offset, count, src)?;
+        Self::give(this, made, waits, event, blocking_write)
     }
 
     fn device_global_variable_read(
@@ -454,15 +333,9 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let (start, length) = B::global(program, this.device(), name)?;
-        let src = transfer::range(start, length, offset, count)?;
-        let work = Work::Copy {
-            dst: dst.expose_provenance(),
-            src,
-            bytes: count,
-        };
-        let command = UR_COMMAND_DEVICE_GLOBAL_VARIABLE_READ;
-        Self::enqueue(this, command, waits, work, event, blocking_read)
+        let site = this.site();
+        let made = site.variable_read(program, name, offset, count, dst)?;
+        Self::give(this, made, waits, event, blocking_read)
     }
 
     fn kernel_launch_with_args_exp(
@@ -477,27 +350,16 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        ensure(
-            (1..=3).contains(&work_dim),
-            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
-        )?;
-        let request = LaunchRequest {
-            dims: work_dim,
-            offset: transfer::three(global_work_offset.unwrap_or(&[]), 0),
-            global: transfer::three(global_work_size, 1),
-            local: local_work_size.map(|local| transfer::three(local, 1)),
+        let made = this.site().launch(
+            kernel,
+            work_dim,
+            global_work_offset,
+            global_work_size,
+            local_work_size,
             args,
-            properties: launch_prop_list,
-        };
-        let launch = B::launch(this.device(), kernel, &request)?;
-        Self::enqueue(
-            this,
-            UR_COMMAND_KERNEL_LAUNCH,
-            waits,
-            Work::Launch(launch),
-            event,
-            false,
-        )
+            launch_prop_list,
+        )?;
+        Self::give(this, made, waits, event, false)
     }
 
     fn usm_device_alloc_exp(
@@ -549,7 +411,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let waits = Event::join(this.context(), waits)?;
+        let waits = Event::join(this.context(), waits.iter())?;
         let times = this.times(true)?;
         let reach = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
         let command = UR_COMMAND_TIMESTAMP_RECORDING_EXP;
@@ -565,6 +427,15 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
         Self::host_task(this, host_task, data, waits, event)
+    }
+
+    fn command_buffer_exp(
+        this: &Object<Self>,
+        buffer: &Object<CommandBuffer<B>>,
+        waits: Handles<'_, Event<B>>,
+        event: OutHandle<'_, Event<B>>,
+    ) -> Result<()> {
+        CommandBuffer::enqueue(buffer, this, waits, event)
     }
 
     queue_hooks!(forwarded);

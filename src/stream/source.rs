@@ -1,9 +1,10 @@
 //! Where the pools' slabs come from: the driver, or one block that the user gave.
 
+use super::paged::Paged;
 use super::pool_core::{Gauge, PoolCore};
 use super::{Domain, Driver, Kind};
 use crate::abi::*;
-use crate::object::Object;
+use crate::object::{Error, Object};
 use crate::pool::{Slab, Source, SourceError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,6 +20,8 @@ pub(crate) struct SlabSource<D: Driver> {
     /// What the whole pool may reserve, over all its kinds.
     pub budget: Arc<Gauge>,
     pub user: Option<UserBlock>,
+    /// Where the driver's memory can be mapped anywhere.
+    pub paged: Option<Paged<D>>,
 }
 
 /// The block behind a pool over user memory.
@@ -30,6 +33,9 @@ pub(crate) struct UserBlock {
 
 impl<D: Driver> Source for SlabSource<D> {
     fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+        if let Some(paged) = &self.paged {
+            return self.gather_pages(paged, &[], bytes);
+        }
         let slab = match &self.user {
             Some(block) => block.take(bytes, &self.budget)?,
             None => self.ask_driver(bytes)?,
@@ -42,6 +48,11 @@ impl<D: Driver> Source for SlabSource<D> {
     }
 
     fn release(&self, slab: Slab) {
+        if let Some(paged) = &self.paged {
+            paged.release(slab);
+            self.budget.sub(slab.bytes);
+            return;
+        }
         self.domain
             .memory
             .remove_slab(slab.base, self.user.is_some(), &self.core);
@@ -66,6 +77,23 @@ impl<D: Driver> Source for SlabSource<D> {
         }
     }
 
+    fn page(&self) -> Option<u64> {
+        self.paged.as_ref().map(|paged| paged.page() as u64)
+    }
+
+    fn gather(&self, pieces: &[Slab], fresh: u64) -> Result<Slab, SourceError> {
+        match &self.paged {
+            Some(paged) => self.gather_pages(paged, pieces, fresh),
+            None => Err(SourceError::OutOfMemory),
+        }
+    }
+
+    fn retire(&self, piece: Slab) {
+        if let Some(paged) = &self.paged {
+            paged.retire(piece);
+        }
+    }
+
     fn alignment(&self) -> u64 {
         match &self.user {
             Some(block) => 1 << block.base.trailing_zeros().min(20),
@@ -75,6 +103,26 @@ impl<D: Driver> Source for SlabSource<D> {
 }
 
 impl<D: Driver> SlabSource<D> {
+    fn gather_pages(
+        &self,
+        paged: &Paged<D>,
+        pieces: &[Slab],
+        fresh: u64,
+    ) -> Result<Slab, SourceError> {
+        if !self.budget.add(fresh) {
+            return Err(SourceError::OutOfMemory);
+        }
+        let window = |slab: Slab| {
+            let core = Weak::clone(&self.core);
+            let memory = &self.domain.memory;
+            memory.add_slab(slab.base, slab.bytes, false, core, self.part);
+        };
+        paged.gather(pieces, fresh, &window).map_err(|error| {
+            self.budget.sub(fresh);
+            source_error(&error)
+        })
+    }
+
     fn ask_driver(&self, bytes: u64) -> Result<Slab, SourceError> {
         let size = usize::try_from(bytes).map_err(|_| SourceError::OutOfMemory)?;
         if !self.budget.add(bytes) {
@@ -88,14 +136,27 @@ impl<D: Driver> SlabSource<D> {
             }),
             Err(error) => {
                 self.budget.sub(bytes);
-                Err(match error.code() {
-                    UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
-                    | UR_RESULT_ERROR_OUT_OF_HOST_MEMORY
-                    | UR_RESULT_ERROR_OUT_OF_RESOURCES => SourceError::OutOfMemory,
-                    code => SourceError::Other(code.0 as i32),
-                })
+                Err(source_error(&error))
             }
         }
+    }
+}
+
+impl<D: Driver> Drop for SlabSource<D> {
+    fn drop(&mut self) {
+        if let Some(paged) = &self.paged {
+            let memory = &self.domain.memory;
+            paged.close(&|slab| memory.remove_slab(slab.base, false, &self.core));
+        }
+    }
+}
+
+fn source_error(error: &Error) -> SourceError {
+    match error.code() {
+        UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
+        | UR_RESULT_ERROR_OUT_OF_HOST_MEMORY
+        | UR_RESULT_ERROR_OUT_OF_RESOURCES => SourceError::OutOfMemory,
+        code => SourceError::Other(code.0 as i32),
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Two of them, one that tells how far its lanes are and one that has to be asked.
 
+use super::{CommandBuffer, RecordedCommand, Stamps, UsmPool, Work};
 use super::{Context, Domain, Driver, Engine, Event, Hooks, Kind, LaunchRequest, Notice, Queue};
-use super::{Stamps, UsmPool, Work};
 use crate::abi::*;
 use crate::hal::{self, Backend};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
@@ -13,6 +13,8 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+pub mod vm;
 
 pub struct Fake<const TRACKS: bool>;
 pub type Tracked = Fake<true>;
@@ -40,9 +42,13 @@ pub struct World {
     pub zeroed: AtomicUsize,
     /// Slabs out, by address.
     pub slabs: Mutex<BTreeMap<usize, (Kind, usize)>>,
+    /// The driver's shared memory has pages.
+    pub vm: Mutex<vm::Vm>,
     /// Labels of launches, in the order in which they ran.
     pub ran: Mutex<Vec<u32>>,
     pub broken: AtomicBool,
+    /// Submissions until one fails, none for never.
+    pub fails_after: Mutex<Option<usize>>,
     /// Bytes that the system has, none for no end.
     pub room: Mutex<Option<usize>>,
     next: AtomicUsize,
@@ -67,6 +73,8 @@ enum Item {
     },
     Wait(Marker),
     Record(Arc<Flag>),
+    /// Work that somebody else gave, by its label.
+    Foreign(u32),
 }
 
 #[derive(Default)]
@@ -84,6 +92,20 @@ pub enum Marker {
 pub struct FakeLane {
     world: Arc<World>,
     line: Arc<Line>,
+    open: AtomicBool,
+}
+
+impl FakeLane {
+    pub fn number(&self) -> usize {
+        self.line.number
+    }
+
+    /// Puts work on the lane behind the engine's back.
+    pub fn foreign(&self, label: u32) {
+        assert!(self.open.load(Ordering::Relaxed), "nobody opened the lane");
+        let mut items = self.line.items.lock().unwrap();
+        items.push_back(Item::Foreign(label));
+    }
 }
 
 impl Drop for FakeLane {
@@ -92,7 +114,7 @@ impl Drop for FakeLane {
         let idle = items.iter().all(|item| match item {
             Item::Work { .. } => false,
             Item::Wait(marker) => marker.is_done(),
-            Item::Record(_) => true,
+            Item::Record(_) | Item::Foreign(_) => true,
         });
         assert!(
             idle || self.world.broken.load(Ordering::Relaxed),
@@ -132,6 +154,7 @@ impl World {
         match item {
             Item::Wait(_) => {}
             Item::Record(flag) => flag.raise(),
+            Item::Foreign(label) => self.ran.lock().unwrap().push(label),
             Item::Work {
                 epoch,
                 label,
@@ -250,8 +273,8 @@ macro_rules! fake {
             type UsmPool = UsmPool<Self>;
             type ExternalMem = hal::NoExternalMem;
             type ExternalSemaphore = hal::NoExternalSemaphore;
-            type CommandBuffer = hal::NoCommandBuffer;
-            type CommandBufferCommand = hal::NoCommandBufferCommand;
+            type CommandBuffer = CommandBuffer<Self>;
+            type CommandBufferCommand = RecordedCommand<Self>;
             type Graph = hal::NoGraph;
             type ExecutableGraph = hal::NoExecutableGraph;
 
@@ -291,7 +314,13 @@ macro_rules! fake {
                     assert_eq!(clock.completed(), 0);
                 }
                 world.lanes.lock().unwrap().push(Arc::clone(&line));
-                Ok(FakeLane { world, line })
+                let open = AtomicBool::new(false);
+                Ok(FakeLane { world, line, open })
+            }
+
+            fn open(lane: &FakeLane, open: bool) -> Result<()> {
+                lane.open.store(open, Ordering::Relaxed);
+                Ok(())
             }
 
             fn submit(
@@ -303,6 +332,13 @@ macro_rules! fake {
                 if lane.world.broken.load(Ordering::Relaxed) {
                     return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
                 }
+                let mut left = lane.world.fails_after.lock().unwrap();
+                match &mut *left {
+                    Some(0) => return Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
+                    Some(left) => *left -= 1,
+                    None => {}
+                }
+                drop(left);
                 lane.world.submits.fetch_add(1, Ordering::Relaxed);
                 let label = if let Work::Launch(label) = work {
                     Some(label)
@@ -462,7 +498,55 @@ macro_rules! fake {
             }
 
             fn granularity(_device: Option<&Object<FakeDevice>>, _kind: Kind) -> usize {
-                1 << 16
+                vm::PAGE
+            }
+
+            fn page(_device: Option<&Object<FakeDevice>>, kind: Kind) -> Option<usize> {
+                (kind == Kind::Shared).then_some(vm::PAGE)
+            }
+
+            fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
+                Ok(domain.state().vm.lock().unwrap().reserve(bytes))
+            }
+
+            fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
+                domain.state().vm.lock().unwrap().unreserve(addr, bytes);
+            }
+
+            fn create_pages(
+                domain: &Domain<Self>,
+                _device: Option<&Object<FakeDevice>>,
+                _kind: Kind,
+                count: usize,
+                zeroed: bool,
+            ) -> Result<Vec<u64>> {
+                let world = domain.state();
+                world.acquires.fetch_add(1, Ordering::Relaxed);
+                world
+                    .zeroed
+                    .fetch_add(usize::from(zeroed), Ordering::Relaxed);
+                Ok(world.vm.lock().unwrap().create(count))
+            }
+
+            fn destroy_pages(domain: &Domain<Self>, pages: &[u64]) {
+                domain.state().vm.lock().unwrap().destroy(pages);
+            }
+
+            fn map_pages(
+                domain: &Domain<Self>,
+                _device: Option<&Object<FakeDevice>>,
+                _kind: Kind,
+                addr: usize,
+                pages: &[u64],
+            ) -> Result<()> {
+                match domain.state().vm.lock().unwrap().map(addr, pages) {
+                    true => Ok(()),
+                    false => Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
+                }
+            }
+
+            fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {
+                domain.state().vm.lock().unwrap().unmap(addr, count);
             }
 
             fn buffer(

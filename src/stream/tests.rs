@@ -2,8 +2,11 @@
 
 mod across;
 mod host;
+mod interop;
 mod life;
 mod limits;
 mod memory;
 mod order;
+mod pages;
 mod random;
+mod replay;

@@ -1,11 +1,10 @@
 //! Ranges and boxes of buffers and USM, checked against their ends.
 
-use super::{Driver, Pitched, Queue};
+use super::Pitched;
 use crate::abi::*;
-use crate::object::{Error, Object, Result, ensure};
-use std::ffi::c_void;
+use crate::object::{Error, Result, ensure};
 
-const OUTSIDE: Error = Error::new(UR_RESULT_ERROR_INVALID_SIZE);
+pub(crate) const OUTSIDE: Error = Error::new(UR_RESULT_ERROR_INVALID_SIZE);
 
 /// Address of a part of `[start, +length)` that lies inside it.
 pub(crate) fn range(start: usize, length: usize, offset: usize, bytes: usize) -> Result<usize> {
@@ -24,7 +23,7 @@ pub(crate) struct Box3 {
     pub region: [usize; 3],
     /// From the block's start to the box's first byte, and to behind its last.
     first: usize,
-    end: usize,
+    pub end: usize,
     row_pitch: usize,
     slice_pitch: usize,
 }
@@ -83,50 +82,4 @@ impl Box3 {
 
 fn size(value: u64) -> Result<usize> {
     usize::try_from(value).map_err(|_| OUTSIDE)
-}
-
-impl<D: Driver> Queue<D> {
-    /// Address of a range of a buffer on the queue's device.
-    pub(crate) fn buffer_range(
-        &self,
-        buffer: &Object<D::Mem>,
-        offset: usize,
-        bytes: usize,
-    ) -> Result<usize> {
-        let (start, length) = D::buffer(buffer, self.device())?;
-        range(start, length, offset, bytes)
-    }
-
-    pub(crate) fn buffer_box(&self, buffer: &Object<D::Mem>, part: &Box3) -> Result<Pitched> {
-        let (start, length) = D::buffer(buffer, self.device())?;
-        ensure(part.end <= length, OUTSIDE.code())?;
-        Ok(part.at(start))
-    }
-
-    /// Address of bytes that must not leave the allocation that they begin in.
-    pub(crate) fn usm_range(&self, start: *const c_void, bytes: usize) -> Result<usize> {
-        self.context().check_range(start.addr(), bytes)?;
-        Ok(start.expose_provenance())
-    }
-
-    /// Rows of USM, checked from the first byte to the last one that is touched.
-    pub(crate) fn usm_rows(
-        &self,
-        start: *const c_void,
-        pitch: usize,
-        width: usize,
-        height: usize,
-    ) -> Result<Pitched> {
-        let rows = height.saturating_sub(1).checked_mul(pitch);
-        let bytes = rows
-            .and_then(|bytes| bytes.checked_add(width))
-            .ok_or(OUTSIDE)?;
-        let addr = self.usm_range(start, bytes)?;
-        let slice_pitch = pitch.checked_mul(height).ok_or(OUTSIDE)?;
-        Ok(Pitched {
-            addr,
-            row_pitch: pitch,
-            slice_pitch,
-        })
-    }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use ur::abi::*;
 use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
 use ur::object::log::{self, Level, LevelFilter};
-use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Origin, Result, last_error};
+use ur::object::{Body, Census, Error, InfoOut, Kind, ListOut, Object, Origin, Result, last_error};
 use ur::stream::Engine;
 
 use crate::device::Device;
@@ -132,6 +132,7 @@ impl Body for Adapter {
         // Zero unless another thread has just got the adapter anew.
         if this.api_refs() == 0 {
             this.machine.stop();
+            Census::tell();
         }
     }
 }

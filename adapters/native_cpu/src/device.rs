@@ -19,6 +19,10 @@ use crate::virtual_mem::AddressSpace;
 /// Most work-items of a work-group, over all dimensions and in each.
 pub const MAX_GROUP_ITEMS: usize = 2048;
 
+/// What a launch may ask for: nothing, since work-groups run one after the other on each thread.
+pub const LAUNCH_PROPERTIES: ur_kernel_launch_properties_flags_t =
+    ur_kernel_launch_properties_flags_t(0);
+
 /// Most work-groups of a launch.
 pub const MAX_GROUPS: usize = isize::MAX.cast_unsigned();
 

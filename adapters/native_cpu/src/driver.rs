@@ -16,24 +16,22 @@ use ur::stream::{
 use ur::timeline::Clock;
 
 use crate::Cpu;
-use crate::adapter::{error, roots, system_error};
+use crate::adapter::{error, roots};
 use crate::cpu::memory_bytes;
 use crate::device::Device;
 use crate::exec::{self, Command, Fence, Lane, Launch, Marker, Signal, Stamp};
 use crate::kernel::Kernel;
 use crate::mem::Mem;
+use crate::pages::{self, PAGE_BYTES};
 use crate::program::Program;
 use crate::virtual_mem::{AddressSpace, PhysicalMem, granularity};
-
-/// What memory is taken from the system in, and aligned to: a large page.
-const SLAB_BYTES: usize = 2 << 20;
 
 impl Driver for Cpu {
     type State = AddressSpace;
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Launch = Launch;
+    type Launch = Arc<Launch>;
     type Native = Infallible;
 
     const TRACKS: bool = true;
@@ -99,46 +97,48 @@ impl Driver for Cpu {
         device: &Object<Device>,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
-    ) -> Result<Launch> {
-        kernel.launch(device, request)
-    }
-
-    fn acquire(
-        _: &Domain<Self>,
-        _: Option<&Object<Device>>,
-        kind: Kind,
-        bytes: usize,
-        _: bool,
-    ) -> Result<usize> {
-        // Fresh pages are zero, asked for or not.
-        let none = match kind {
-            Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
-            Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
-        };
-        // With room to move the start to a large page's.
-        let room = bytes.checked_add(SLAB_BYTES).ok_or(Error::new(none))?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, wherever there is room.
-        let start = unsafe { libc::mmap(ptr::null_mut(), room, protection, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(system_error(none, "allocating memory"));
-        }
-        let start = start.expose_provenance();
-        let slab = start.next_multiple_of(SLAB_BYTES);
-        unmap(start, slab - start);
-        unmap(slab + bytes, start + room - slab - bytes);
-        // SAFETY: advice on our own mapping; where it is not taken, pages are small.
-        unsafe { libc::madvise(pointer(slab), bytes, libc::MADV_HUGEPAGE) };
-        Ok(slab)
-    }
-
-    fn release(_: &Domain<Self>, _: Kind, address: usize, bytes: usize) {
-        unmap(address, bytes);
+    ) -> Result<Arc<Launch>> {
+        kernel.launch(device, request).map(Arc::new)
     }
 
     fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
-        SLAB_BYTES
+        PAGE_BYTES
+    }
+
+    fn page(_: Option<&Object<Device>>, _: Kind) -> Option<usize> {
+        Some(PAGE_BYTES)
+    }
+
+    fn reserve(_: &Domain<Self>, bytes: usize) -> Result<usize> {
+        pages::reserve(bytes)
+    }
+
+    fn unreserve(_: &Domain<Self>, addr: usize, bytes: usize) {
+        pages::unreserve(addr, bytes);
+    }
+
+    fn create_pages(
+        _: &Domain<Self>,
+        _: Option<&Object<Device>>,
+        kind: Kind,
+        count: usize,
+        _: bool,
+    ) -> Result<Vec<u64>> {
+        pages::create(kind, count)
+    }
+
+    fn map_pages(
+        _: &Domain<Self>,
+        _: Option<&Object<Device>>,
+        _: Kind,
+        addr: usize,
+        pages: &[u64],
+    ) -> Result<()> {
+        pages::map(addr, pages.len())
+    }
+
+    fn unmap_pages(_: &Domain<Self>, addr: usize, count: usize) {
+        pages::unmap(addr, count);
     }
 
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
@@ -204,7 +204,7 @@ fn command(work: Work<Cpu>) -> Command {
             pattern,
             region,
         },
-        Work::Launch(launch) => Command::Launch(Box::new(launch)),
+        Work::Launch(launch) => Command::Launch(launch),
         Work::Native(never) => match never {},
     }
 }
@@ -226,13 +226,6 @@ impl Stamp for Stamped {
 
     fn ended(&self, at: u64) {
         self.0.end.store(at, Ordering::Relaxed);
-    }
-}
-
-fn unmap(start: usize, bytes: usize) {
-    if bytes > 0 {
-        // SAFETY: pages of a mapping made here, that nothing uses any more.
-        unsafe { libc::munmap(pointer(start), bytes) };
     }
 }
 

@@ -9,7 +9,7 @@ use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{LaunchRequest, Queue};
 
 use crate::Cpu;
-use crate::device::{Device, MAX_GROUP_ITEMS, MAX_GROUPS};
+use crate::device::{Device, LAUNCH_PROPERTIES, MAX_GROUP_ITEMS, MAX_GROUPS};
 use crate::exec::{Args, Form, LOCAL_BYTES, Launch, NdRange};
 use crate::mem::Mem;
 use crate::program::{Code, Metadata, Program};
@@ -58,10 +58,7 @@ impl Kernel {
 
     /// Checks a launch and copies its arguments.
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
-        if let Some(properties) = request.properties {
-            let plain = properties.flags.0 == 0 && properties.pNext.is_null();
-            ensure(plain, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
-        }
+        request.wishes(LAUNCH_PROPERTIES)?;
         let range = self.range(device, request)?;
         let args = args(request.args)?;
         ensure(

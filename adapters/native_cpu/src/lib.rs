@@ -25,6 +25,7 @@ mod driver;
 mod exec;
 mod kernel;
 mod mem;
+mod pages;
 mod platform;
 mod program;
 mod virtual_mem;
@@ -52,8 +53,8 @@ impl hal::Backend for Cpu {
     type UsmPool = stream::UsmPool<Self>;
     type ExternalMem = hal::NoExternalMem;
     type ExternalSemaphore = hal::NoExternalSemaphore;
-    type CommandBuffer = hal::NoCommandBuffer;
-    type CommandBufferCommand = hal::NoCommandBufferCommand;
+    type CommandBuffer = stream::CommandBuffer<Self>;
+    type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = hal::NoGraph;
     type ExecutableGraph = hal::NoExecutableGraph;
 

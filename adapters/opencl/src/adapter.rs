@@ -8,7 +8,7 @@ use ur::abi::*;
 use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
 use ur::object::log::{self, Level, LevelFilter};
 use ur::object::{
-    Body, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error,
+    Body, Census, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error,
 };
 use ur::stream::{Context, Engine};
 
@@ -74,6 +74,7 @@ impl Body for Adapter {
             if let Some(engine) = engine {
                 engine.shut_down();
             }
+            Census::tell();
         }
     }
 }

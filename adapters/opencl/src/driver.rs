@@ -27,7 +27,7 @@ impl Driver for OpenCl {
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Launch = Launch;
+    type Launch = Arc<Launch>;
     type Native = Native;
 
     /// Commands are asked, since a callback for each of them costs more than the rare question.
@@ -72,6 +72,10 @@ impl Driver for OpenCl {
         lane.wait(marker)
     }
 
+    fn open(lane: &Lane, open: bool) -> Result<()> {
+        lane.set_open(open)
+    }
+
     fn is_done(marker: &Marker) -> Result<bool> {
         marker.is_done()
     }
@@ -98,8 +102,8 @@ impl Driver for OpenCl {
         device: &Object<Device>,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
-    ) -> Result<Launch> {
-        kernel.launch(device, request)
+    ) -> Result<Arc<Launch>> {
+        kernel.launch(device, request).map(Arc::new)
     }
 
     fn acquire(
@@ -255,7 +259,7 @@ fn free(domain: &Domain<OpenCl>, start: usize) {
 /// Zeroes new memory and waits for that.
 fn clear(state: &State, device: &Object<Device>, start: usize, bytes: usize) -> Result<()> {
     let lane = Lane::open(&state.context, device, ur_queue_flags_t(0))?;
-    let pattern: Box<[u8]> = Box::new([0; 16]);
+    let pattern: Arc<[u8]> = Arc::new([0; 16]);
     lane.submit(
         Work::Fill {
             dst: start,

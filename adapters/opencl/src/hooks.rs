@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use opencl_sys::cl_device_id;
 use ur::abi::*;
+use ur::hal::Unwrapped;
 use ur::object::{Handles, Object, OutHandle, Result};
 use ur::stream::{Context, Event, Hooks, Queue};
 
@@ -13,7 +14,7 @@ use crate::OpenCl;
 use crate::device::Device;
 use crate::interop;
 use crate::kernel::Kernel;
-use crate::mem::{Mem, Pitch, copy_image};
+use crate::mem::{Mem, Pitch, bring, copy_image};
 use crate::pipe;
 use crate::program::{Program, ids};
 use crate::sampler::Sampler;
@@ -241,6 +242,21 @@ impl Hooks<OpenCl> for OpenCl {
     ) -> Result<()> {
         let work = copy_image(src, dst, from, to, size);
         Queue::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, waits, work, event, false)
+    }
+
+    fn native_command_exp(
+        this: &OfQueue,
+        run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
+        data: *mut c_void,
+        mems: Handles<'_, Mem>,
+        _: Option<&ur_exp_enqueue_native_command_properties_t>,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let queue = this.handle().cast();
+        // SAFETY: the user's function, called once with the user's data and a live queue.
+        let run = || unsafe { run(queue, data) };
+        Queue::native_command(this, bring(mems), waits, event, run)
     }
 
     fn read_host_pipe(

@@ -72,7 +72,7 @@ pub fn adopt_queue(
 
 /// The queue of OpenCL's that an in-order queue is.
 pub fn queue_handle(this: &Object<Queue<OpenCl>>) -> Result<ur_native_handle_t> {
-    let raw = this.expose(|lane| lane.expose().map(QueueRef::raw))??;
+    let raw = this.expose(|lane| lane.queue().raw())?;
     Ok(raw.expose_provenance())
 }
 

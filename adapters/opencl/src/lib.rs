@@ -43,8 +43,8 @@ impl hal::Backend for OpenCl {
     type UsmPool = stream::UsmPool<Self>;
     type ExternalMem = hal::NoExternalMem;
     type ExternalSemaphore = hal::NoExternalSemaphore;
-    type CommandBuffer = hal::NoCommandBuffer;
-    type CommandBufferCommand = hal::NoCommandBufferCommand;
+    type CommandBuffer = stream::CommandBuffer<Self>;
+    type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = hal::NoGraph;
     type ExecutableGraph = hal::NoExecutableGraph;
 

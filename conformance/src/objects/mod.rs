@@ -2,6 +2,7 @@
 //! A release that fails is noted here, and the test in which it happened fails.
 
 mod async_alloc;
+mod command_buffer;
 mod context;
 mod event;
 pub mod info;
@@ -11,6 +12,7 @@ mod queue;
 mod usm;
 
 pub use async_alloc::{Block, Limits, Pool};
+pub use command_buffer::{Appended, CommandBuffer, Shape, Update, With};
 pub use context::Context;
 pub use event::Event;
 pub use memory::Buffer;
@@ -24,7 +26,7 @@ use std::sync::{Mutex, PoisonError};
 static FAILED_RELEASES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Notes a release that was refused.
-fn released(status: Status) {
+pub fn released(status: Status) {
     if !status.is_ok() {
         let mut failed = FAILED_RELEASES
             .lock()

@@ -4,7 +4,9 @@
 use crate::fixture::Fixture;
 use crate::generated::arguments::{CASES, Case, Valid};
 use crate::kernels::{self, IOTA};
-use crate::objects::{Buffer, Context, Event, Kernel, Pool, Program, Queue};
+use crate::objects::{
+    Buffer, CommandBuffer, Context, Event, Kernel, Pool, Program, Queue, Shape, With,
+};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use std::ptr::{null, null_mut};
@@ -65,6 +67,8 @@ struct Objects {
     program: Option<Program>,
     physical: ur_physical_mem_handle_t,
     sampler: ur_sampler_handle_t,
+    command_buffer: Option<CommandBuffer>,
+    command: ur_exp_command_buffer_command_handle_t,
     context: Context,
 }
 
@@ -98,6 +102,7 @@ impl Objects {
                 .ur
                 .urSamplerCreate(context.raw, &ur_sampler_desc_t::default(), &mut sampler);
         let _ = fixture.ur.urLoaderConfigCreate(&mut config);
+        let (command_buffer, command) = recorded(fixture, &context, kernel.as_ref())?;
         Ok(Self {
             config,
             event,
@@ -108,6 +113,8 @@ impl Objects {
             program,
             physical,
             sampler,
+            command_buffer,
+            command,
             context,
         })
     }
@@ -130,9 +137,40 @@ impl Objects {
             kernel: self.kernel.as_ref().map_or(null_mut(), |kernel| kernel.raw),
             physical_mem: self.physical,
             sampler: self.sampler,
+            command_buffer: self
+                .command_buffer
+                .as_ref()
+                .map_or(null_mut(), |buffer| buffer.raw),
+            command_buffer_command: self.command,
             ..Valid::new(scratch)
         }
     }
+}
+
+/// A command buffer, open, with a launch in it that has a handle.
+fn recorded(
+    fixture: &Fixture,
+    context: &Context,
+    kernel: Option<&Kernel>,
+) -> Result<
+    (
+        Option<CommandBuffer>,
+        ur_exp_command_buffer_command_handle_t,
+    ),
+    Stop,
+> {
+    let shape = Shape {
+        updatable: true,
+        ..Shape::default()
+    };
+    let Ok(buffer) = CommandBuffer::new(fixture, context, shape) else {
+        return Ok((None, null_mut()));
+    };
+    let command = match kernel {
+        Some(kernel) => buffer.launch(kernel, 1, &[], With::handle())?.command,
+        None => null_mut(),
+    };
+    Ok((Some(buffer), command))
 }
 
 impl Drop for Objects {

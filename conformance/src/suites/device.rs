@@ -51,7 +51,7 @@ fn get_by_type(fixture: &Fixture) -> Done {
         UR_DEVICE_TYPE_VPU,
     ] {
         let of_type = devices(fixture.ur, fixture.platform, ty)?;
-        for device in &all {
+        for device in all.iter() {
             let found: ur_device_type_t = info::value(|size, value, ret| {
                 fixture
                     .ur
@@ -94,6 +94,9 @@ fn get_sizes(fixture: &Fixture) -> Done {
         .ok()?;
     check_eq!(count as usize, total, "number of devices");
     check_eq!(list[total], marker, "entry beyond the last device");
+    for device in &list[..total] {
+        fixture.ur.urDeviceRelease(*device).ok()?;
+    }
     Ok(())
 }
 

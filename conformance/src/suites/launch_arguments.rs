@@ -11,7 +11,7 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["launch"; bad_dimension, bad_global_size, bad_local_size, bad_arguments, launch_properties, event_type, arguments_in_any_order]
+    crate::tests!["launch"; bad_dimension, bad_global_size, bad_local_size, bad_arguments, event_type, arguments_in_any_order]
 }
 
 fn arguments_in_any_order(fixture: &Fixture) -> Done {
@@ -132,66 +132,6 @@ fn bad_arguments(fixture: &Fixture) -> Done {
     let mut args = Arg::properties(&[Arg::Pointer(memory.ptr)]);
     args[0].r#type = ur_exp_kernel_arg_type_t(77);
     call(1, args.as_ptr()).fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
-}
-
-fn launch_properties(fixture: &Fixture) -> Done {
-    let Bench {
-        context,
-        queue,
-        program,
-    } = Bench::new(fixture)?;
-    let kernel = program.kernel(IOTA)?;
-    let memory = context.usm(fixture, Kind::Device, 64)?;
-    let able: ur_kernel_launch_properties_flags_t =
-        fixture.device_info(UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES)?;
-    let base = 1_u32;
-    let args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::of(&base)]);
-    let global = 16;
-    let call = |flags| {
-        let properties = ur_kernel_launch_ext_properties_t {
-            flags,
-            ..Default::default()
-        };
-        let (q, k) = (queue.raw, kernel.raw);
-        let ur = fixture.ur;
-        ur.urEnqueueKernelLaunchWithArgsExp(
-            q,
-            k,
-            1,
-            null(),
-            &global,
-            null(),
-            2,
-            args.as_ptr(),
-            &properties,
-            0,
-            null(),
-            null_mut(),
-        )
-    };
-    call(ur_kernel_launch_flags_t(0)).ok()?;
-    call(ur_kernel_launch_flags_t(UR_KERNEL_LAUNCH_FLAGS_MASK))
-        .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-    for (flag, capability) in [
-        (
-            UR_KERNEL_LAUNCH_FLAG_COOPERATIVE,
-            UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE,
-        ),
-        (
-            UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE,
-            UR_KERNEL_LAUNCH_PROPERTIES_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE,
-        ),
-    ] {
-        let status = call(flag);
-        match able.contains(capability) {
-            true => status.ok()?,
-            false => status.fails_with(&[
-                UR_RESULT_ERROR_INVALID_OPERATION,
-                UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
-            ])?,
-        }
-    }
-    queue.finish()
 }
 
 fn event_type(fixture: &Fixture) -> Done {

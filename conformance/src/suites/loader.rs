@@ -196,12 +196,7 @@ fn init_again_after_tear_down(fresh: &Fresh) -> Done {
         let context = Context::new(&fixture)?;
         context.in_order(&fixture)?.finish()?;
         drop(context);
-        for adapter in crate::fixture::adapters(fresh.ur)? {
-            // One reference of this call, one of the fixture's.
-            fresh.ur.urAdapterRelease(adapter).ok()?;
-            fresh.ur.urAdapterRelease(adapter).ok()?;
-        }
-        fresh.ur.urLoaderTearDown().ok()?;
+        fixture.close()?;
     }
     Ok(())
 }

@@ -7,15 +7,21 @@ mod async_alloc;
 mod buffer;
 mod buffer_map;
 mod buffer_rect;
+mod command_buffer;
+mod command_buffer_order;
+mod command_buffer_random;
+mod command_buffer_update;
 mod context;
 mod device;
 mod enqueue;
 mod event;
 mod event_times;
 mod host_task;
+mod interop;
 mod kernel;
 mod launch;
 mod launch_arguments;
+mod launch_properties;
 mod launch_space;
 mod loader;
 mod partition;
@@ -52,10 +58,16 @@ pub fn all() -> Vec<Test> {
         launch::all,
         launch_space::all,
         launch_arguments::all,
+        launch_properties::all,
         enqueue::all,
         across_contexts::all,
         host_task::all,
+        interop::all,
         virtual_memory::all,
+        command_buffer::all,
+        command_buffer_order::all,
+        command_buffer_update::all,
+        command_buffer_random::all,
         arguments::all,
         async_alloc::all,
     ];

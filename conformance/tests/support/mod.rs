@@ -1,19 +1,19 @@
-//! What the tests here share: the built libraries, and processes with a clean environment.
+//! The built libraries, and processes with a clean environment: shared with the tests of tools/.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// The program under test.
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_ur-conformance");
-
 /// The folder of the built libraries; builds them first, in the profile and folder of this test.
 pub fn libraries() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let folder = Path::new(PROGRAM)
-            .parent()
-            .expect("the program lies in a folder");
+        let test = std::env::current_exe().expect("own path");
+        // Tests lie in `deps`, beside which everything else is.
+        let folder = test
+            .ancestors()
+            .nth(2)
+            .expect("the test lies in a folder of cargo's");
         let profile = match folder
             .file_name()
             .and_then(|name| name.to_str())
@@ -30,6 +30,8 @@ pub fn libraries() -> &'static Path {
                 "ur-loader",
                 "--package",
                 "ur-adapter-native-cpu",
+                "--package",
+                "ur-adapter-mock",
             ])
             .args(["--profile", profile, "--target-dir"])
             .arg(folder.parent().expect("cargo's target folder"))

@@ -111,18 +111,16 @@ fn the_code_location_callback_is_kept() {
 }
 
 #[test]
-fn mocking_is_unsupported_but_may_be_off() {
+fn mocking_is_off_until_it_is_enabled() {
     let handle = create();
     // SAFETY: the handle is live.
     unsafe {
-        assert_eq!(
-            urLoaderConfigSetMockingEnabled(handle, 0),
-            UR_RESULT_SUCCESS
-        );
-        assert_eq!(
-            urLoaderConfigSetMockingEnabled(handle, 1),
-            UR_RESULT_ERROR_UNSUPPORTED_FEATURE
-        );
+        assert!(!settings_of(handle).mocking);
+        for (enable, expected) in [(1, true), (0, false)] {
+            let result = urLoaderConfigSetMockingEnabled(handle, enable);
+            assert_eq!(result, UR_RESULT_SUCCESS);
+            assert_eq!(settings_of(handle).mocking, expected);
+        }
     }
     release(handle);
 }

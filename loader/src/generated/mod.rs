@@ -3,4 +3,5 @@
 
 pub mod dispatch;
 pub mod exports;
+pub mod layers;
 pub mod print;

@@ -149,7 +149,8 @@ fn chains_are_ordered_inside_out_and_end_in_reverse() {
 fn known_names() {
     let all = available();
     let names: Vec<&str> = all.split(';').collect();
-    assert_eq!(names.len(), 9);
+    assert_eq!(names.len(), 10);
+    assert!((1..names.len()).all(|at| !names[at..].contains(&names[at - 1])));
     assert!(
         names
             .iter()

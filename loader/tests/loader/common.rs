@@ -1,8 +1,8 @@
 //! Building adapters, running scenarios, and the loader's functions by name.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use ur::abi::*;
@@ -41,6 +41,7 @@ ur::dl::symbols! {
                 *const ur_kernel_launch_ext_properties_t, u32, *const ur_event_handle_t, *mut ur_event_handle_t) -> ur_result_t,
             urLoaderConfigCreate: unsafe extern "C" fn(*mut ur_loader_config_handle_t) -> ur_result_t,
             urLoaderConfigRelease: unsafe extern "C" fn(ur_loader_config_handle_t) -> ur_result_t,
+            urLoaderConfigSetCodeLocationCallback: unsafe extern "C" fn(ur_loader_config_handle_t, ur_code_location_callback_t, *mut c_void) -> ur_result_t,
             urLoaderConfigEnableLayer: unsafe extern "C" fn(ur_loader_config_handle_t, *const c_char) -> ur_result_t,
             urGetAdapterProcAddrTable: unsafe extern "C" fn(ur_api_version_t, *mut ur_adapter_dditable_t) -> ur_result_t,
         }
@@ -97,6 +98,35 @@ impl Loader {
     }
 }
 
+/// Fills one part of a table by the function that an application asks for it.
+fn fill<T>(library: &Library, name: &str, part: &mut T) {
+    let name = CString::new(format!("urGet{name}ProcAddrTable")).expect("a name");
+    type Get<T> = unsafe extern "C" fn(ur_api_version_t, *mut T) -> ur_result_t;
+    // SAFETY: the callers below name the part whose type it is.
+    let get = unsafe { function::<Get<T>>(library.address(&name)) }.expect("exported");
+    // SAFETY: the output is writable.
+    let result = unsafe { get(UR_API_VERSION_CURRENT, part) };
+    assert_eq!(result, UR_RESULT_SUCCESS, "{name:?}");
+}
+
+macro_rules! fill_all {
+    ($library:expr, $table:expr, $($part:ident)*) => {
+        $(fill(&$library, stringify!($part), &mut $table.$part);)*
+    };
+}
+
+/// All functions that the loader hands out now: what an application calls.
+pub fn table() -> ur_dditable_t {
+    let library = Library::open(loader_path(), Binding::Usual).expect("the loader was built");
+    let mut table = ur_dditable_t::default();
+    #[rustfmt::skip]
+    fill_all!(library, table,
+        Adapter Platform Context Event EventExp Program ProgramExp Kernel Queue QueueExp Sampler Mem
+        PhysicalMem Enqueue EnqueueExp USM USMExp BindlessImagesExp CommandBufferExp GraphExp IPCExp
+        MemoryExportExp UsmP2PExp VirtualMem Device DeviceExp);
+    table
+}
+
 /// A directory for one test's files, which its next run replaces.
 pub fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -106,6 +136,11 @@ pub fn directory(name: &str) -> PathBuf {
 
 /// Compiles `adapter.c` with these definitions as `path`.
 pub fn build_adapter(path: &Path, definitions: &[&str]) -> String {
+    build_library("adapter.c", path, definitions)
+}
+
+/// Compiles a C file of this folder as a library at `path`.
+pub fn build_library(source: &str, path: &Path, definitions: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let output = Command::new(compiler)
@@ -119,7 +154,7 @@ pub fn build_adapter(path: &Path, definitions: &[&str]) -> String {
         )
         .arg("-I")
         .arg(root.join("../include"))
-        .arg(root.join("tests/loader/adapter.c"))
+        .arg(root.join("tests/loader").join(source))
         .arg("-o")
         .arg(path)
         .output()
@@ -135,6 +170,20 @@ pub fn build_adapter(path: &Path, definitions: &[&str]) -> String {
 /// Runs the ignored test `scenario` in a process of its own and gives its standard error. Variables
 /// that would change the loader's behaviour are the test's alone.
 pub fn child(scenario: &str, variables: &[(&str, &str)]) -> String {
+    let output = child_output(scenario, variables);
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success(),
+        "{scenario} {variables:?}: {}\n{out}\n{err}",
+        output.status
+    );
+    assert!(out.contains("1 passed"), "{scenario} did not run: {out}");
+    err
+}
+
+/// As [`child`], for a scenario that need not succeed.
+pub fn child_output(scenario: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("own path"));
     command.args([
         "--exact",
@@ -151,19 +200,10 @@ pub fn child(scenario: &str, variables: &[(&str, &str)]) -> String {
     }
     // Cargo puts the build folder on it, where real adapters lie.
     command.env_remove("LD_LIBRARY_PATH");
-    let output = command
+    command
         .envs(variables.iter().copied())
         .output()
-        .expect("child runs");
-    let out = String::from_utf8_lossy(&output.stdout);
-    let err = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.success(),
-        "{scenario} {variables:?}: {}\n{out}\n{err}",
-        output.status
-    );
-    assert!(out.contains("1 passed"), "{scenario} did not run: {out}");
-    err
+        .expect("child runs")
 }
 
 /// What an adapter of `adapter.c` tells about itself, beside the interface.

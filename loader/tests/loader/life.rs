@@ -182,12 +182,12 @@ fn layers_that_are_absent_are_logged() {
     let variables = [
         NONE[0],
         ("UR_LOG_LOADER", "level:warning"),
-        ("UR_ENABLE_LAYERS", "UR_LAYER_TRACING,UR_LAYER_SPEED"),
+        ("UR_ENABLE_LAYERS", "UR_LAYER_TSAN,UR_LAYER_SPEED"),
     ];
     let log = child("life::scenario_layers", &variables);
     for expected in [
-        "<LOADER>[WARNING]: layer UR_LAYER_TRACING is known but not part of this loader",
-        "<LOADER>[WARNING]: layer UR_LAYER_LEAK_CHECKING, UR_LAYER_FULL_VALIDATION is known",
+        "<LOADER>[WARNING]: layer UR_LAYER_TSAN is known but not part of this loader",
+        "<LOADER>[WARNING]: layer UR_LAYER_ASAN is known",
         "<LOADER>[WARNING]: UR_ENABLE_LAYERS: unknown layer `UR_LAYER_SPEED`",
         "<LOADER>[WARNING]: no adapter was found",
     ] {
@@ -215,10 +215,7 @@ fn scenario_layers() {
             enable(config, c"UR_LAYER_FULL_VALIDATION".as_ptr()),
             UR_RESULT_SUCCESS
         );
-        assert_eq!(
-            enable(config, c"UR_LAYER_LEAK_CHECKING".as_ptr()),
-            UR_RESULT_SUCCESS
-        );
+        assert_eq!(enable(config, c"UR_LAYER_ASAN".as_ptr()), UR_RESULT_SUCCESS);
         assert_eq!(
             (loader.urLoaderInit)(ur_device_init_flags_t(0), config),
             UR_RESULT_SUCCESS

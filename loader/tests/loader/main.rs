@@ -7,5 +7,8 @@ mod common;
 mod compat;
 mod discovery;
 mod exports;
+mod layers;
 mod life;
 mod selection;
+mod tracing;
+mod world;

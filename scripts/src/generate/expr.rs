@@ -9,6 +9,15 @@ use anyhow::{Context as _, Result, bail};
 /// Rust for the condition; it may follow pointers, so it belongs in an `unsafe` block after the
 /// null checks of required parameters.
 pub fn rust(spec: &Spec, function: &Function, text: &str) -> Result<String> {
+    Ok(parse(spec, function, text)?.truth())
+}
+
+/// Rust for a number, a `u64`; otherwise as [`rust`].
+pub fn number(spec: &Spec, function: &Function, text: &str) -> Result<String> {
+    Ok(parse(spec, function, text)?.int()?.to_owned())
+}
+
+fn parse(spec: &Spec, function: &Function, text: &str) -> Result<Value> {
     let tokens = tokens(text)?;
     let mut parser = Parser {
         spec,
@@ -24,7 +33,7 @@ pub fn rust(spec: &Spec, function: &Function, text: &str) -> Result<String> {
             parser.at
         );
     }
-    Ok(value.truth())
+    Ok(value)
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -26,7 +26,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
     ])
 }
 
-const MODULES: &str = "pub mod dispatch;\npub mod exports;\npub mod print;\n";
+const MODULES: &str = "pub mod dispatch;\npub mod exports;\npub mod layers;\npub mod print;\n";
 
 const EXPORTS_DOC: &str = "What the library exports for applications: every table function, through the table in force.\n\n\
 Unsafe calls pass a caller's arguments on as they came. A symbol's version directive stands in the\n\
@@ -37,7 +37,7 @@ adapter's own table.\n\nUnsafe calls pass a caller's arguments on as they came."
 
 const ALLOW: &str = "#![allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc, clippy::too_many_arguments, non_snake_case)]\n";
 
-fn in_tables(spec: &Spec) -> impl Iterator<Item = (&Function, &str, &str)> {
+pub(super) fn in_tables(spec: &Spec) -> impl Iterator<Item = (&Function, &str, &str)> {
     spec.functions().filter_map(|function| {
         Some((
             function,

@@ -2,16 +2,20 @@
 //! returns them as text; only `write` and `check` here touch the disk.
 
 mod abi;
+mod checks;
 mod client;
 mod expr;
 mod hal;
 mod headers;
+mod layers;
 mod loader;
+mod mock;
 mod print;
 mod proof;
 mod rust;
 mod support;
 mod sweep;
+mod tools;
 
 use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
@@ -49,14 +53,17 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         abi::files,
         hal::files,
         loader::files,
+        layers::files,
         client::files,
         print::files,
         headers::files,
         proof::files,
         sweep::files,
+        tools::files,
     ] {
         files.extend(family(spec)?);
     }
+    files.extend(mock::files(spec, root)?);
     files.push(support::readme(spec, root)?);
     Ok(files)
 }

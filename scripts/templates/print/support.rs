@@ -11,6 +11,12 @@ use std::fmt::{Display, Write as _};
 /// Structures of a chain that are printed before the rest is left out.
 const CHAIN_LIMIT: usize = 32;
 
+/// Values of a list that a brief text shows.
+const BRIEF_VALUES: usize = 32;
+
+/// Bytes of a string that a brief text shows.
+const BRIEF_BYTES: usize = 256;
+
 /// A value that has a text.
 pub trait Print {
     /// Appends the text of the value.
@@ -25,10 +31,10 @@ pub trait Print {
 /// # Safety
 /// As for [`Print::print`].
 pub unsafe fn text(value: &dyn Print) -> String {
+    let mut out = Out::default();
     // SAFETY: the caller's promise is the same.
-    let bytes = unsafe { bytes(value) };
-    String::from_utf8(bytes)
-        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    unsafe { value.print(&mut out) };
+    out.into_text()
 }
 
 /// Writes the text of a value and a zero byte to a C buffer, which may be null when only the size
@@ -42,8 +48,10 @@ pub unsafe fn to_buffer(
     size: usize,
     size_ret: *mut usize,
 ) -> ur_result_t {
+    let mut out = Out::default();
     // SAFETY: the caller's promise is the same.
-    let text = unsafe { bytes(value) };
+    unsafe { value.print(&mut out) };
+    let text = out.text;
     let needed = text.len() + 1;
     if !size_ret.is_null() {
         // SAFETY: not null, so writable.
@@ -65,20 +73,12 @@ pub unsafe fn to_buffer(
     UR_RESULT_SUCCESS
 }
 
-unsafe fn bytes(value: &dyn Print) -> Vec<u8> {
-    let mut out = Out {
-        text: Vec::new(),
-        chain: 0,
-    };
-    // SAFETY: the caller's promise is the same.
-    unsafe { value.print(&mut out) };
-    out.text
-}
-
 /// A text in the making.
+#[derive(Default)]
 pub struct Out {
     text: Vec<u8>,
     chain: usize,
+    brief: bool,
 }
 
 impl std::fmt::Write for Out {
@@ -89,6 +89,20 @@ impl std::fmt::Write for Out {
 }
 
 impl Out {
+    /// A text that shows the beginnings of long lists and strings only.
+    pub fn brief() -> Out {
+        Out {
+            brief: true,
+            ..Out::default()
+        }
+    }
+
+    /// What was printed. Bytes that are not UTF-8 are replaced.
+    pub fn into_text(self) -> String {
+        String::from_utf8(self.text)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+
     pub(super) fn push(&mut self, text: &str) {
         self.text.extend_from_slice(text.as_bytes());
     }
@@ -113,6 +127,10 @@ impl Out {
     unsafe fn list<T: Print>(&mut self, values: impl Iterator<Item = T>) {
         self.push("{");
         for (index, value) in values.enumerate() {
+            if self.brief && index == BRIEF_VALUES {
+                self.push(", ...");
+                break;
+            }
             // SAFETY: the caller's promise is the same.
             unsafe { self.member(if index == 0 { "" } else { ", " }, &value) };
         }
@@ -161,6 +179,57 @@ impl<T: Bits> Print for Bit<T> {
                 .find(|(named, _)| *named == bit)
                 .map_or(UNKNOWN, |(_, name)| name),
         );
+    }
+}
+
+/// The arguments of a call, one by one. As a text they stand as `.name = value`, apart by commas.
+pub trait Call: Print {
+    /// Shows each argument, in order. Nothing behind an argument is read before its value is printed.
+    ///
+    /// # Safety
+    /// Each member of the parameter struct points to the argument.
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>));
+}
+
+/// One argument of a call.
+pub struct Passed<'a> {
+    pub name: &'static str,
+    /// Where the callee writes, if that is what the argument is for; its value may be printed only
+    /// after the call has succeeded.
+    pub output: Option<usize>,
+    pub value: &'a dyn Print,
+}
+
+impl<'a> Passed<'a> {
+    pub(super) fn input(name: &'static str, value: &'a dyn Print) -> Passed<'a> {
+        Passed {
+            name,
+            output: None,
+            value,
+        }
+    }
+
+    pub(super) fn output(name: &'static str, address: usize, value: &'a dyn Print) -> Passed<'a> {
+        Passed {
+            name,
+            output: Some(address),
+            value,
+        }
+    }
+}
+
+impl<T: Call> Print for T {
+    unsafe fn print(&self, out: &mut Out) {
+        let mut separator = ".";
+        // SAFETY: the caller's promise is the same.
+        unsafe {
+            self.each(&mut |passed| {
+                out.push(separator);
+                out.push(passed.name);
+                out.member(" = ", passed.value);
+                separator = ", .";
+            });
+        }
     }
 }
 
@@ -326,9 +395,13 @@ impl Print for Text {
 }
 
 fn quoted(text: &[u8], out: &mut Out) {
+    let shown = match out.brief {
+        true => text.get(..BRIEF_BYTES).unwrap_or(text),
+        false => text,
+    };
     out.push(" (");
-    out.text.extend_from_slice(text);
-    out.push(")");
+    out.text.extend_from_slice(shown);
+    out.push(if shown.len() < text.len() { "...)" } else { ")" });
 }
 
 /// A value behind its address.
@@ -488,6 +561,6 @@ impl Bytes {
 #[repr(C)]
 pub struct NoArguments([u8; 0]);
 
-impl Print for NoArguments {
-    unsafe fn print(&self, _out: &mut Out) {}
+impl Call for NoArguments {
+    unsafe fn each(&self, _show: &mut dyn FnMut(Passed<'_>)) {}
 }

@@ -6,7 +6,7 @@
 
 #![allow(clippy::undocumented_unsafe_blocks)]
 mod support;
-pub use support::{Bit, Bits, NoArguments, Out, Print, text, to_buffer};
+pub use support::{Bit, Bits, Call, NoArguments, Out, Passed, Print, text, to_buffer};
 use crate::abi::*;
 use std::ffi::c_void;
 use support::{
@@ -102,161 +102,241 @@ impl Print for ur_code_location_t {
         out.push("}");
     }
 }
-impl Print for ur_loader_config_create_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_loader_config_create_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(
-                ".phLoaderConfig = ",
-                &Pointer::<Address>::to(self.pphLoaderConfig.get()),
-            );
-        }
-    }
-}
-impl Print for ur_loader_config_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
-        }
-    }
-}
-impl Print for ur_loader_config_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
-        }
-    }
-}
-impl Print for ur_loader_config_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
-            );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
-            );
-        }
-    }
-}
-impl Print for ur_loader_config_enable_layer_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
-            out.member(", .pLayerName = ", &Text(self.ppLayerName.get()));
-        }
-    }
-}
-impl Print for ur_loader_config_set_code_location_callback_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
-            out.member(
-                ", .pfnCodeloc = ",
-                &Bare(self.ppfnCodeloc.get().map_or(0, |function| function as usize)),
-            );
-            out.member(", .pUserData = ", &Address(self.ppUserData.get().addr()));
-        }
-    }
-}
-impl Print for ur_loader_config_set_mocking_enabled_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hLoaderConfig = ", &Address(self.phLoaderConfig.get().addr()));
-            out.member(", .enable = ", &Truth(self.penable.get()));
-        }
-    }
-}
-impl Print for ur_loader_init_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".device_flags = ", &self.pdevice_flags.get());
-            out.member(
-                ", .hLoaderConfig = ",
-                &Address(self.phLoaderConfig.get().addr()),
-            );
-        }
-    }
-}
-impl Print for ur_adapter_get_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".NumEntries = ", &Number(self.pNumEntries.get()));
-            out.member(
-                ", .phAdapters = ",
-                &List::<Address>::of(self.pphAdapters.get(), self.pNumEntries.get()),
-            );
-            out.member(
-                ", .pNumAdapters = ",
-                &Pointer::<Number<u32>>::to(self.ppNumAdapters.get()),
-            );
-        }
-    }
-}
-impl Print for ur_adapter_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
-        }
-    }
-}
-impl Print for ur_adapter_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
-        }
-    }
-}
-impl Print for ur_adapter_get_last_error_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
-            out.member(", .ppMessage = ", &Pointer::<Text>::to(self.pppMessage.get()));
-            out.member(", .pError = ", &Pointer::<Number<i32>>::to(self.ppError.get()));
-        }
-    }
-}
-impl Print for ur_adapter_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
-            );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
-            );
-        }
-    }
-}
-impl Print for ur_adapter_set_logger_callback_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
-            out.member(
-                ", .pfnLoggerCallback = ",
-                &Bare(
-                    self.ppfnLoggerCallback.get().map_or(0, |function| function as usize),
+            show(
+                Passed::output(
+                    "phLoaderConfig",
+                    self.pphLoaderConfig.get().addr(),
+                    &Pointer::<Address>::to(self.pphLoaderConfig.get()),
                 ),
             );
-            out.member(", .pUserData = ", &Address(self.ppUserData.get().addr()));
-            out.member(", .level = ", &self.plevel.get());
         }
     }
 }
-impl Print for ur_adapter_set_logger_callback_level_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_loader_config_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
-            out.member(", .level = ", &self.plevel.get());
+            show(
+                Passed::input(
+                    "hLoaderConfig",
+                    &Address(self.phLoaderConfig.get().addr()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_loader_config_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hLoaderConfig",
+                    &Address(self.phLoaderConfig.get().addr()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_loader_config_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hLoaderConfig",
+                    &Address(self.phLoaderConfig.get().addr()),
+                ),
+            );
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_loader_config_enable_layer_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hLoaderConfig",
+                    &Address(self.phLoaderConfig.get().addr()),
+                ),
+            );
+            show(Passed::input("pLayerName", &Text(self.ppLayerName.get())));
+        }
+    }
+}
+impl Call for ur_loader_config_set_code_location_callback_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hLoaderConfig",
+                    &Address(self.phLoaderConfig.get().addr()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pfnCodeloc",
+                    &Bare(self.ppfnCodeloc.get().map_or(0, |function| function as usize)),
+                ),
+            );
+            show(Passed::input("pUserData", &Address(self.ppUserData.get().addr())));
+        }
+    }
+}
+impl Call for ur_loader_config_set_mocking_enabled_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hLoaderConfig",
+                    &Address(self.phLoaderConfig.get().addr()),
+                ),
+            );
+            show(Passed::input("enable", &Truth(self.penable.get())));
+        }
+    }
+}
+impl Call for ur_loader_init_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("device_flags", &self.pdevice_flags.get()));
+            show(
+                Passed::input(
+                    "hLoaderConfig",
+                    &Address(self.phLoaderConfig.get().addr()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_adapter_get_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("NumEntries", &Number(self.pNumEntries.get())));
+            show(
+                Passed::output(
+                    "phAdapters",
+                    self.pphAdapters.get().addr(),
+                    &List::<Address>::of(self.pphAdapters.get(), self.pNumEntries.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pNumAdapters",
+                    self.ppNumAdapters.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppNumAdapters.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_adapter_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hAdapter", &Address(self.phAdapter.get().addr())));
+        }
+    }
+}
+impl Call for ur_adapter_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hAdapter", &Address(self.phAdapter.get().addr())));
+        }
+    }
+}
+impl Call for ur_adapter_get_last_error_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hAdapter", &Address(self.phAdapter.get().addr())));
+            show(
+                Passed::output(
+                    "ppMessage",
+                    self.pppMessage.get().addr(),
+                    &Pointer::<Text>::to(self.pppMessage.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pError",
+                    self.ppError.get().addr(),
+                    &Pointer::<Number<i32>>::to(self.ppError.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_adapter_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hAdapter", &Address(self.phAdapter.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_adapter_set_logger_callback_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hAdapter", &Address(self.phAdapter.get().addr())));
+            show(
+                Passed::input(
+                    "pfnLoggerCallback",
+                    &Bare(
+                        self
+                            .ppfnLoggerCallback
+                            .get()
+                            .map_or(0, |function| function as usize),
+                    ),
+                ),
+            );
+            show(Passed::input("pUserData", &Address(self.ppUserData.get().addr())));
+            show(Passed::input("level", &self.plevel.get()));
+        }
+    }
+}
+impl Call for ur_adapter_set_logger_callback_level_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hAdapter", &Address(self.phAdapter.get().addr())));
+            show(Passed::input("level", &self.plevel.get()));
         }
     }
 }
@@ -271,85 +351,119 @@ impl Print for ur_platform_native_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_platform_get_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_platform_get_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hAdapter = ", &Address(self.phAdapter.get().addr()));
-            out.member(", .NumEntries = ", &Number(self.pNumEntries.get()));
-            out.member(
-                ", .phPlatforms = ",
-                &List::<Address>::of(self.pphPlatforms.get(), self.pNumEntries.get()),
+            show(Passed::input("hAdapter", &Address(self.phAdapter.get().addr())));
+            show(Passed::input("NumEntries", &Number(self.pNumEntries.get())));
+            show(
+                Passed::output(
+                    "phPlatforms",
+                    self.pphPlatforms.get().addr(),
+                    &List::<Address>::of(self.pphPlatforms.get(), self.pNumEntries.get()),
+                ),
             );
-            out.member(
-                ", .pNumPlatforms = ",
-                &Pointer::<Number<u32>>::to(self.ppNumPlatforms.get()),
+            show(
+                Passed::output(
+                    "pNumPlatforms",
+                    self.ppNumPlatforms.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppNumPlatforms.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_platform_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_platform_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hPlatform", &Address(self.phPlatform.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_platform_get_api_version_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_platform_get_api_version_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
-            out.member(
-                ", .pVersion = ",
-                &Pointer::<ur_api_version_t>::to(self.ppVersion.get()),
+            show(Passed::input("hPlatform", &Address(self.phPlatform.get().addr())));
+            show(
+                Passed::output(
+                    "pVersion",
+                    self.ppVersion.get().addr(),
+                    &Pointer::<ur_api_version_t>::to(self.ppVersion.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_platform_get_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_platform_get_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
-            out.member(
-                ", .phNativePlatform = ",
-                &Pointer::<Number<usize>>::to(self.pphNativePlatform.get()),
+            show(Passed::input("hPlatform", &Address(self.phPlatform.get().addr())));
+            show(
+                Passed::output(
+                    "phNativePlatform",
+                    self.pphNativePlatform.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativePlatform.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_platform_create_with_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_platform_create_with_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hNativePlatform = ", &Address(self.phNativePlatform.get()));
-            out.member(", .hAdapter = ", &Address(self.phAdapter.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_platform_native_properties_t>::to(self.ppProperties.get()),
+            show(
+                Passed::input("hNativePlatform", &Address(self.phNativePlatform.get())),
             );
-            out.member(
-                ", .phPlatform = ",
-                &Pointer::<Address>::to(self.pphPlatform.get()),
+            show(Passed::input("hAdapter", &Address(self.phAdapter.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_platform_native_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phPlatform",
+                    self.pphPlatform.get().addr(),
+                    &Pointer::<Address>::to(self.pphPlatform.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_platform_get_backend_option_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_platform_get_backend_option_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
-            out.member(", .pFrontendOption = ", &Text(self.ppFrontendOption.get()));
-            out.member(
-                ", .ppPlatformOption = ",
-                &Pointer::<Text>::to(self.pppPlatformOption.get()),
+            show(Passed::input("hPlatform", &Address(self.phPlatform.get().addr())));
+            show(Passed::input("pFrontendOption", &Text(self.ppFrontendOption.get())));
+            show(
+                Passed::output(
+                    "ppPlatformOption",
+                    self.pppPlatformOption.get().addr(),
+                    &Pointer::<Text>::to(self.pppPlatformOption.get()),
+                ),
             );
         }
     }
@@ -401,142 +515,200 @@ impl Print for ur_device_native_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_device_get_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_device_get_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
-            out.member(", .DeviceType = ", &self.pDeviceType.get());
-            out.member(", .NumEntries = ", &Number(self.pNumEntries.get()));
-            out.member(
-                ", .phDevices = ",
-                &List::<Address>::of(self.pphDevices.get(), self.pNumEntries.get()),
+            show(Passed::input("hPlatform", &Address(self.phPlatform.get().addr())));
+            show(Passed::input("DeviceType", &self.pDeviceType.get()));
+            show(Passed::input("NumEntries", &Number(self.pNumEntries.get())));
+            show(
+                Passed::output(
+                    "phDevices",
+                    self.pphDevices.get().addr(),
+                    &List::<Address>::of(self.pphDevices.get(), self.pNumEntries.get()),
+                ),
             );
-            out.member(
-                ", .pNumDevices = ",
-                &Pointer::<Number<u32>>::to(self.ppNumDevices.get()),
+            show(
+                Passed::output(
+                    "pNumDevices",
+                    self.ppNumDevices.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppNumDevices.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_device_get_selected_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_device_get_selected_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hPlatform = ", &Address(self.phPlatform.get().addr()));
-            out.member(", .DeviceType = ", &self.pDeviceType.get());
-            out.member(", .NumEntries = ", &Number(self.pNumEntries.get()));
-            out.member(
-                ", .phDevices = ",
-                &List::<Address>::of(self.pphDevices.get(), self.pNumEntries.get()),
+            show(Passed::input("hPlatform", &Address(self.phPlatform.get().addr())));
+            show(Passed::input("DeviceType", &self.pDeviceType.get()));
+            show(Passed::input("NumEntries", &Number(self.pNumEntries.get())));
+            show(
+                Passed::output(
+                    "phDevices",
+                    self.pphDevices.get().addr(),
+                    &List::<Address>::of(self.pphDevices.get(), self.pNumEntries.get()),
+                ),
             );
-            out.member(
-                ", .pNumDevices = ",
-                &Pointer::<Number<u32>>::to(self.ppNumDevices.get()),
+            show(
+                Passed::output(
+                    "pNumDevices",
+                    self.ppNumDevices.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppNumDevices.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_device_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_device_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_device_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_device_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
         }
     }
 }
-impl Print for ur_device_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_device_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
         }
     }
 }
-impl Print for ur_device_partition_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_device_partition_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_device_partition_properties_t>::to(self.ppProperties.get()),
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_device_partition_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
             );
-            out.member(", .NumDevices = ", &Number(self.pNumDevices.get()));
-            out.member(
-                ", .phSubDevices = ",
-                &List::<Address>::of(self.pphSubDevices.get(), self.pNumDevices.get()),
+            show(Passed::input("NumDevices", &Number(self.pNumDevices.get())));
+            show(
+                Passed::output(
+                    "phSubDevices",
+                    self.pphSubDevices.get().addr(),
+                    &List::<
+                        Address,
+                    >::of(self.pphSubDevices.get(), self.pNumDevices.get()),
+                ),
             );
-            out.member(
-                ", .pNumDevicesRet = ",
-                &Pointer::<Number<u32>>::to(self.ppNumDevicesRet.get()),
-            );
-        }
-    }
-}
-impl Print for ur_device_select_binary_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pBinaries = ",
-                &Pointer::<ur_device_binary_t>::to(self.ppBinaries.get()),
-            );
-            out.member(", .NumBinaries = ", &Number(self.pNumBinaries.get()));
-            out.member(
-                ", .pSelectedBinary = ",
-                &Pointer::<Number<u32>>::to(self.ppSelectedBinary.get()),
+            show(
+                Passed::output(
+                    "pNumDevicesRet",
+                    self.ppNumDevicesRet.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppNumDevicesRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_device_get_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_device_select_binary_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .phNativeDevice = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeDevice.get()),
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pBinaries",
+                    &Pointer::<ur_device_binary_t>::to(self.ppBinaries.get()),
+                ),
+            );
+            show(Passed::input("NumBinaries", &Number(self.pNumBinaries.get())));
+            show(
+                Passed::output(
+                    "pSelectedBinary",
+                    self.ppSelectedBinary.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSelectedBinary.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_device_create_with_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_device_get_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hNativeDevice = ", &Address(self.phNativeDevice.get()));
-            out.member(", .hAdapter = ", &Address(self.phAdapter.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_device_native_properties_t>::to(self.ppProperties.get()),
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::output(
+                    "phNativeDevice",
+                    self.pphNativeDevice.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeDevice.get()),
+                ),
             );
-            out.member(", .phDevice = ", &Pointer::<Address>::to(self.pphDevice.get()));
         }
     }
 }
-impl Print for ur_device_get_global_timestamps_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_device_create_with_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pDeviceTimestamp = ",
-                &Pointer::<Number<u64>>::to(self.ppDeviceTimestamp.get()),
+            show(Passed::input("hNativeDevice", &Address(self.phNativeDevice.get())));
+            show(Passed::input("hAdapter", &Address(self.phAdapter.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_device_native_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
             );
-            out.member(
-                ", .pHostTimestamp = ",
-                &Pointer::<Number<u64>>::to(self.ppHostTimestamp.get()),
+            show(
+                Passed::output(
+                    "phDevice",
+                    self.pphDevice.get().addr(),
+                    &Pointer::<Address>::to(self.pphDevice.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_device_get_global_timestamps_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::output(
+                    "pDeviceTimestamp",
+                    self.ppDeviceTimestamp.get().addr(),
+                    &Pointer::<Number<u64>>::to(self.ppDeviceTimestamp.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pHostTimestamp",
+                    self.ppHostTimestamp.get().addr(),
+                    &Pointer::<Number<u64>>::to(self.ppHostTimestamp.get()),
+                ),
             );
         }
     }
@@ -563,97 +735,128 @@ impl Print for ur_context_native_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_context_create_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_context_create_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".DeviceCount = ", &Number(self.pDeviceCount.get()));
-            out.member(
-                ", .phDevices = ",
-                &List::<Address>::of(self.pphDevices.get(), self.pDeviceCount.get()),
+            show(Passed::input("DeviceCount", &Number(self.pDeviceCount.get())));
+            show(
+                Passed::input(
+                    "phDevices",
+                    &List::<Address>::of(self.pphDevices.get(), self.pDeviceCount.get()),
+                ),
             );
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_context_properties_t>::to(self.ppProperties.get()),
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<ur_context_properties_t>::to(self.ppProperties.get()),
+                ),
             );
-            out.member(
-                ", .phContext = ",
-                &Pointer::<Address>::to(self.pphContext.get()),
+            show(
+                Passed::output(
+                    "phContext",
+                    self.pphContext.get().addr(),
+                    &Pointer::<Address>::to(self.pphContext.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_context_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_context_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
         }
     }
 }
-impl Print for ur_context_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_context_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
         }
     }
 }
-impl Print for ur_context_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_context_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
-            );
-        }
-    }
-}
-impl Print for ur_context_get_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .phNativeContext = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeContext.get()),
-            );
-        }
-    }
-}
-impl Print for ur_context_create_with_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hNativeContext = ", &Address(self.phNativeContext.get()));
-            out.member(", .hAdapter = ", &Address(self.phAdapter.get().addr()));
-            out.member(", .numDevices = ", &Number(self.pnumDevices.get()));
-            out.member(
-                ", .phDevices = ",
-                &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
-            );
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_context_native_properties_t>::to(self.ppProperties.get()),
-            );
-            out.member(
-                ", .phContext = ",
-                &Pointer::<Address>::to(self.pphContext.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_context_set_extended_deleter_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_context_get_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pfnDeleter = ",
-                &Bare(self.ppfnDeleter.get().map_or(0, |function| function as usize)),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::output(
+                    "phNativeContext",
+                    self.pphNativeContext.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeContext.get()),
+                ),
             );
-            out.member(", .pUserData = ", &Address(self.ppUserData.get().addr()));
+        }
+    }
+}
+impl Call for ur_context_create_with_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hNativeContext", &Address(self.phNativeContext.get())));
+            show(Passed::input("hAdapter", &Address(self.phAdapter.get().addr())));
+            show(Passed::input("numDevices", &Number(self.pnumDevices.get())));
+            show(
+                Passed::input(
+                    "phDevices",
+                    &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_context_native_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phContext",
+                    self.pphContext.get().addr(),
+                    &Pointer::<Address>::to(self.pphContext.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_context_set_extended_deleter_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pfnDeleter",
+                    &Bare(self.ppfnDeleter.get().map_or(0, |function| function as usize)),
+                ),
+            );
+            show(Passed::input("pUserData", &Address(self.ppUserData.get().addr())));
         }
     }
 }
@@ -742,142 +945,211 @@ impl Print for ur_mem_native_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_mem_image_create_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_mem_image_create_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .flags = ", &self.pflags.get());
-            out.member(
-                ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("flags", &self.pflags.get()));
+            show(
+                Passed::input(
+                    "pImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+                ),
             );
-            out.member(
-                ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+            show(
+                Passed::input(
+                    "pImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+                ),
             );
-            out.member(", .pHost = ", &Address(self.ppHost.get().addr()));
-            out.member(", .phMem = ", &Pointer::<Address>::to(self.pphMem.get()));
-        }
-    }
-}
-impl Print for ur_mem_buffer_create_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .flags = ", &self.pflags.get());
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_buffer_properties_t>::to(self.ppProperties.get()),
-            );
-            out.member(", .phBuffer = ", &Pointer::<Address>::to(self.pphBuffer.get()));
-        }
-    }
-}
-impl Print for ur_mem_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hMem = ", &Address(self.phMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_mem_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hMem = ", &Address(self.phMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_mem_buffer_partition_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .flags = ", &self.pflags.get());
-            out.member(", .bufferCreateType = ", &self.pbufferCreateType.get());
-            out.member(
-                ", .pRegion = ",
-                &Pointer::<ur_buffer_region_t>::to(self.ppRegion.get()),
-            );
-            out.member(", .phMem = ", &Pointer::<Address>::to(self.pphMem.get()));
-        }
-    }
-}
-impl Print for ur_mem_get_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hMem = ", &Address(self.phMem.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .phNativeMem = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeMem.get()),
+            show(Passed::input("pHost", &Address(self.ppHost.get().addr())));
+            show(
+                Passed::output(
+                    "phMem",
+                    self.pphMem.get().addr(),
+                    &Pointer::<Address>::to(self.pphMem.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_mem_buffer_create_with_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_mem_buffer_create_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hNativeMem = ", &Address(self.phNativeMem.get()));
-            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_mem_native_properties_t>::to(self.ppProperties.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("flags", &self.pflags.get()));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<ur_buffer_properties_t>::to(self.ppProperties.get()),
+                ),
             );
-            out.member(", .phMem = ", &Pointer::<Address>::to(self.pphMem.get()));
-        }
-    }
-}
-impl Print for ur_mem_image_create_with_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hNativeMem = ", &Address(self.phNativeMem.get()));
-            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
-            );
-            out.member(
-                ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
-            );
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_mem_native_properties_t>::to(self.ppProperties.get()),
-            );
-            out.member(", .phMem = ", &Pointer::<Address>::to(self.pphMem.get()));
-        }
-    }
-}
-impl Print for ur_mem_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hMemory = ", &Address(self.phMemory.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
-            );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "phBuffer",
+                    self.pphBuffer.get().addr(),
+                    &Pointer::<Address>::to(self.pphBuffer.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_mem_image_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_mem_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hMemory = ", &Address(self.phMemory.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hMem", &Address(self.phMem.get().addr())));
+        }
+    }
+}
+impl Call for ur_mem_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hMem", &Address(self.phMem.get().addr())));
+        }
+    }
+}
+impl Call for ur_mem_buffer_partition_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("flags", &self.pflags.get()));
+            show(Passed::input("bufferCreateType", &self.pbufferCreateType.get()));
+            show(
+                Passed::input(
+                    "pRegion",
+                    &Pointer::<ur_buffer_region_t>::to(self.ppRegion.get()),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "phMem",
+                    self.pphMem.get().addr(),
+                    &Pointer::<Address>::to(self.pphMem.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_mem_get_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hMem", &Address(self.phMem.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::output(
+                    "phNativeMem",
+                    self.pphNativeMem.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeMem.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_mem_buffer_create_with_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hNativeMem", &Address(self.phNativeMem.get())));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<ur_mem_native_properties_t>::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phMem",
+                    self.pphMem.get().addr(),
+                    &Pointer::<Address>::to(self.pphMem.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_mem_image_create_with_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hNativeMem", &Address(self.phNativeMem.get())));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<ur_mem_native_properties_t>::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phMem",
+                    self.pphMem.get().addr(),
+                    &Pointer::<Address>::to(self.pphMem.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_mem_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hMemory", &Address(self.phMemory.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_mem_image_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hMemory", &Address(self.phMemory.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
@@ -906,75 +1178,100 @@ impl Print for ur_sampler_native_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_sampler_create_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_sampler_create_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pDesc = ",
-                &Pointer::<ur_sampler_desc_t>::to(self.ppDesc.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pDesc",
+                    &Pointer::<ur_sampler_desc_t>::to(self.ppDesc.get()),
+                ),
             );
-            out.member(
-                ", .phSampler = ",
-                &Pointer::<Address>::to(self.pphSampler.get()),
-            );
-        }
-    }
-}
-impl Print for ur_sampler_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hSampler = ", &Address(self.phSampler.get().addr()));
-        }
-    }
-}
-impl Print for ur_sampler_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hSampler = ", &Address(self.phSampler.get().addr()));
-        }
-    }
-}
-impl Print for ur_sampler_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hSampler = ", &Address(self.phSampler.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
-            );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "phSampler",
+                    self.pphSampler.get().addr(),
+                    &Pointer::<Address>::to(self.pphSampler.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_sampler_get_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_sampler_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hSampler = ", &Address(self.phSampler.get().addr()));
-            out.member(
-                ", .phNativeSampler = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeSampler.get()),
+            show(Passed::input("hSampler", &Address(self.phSampler.get().addr())));
+        }
+    }
+}
+impl Call for ur_sampler_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hSampler", &Address(self.phSampler.get().addr())));
+        }
+    }
+}
+impl Call for ur_sampler_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hSampler", &Address(self.phSampler.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_sampler_create_with_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_sampler_get_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hNativeSampler = ", &Address(self.phNativeSampler.get()));
-            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_sampler_native_properties_t>::to(self.ppProperties.get()),
+            show(Passed::input("hSampler", &Address(self.phSampler.get().addr())));
+            show(
+                Passed::output(
+                    "phNativeSampler",
+                    self.pphNativeSampler.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeSampler.get()),
+                ),
             );
-            out.member(
-                ", .phSampler = ",
-                &Pointer::<Address>::to(self.pphSampler.get()),
+        }
+    }
+}
+impl Call for ur_sampler_create_with_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hNativeSampler", &Address(self.phNativeSampler.get())));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_sampler_native_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phSampler",
+                    self.pphSampler.get().addr(),
+                    &Pointer::<Address>::to(self.pphSampler.get()),
+                ),
             );
         }
     }
@@ -1047,115 +1344,167 @@ impl Print for ur_usm_pool_limits_desc_t {
         out.push("}");
     }
 }
-impl Print for ur_usm_host_alloc_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_usm_host_alloc_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pUSMDesc = ",
-                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pUSMDesc",
+                    &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
+                ),
             );
-            out.member(", .pool = ", &Address(self.ppool.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
-        }
-    }
-}
-impl Print for ur_usm_device_alloc_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pUSMDesc = ",
-                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
-            );
-            out.member(", .pool = ", &Address(self.ppool.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
-        }
-    }
-}
-impl Print for ur_usm_shared_alloc_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pUSMDesc = ",
-                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
-            );
-            out.member(", .pool = ", &Address(self.ppool.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
-        }
-    }
-}
-impl Print for ur_usm_free_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_usm_get_mem_alloc_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
-            );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(Passed::input("pool", &Address(self.ppool.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::output(
+                    "ppMem",
+                    self.pppMem.get().addr(),
+                    &Pointer::<Address>::to(self.pppMem.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_usm_pool_create_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_usm_device_alloc_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pPoolDesc = ",
-                &Pointer::<ur_usm_pool_desc_t>::to(self.ppPoolDesc.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pUSMDesc",
+                    &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
+                ),
             );
-            out.member(", .ppPool = ", &Pointer::<Address>::to(self.pppPool.get()));
-        }
-    }
-}
-impl Print for ur_usm_pool_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".pPool = ", &Address(self.ppPool.get().addr()));
-        }
-    }
-}
-impl Print for ur_usm_pool_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".pPool = ", &Address(self.ppPool.get().addr()));
-        }
-    }
-}
-impl Print for ur_usm_pool_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hPool = ", &Address(self.phPool.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("pool", &Address(self.ppool.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::output(
+                    "ppMem",
+                    self.pppMem.get().addr(),
+                    &Pointer::<Address>::to(self.pppMem.get()),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+        }
+    }
+}
+impl Call for ur_usm_shared_alloc_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pUSMDesc",
+                    &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
+                ),
+            );
+            show(Passed::input("pool", &Address(self.ppool.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::output(
+                    "ppMem",
+                    self.pppMem.get().addr(),
+                    &Pointer::<Address>::to(self.pppMem.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_usm_free_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pMem", &Address(self.ppMem.get().addr())));
+        }
+    }
+}
+impl Call for ur_usm_get_mem_alloc_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pMem", &Address(self.ppMem.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_usm_pool_create_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pPoolDesc",
+                    &Pointer::<ur_usm_pool_desc_t>::to(self.ppPoolDesc.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "ppPool",
+                    self.pppPool.get().addr(),
+                    &Pointer::<Address>::to(self.pppPool.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_usm_pool_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("pPool", &Address(self.ppPool.get().addr())));
+        }
+    }
+}
+impl Call for ur_usm_pool_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("pPool", &Address(self.ppPool.get().addr())));
+        }
+    }
+}
+impl Call for ur_usm_pool_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hPool", &Address(self.phPool.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
@@ -1171,138 +1520,187 @@ impl Print for ur_physical_mem_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_virtual_mem_granularity_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_virtual_mem_granularity_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .allocationSize = ", &Number(self.pallocationSize.get()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("allocationSize", &Number(self.pallocationSize.get())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
-            );
-        }
-    }
-}
-impl Print for ur_virtual_mem_reserve_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .ppStart = ", &Pointer::<Address>::to(self.pppStart.get()));
-        }
-    }
-}
-impl Print for ur_virtual_mem_free_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-        }
-    }
-}
-impl Print for ur_virtual_mem_map_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .hPhysicalMem = ", &Address(self.phPhysicalMem.get().addr()));
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .flags = ", &self.pflags.get());
-        }
-    }
-}
-impl Print for ur_virtual_mem_unmap_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-        }
-    }
-}
-impl Print for ur_virtual_mem_set_access_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .flags = ", &self.pflags.get());
-        }
-    }
-}
-impl Print for ur_virtual_mem_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pStart = ", &Address(self.ppStart.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
-            );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_physical_mem_create_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_virtual_mem_reserve_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_physical_mem_properties_t>::to(self.ppProperties.get()),
-            );
-            out.member(
-                ", .phPhysicalMem = ",
-                &Pointer::<Address>::to(self.pphPhysicalMem.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pStart", &Address(self.ppStart.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::output(
+                    "ppStart",
+                    self.pppStart.get().addr(),
+                    &Pointer::<Address>::to(self.pppStart.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_physical_mem_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_virtual_mem_free_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hPhysicalMem = ", &Address(self.phPhysicalMem.get().addr()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pStart", &Address(self.ppStart.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
         }
     }
 }
-impl Print for ur_physical_mem_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_virtual_mem_map_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hPhysicalMem = ", &Address(self.phPhysicalMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_physical_mem_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hPhysicalMem = ", &Address(self.phPhysicalMem.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pStart", &Address(self.ppStart.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input("hPhysicalMem", &Address(self.phPhysicalMem.get().addr())),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("flags", &self.pflags.get()));
+        }
+    }
+}
+impl Call for ur_virtual_mem_unmap_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pStart", &Address(self.ppStart.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+        }
+    }
+}
+impl Call for ur_virtual_mem_set_access_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pStart", &Address(self.ppStart.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("flags", &self.pflags.get()));
+        }
+    }
+}
+impl Call for ur_virtual_mem_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pStart", &Address(self.ppStart.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_physical_mem_create_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<ur_physical_mem_properties_t>::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phPhysicalMem",
+                    self.pphPhysicalMem.get().addr(),
+                    &Pointer::<Address>::to(self.pphPhysicalMem.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_physical_mem_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input("hPhysicalMem", &Address(self.phPhysicalMem.get().addr())),
+            );
+        }
+    }
+}
+impl Call for ur_physical_mem_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input("hPhysicalMem", &Address(self.phPhysicalMem.get().addr())),
+            );
+        }
+    }
+}
+impl Call for ur_physical_mem_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input("hPhysicalMem", &Address(self.phPhysicalMem.get().addr())),
+            );
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
@@ -1356,207 +1754,273 @@ impl Print for ur_program_native_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_program_create_with_il_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_create_with_il_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pIL = ", &Address(self.ppIL.get().addr()));
-            out.member(", .length = ", &Number(self.plength.get()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_program_properties_t>::to(self.ppProperties.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pIL", &Address(self.ppIL.get().addr())));
+            show(Passed::input("length", &Number(self.plength.get())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<ur_program_properties_t>::to(self.ppProperties.get()),
+                ),
             );
-            out.member(
-                ", .phProgram = ",
-                &Pointer::<Address>::to(self.pphProgram.get()),
+            show(
+                Passed::output(
+                    "phProgram",
+                    self.pphProgram.get().addr(),
+                    &Pointer::<Address>::to(self.pphProgram.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_program_create_with_binary_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_create_with_binary_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .numDevices = ", &Number(self.pnumDevices.get()));
-            out.member(
-                ", .phDevices = ",
-                &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("numDevices", &Number(self.pnumDevices.get())));
+            show(
+                Passed::input(
+                    "phDevices",
+                    &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
+                ),
             );
-            out.member(
-                ", .pLengths = ",
-                &List::<Number<usize>>::of(self.ppLengths.get(), self.pnumDevices.get()),
+            show(
+                Passed::input(
+                    "pLengths",
+                    &List::<
+                        Number<usize>,
+                    >::of(self.ppLengths.get(), self.pnumDevices.get()),
+                ),
             );
-            out.member(
-                ", .ppBinaries = ",
-                &List::<
-                    Pointer<Truth>,
-                >::of(self.pppBinaries.get(), self.pnumDevices.get()),
+            show(
+                Passed::input(
+                    "ppBinaries",
+                    &List::<
+                        Pointer<Truth>,
+                    >::of(self.pppBinaries.get(), self.pnumDevices.get()),
+                ),
             );
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_program_properties_t>::to(self.ppProperties.get()),
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<ur_program_properties_t>::to(self.ppProperties.get()),
+                ),
             );
-            out.member(
-                ", .phProgram = ",
-                &Pointer::<Address>::to(self.pphProgram.get()),
+            show(
+                Passed::output(
+                    "phProgram",
+                    self.pphProgram.get().addr(),
+                    &Pointer::<Address>::to(self.pphProgram.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_program_build_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_build_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("pOptions", &Text(self.ppOptions.get())));
         }
     }
 }
-impl Print for ur_program_compile_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_compile_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("pOptions", &Text(self.ppOptions.get())));
         }
     }
 }
-impl Print for ur_program_link_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_link_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .count = ", &Number(self.pcount.get()));
-            out.member(
-                ", .phPrograms = ",
-                &List::<Address>::of(self.pphPrograms.get(), self.pcount.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("count", &Number(self.pcount.get())));
+            show(
+                Passed::input(
+                    "phPrograms",
+                    &List::<Address>::of(self.pphPrograms.get(), self.pcount.get()),
+                ),
             );
-            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
-            out.member(
-                ", .phProgram = ",
-                &Pointer::<Address>::to(self.pphProgram.get()),
-            );
-        }
-    }
-}
-impl Print for ur_program_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
-        }
-    }
-}
-impl Print for ur_program_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
-        }
-    }
-}
-impl Print for ur_program_get_function_pointer_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .pFunctionName = ", &Text(self.ppFunctionName.get()));
-            out.member(
-                ", .ppFunctionPointer = ",
-                &Pointer::<Address>::to(self.pppFunctionPointer.get()),
+            show(Passed::input("pOptions", &Text(self.ppOptions.get())));
+            show(
+                Passed::output(
+                    "phProgram",
+                    self.pphProgram.get().addr(),
+                    &Pointer::<Address>::to(self.pphProgram.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_program_get_global_variable_pointer_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(
-                ", .pGlobalVariableName = ",
-                &Text(self.ppGlobalVariableName.get()),
-            );
-            out.member(
-                ", .pGlobalVariableSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalVariableSizeRet.get()),
-            );
-            out.member(
-                ", .ppGlobalVariablePointerRet = ",
-                &Pointer::<Address>::to(self.pppGlobalVariablePointerRet.get()),
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+        }
+    }
+}
+impl Call for ur_program_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+        }
+    }
+}
+impl Call for ur_program_get_function_pointer_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("pFunctionName", &Text(self.ppFunctionName.get())));
+            show(
+                Passed::output(
+                    "ppFunctionPointer",
+                    self.pppFunctionPointer.get().addr(),
+                    &Pointer::<Address>::to(self.pppFunctionPointer.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_program_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_get_global_variable_pointer_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(
+                Passed::input(
+                    "pGlobalVariableName",
+                    &Text(self.ppGlobalVariableName.get()),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "pGlobalVariableSizeRet",
+                    self.ppGlobalVariableSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppGlobalVariableSizeRet.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "ppGlobalVariablePointerRet",
+                    self.pppGlobalVariablePointerRet.get().addr(),
+                    &Pointer::<Address>::to(self.pppGlobalVariablePointerRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_program_get_build_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_program_set_specialization_constants_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_get_build_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .count = ", &Number(self.pcount.get()));
-            out.member(
-                ", .pSpecConstants = ",
-                &List::<
-                    ur_specialization_constant_info_t,
-                >::of(self.ppSpecConstants.get(), self.pcount.get()),
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_program_get_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_set_specialization_constants_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(
-                ", .phNativeProgram = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeProgram.get()),
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("count", &Number(self.pcount.get())));
+            show(
+                Passed::input(
+                    "pSpecConstants",
+                    &List::<
+                        ur_specialization_constant_info_t,
+                    >::of(self.ppSpecConstants.get(), self.pcount.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_program_create_with_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_get_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hNativeProgram = ", &Address(self.phNativeProgram.get()));
-            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_program_native_properties_t>::to(self.ppProperties.get()),
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(
+                Passed::output(
+                    "phNativeProgram",
+                    self.pphNativeProgram.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeProgram.get()),
+                ),
             );
-            out.member(
-                ", .phProgram = ",
-                &Pointer::<Address>::to(self.pphProgram.get()),
+        }
+    }
+}
+impl Call for ur_program_create_with_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hNativeProgram", &Address(self.phNativeProgram.get())));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_program_native_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phProgram",
+                    self.pphProgram.get().addr(),
+                    &Pointer::<Address>::to(self.pphProgram.get()),
+                ),
             );
         }
     }
@@ -1605,90 +2069,121 @@ impl Print for ur_queue_native_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_queue_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_queue_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
-            );
-        }
-    }
-}
-impl Print for ur_queue_create_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_queue_properties_t>::to(self.ppProperties.get()),
-            );
-            out.member(", .phQueue = ", &Pointer::<Address>::to(self.pphQueue.get()));
-        }
-    }
-}
-impl Print for ur_queue_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-        }
-    }
-}
-impl Print for ur_queue_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-        }
-    }
-}
-impl Print for ur_queue_get_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(
-                ", .pDesc = ",
-                &Pointer::<ur_queue_native_desc_t>::to(self.ppDesc.get()),
-            );
-            out.member(
-                ", .phNativeQueue = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeQueue.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_queue_create_with_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_queue_create_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hNativeQueue = ", &Address(self.phNativeQueue.get()));
-            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_queue_native_properties_t>::to(self.ppProperties.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<ur_queue_properties_t>::to(self.ppProperties.get()),
+                ),
             );
-            out.member(", .phQueue = ", &Pointer::<Address>::to(self.pphQueue.get()));
+            show(
+                Passed::output(
+                    "phQueue",
+                    self.pphQueue.get().addr(),
+                    &Pointer::<Address>::to(self.pphQueue.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_queue_finish_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_queue_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
         }
     }
 }
-impl Print for ur_queue_flush_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_queue_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+        }
+    }
+}
+impl Call for ur_queue_get_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(
+                Passed::input(
+                    "pDesc",
+                    &Pointer::<ur_queue_native_desc_t>::to(self.ppDesc.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phNativeQueue",
+                    self.pphNativeQueue.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeQueue.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_queue_create_with_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hNativeQueue", &Address(self.phNativeQueue.get())));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<ur_queue_native_properties_t>::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phQueue",
+                    self.pphQueue.get().addr(),
+                    &Pointer::<Address>::to(self.pphQueue.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_queue_finish_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+        }
+    }
+}
+impl Call for ur_queue_flush_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
         }
     }
 }
@@ -1703,99 +2198,136 @@ impl Print for ur_event_native_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_event_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_event_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hEvent", &Address(self.phEvent.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
-            );
-        }
-    }
-}
-impl Print for ur_event_get_profiling_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
-            );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_event_wait_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_event_get_profiling_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".numEvents = ", &Number(self.pnumEvents.get()));
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<Address>::of(self.pphEventWaitList.get(), self.pnumEvents.get()),
+            show(Passed::input("hEvent", &Address(self.phEvent.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_event_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_event_wait_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
-        }
-    }
-}
-impl Print for ur_event_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
-        }
-    }
-}
-impl Print for ur_event_get_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
-            out.member(
-                ", .phNativeEvent = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeEvent.get()),
+            show(Passed::input("numEvents", &Number(self.pnumEvents.get())));
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEvents.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_event_create_with_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_event_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hNativeEvent = ", &Address(self.phNativeEvent.get()));
-            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_event_native_properties_t>::to(self.ppProperties.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(Passed::input("hEvent", &Address(self.phEvent.get().addr())));
         }
     }
 }
-impl Print for ur_event_set_callback_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_event_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
-            out.member(", .execStatus = ", &self.pexecStatus.get());
-            out.member(
-                ", .pfnNotify = ",
-                &Bare(self.ppfnNotify.get().map_or(0, |function| function as usize)),
+            show(Passed::input("hEvent", &Address(self.phEvent.get().addr())));
+        }
+    }
+}
+impl Call for ur_event_get_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hEvent", &Address(self.phEvent.get().addr())));
+            show(
+                Passed::output(
+                    "phNativeEvent",
+                    self.pphNativeEvent.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeEvent.get()),
+                ),
             );
-            out.member(", .pUserData = ", &Address(self.ppUserData.get().addr()));
+        }
+    }
+}
+impl Call for ur_event_create_with_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hNativeEvent", &Address(self.phNativeEvent.get())));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<ur_event_native_properties_t>::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_event_set_callback_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hEvent", &Address(self.phEvent.get().addr())));
+            show(Passed::input("execStatus", &self.pexecStatus.get()));
+            show(
+                Passed::input(
+                    "pfnNotify",
+                    &Bare(self.ppfnNotify.get().map_or(0, |function| function as usize)),
+                ),
+            );
+            show(Passed::input("pUserData", &Address(self.ppUserData.get().addr())));
         }
     }
 }
@@ -1832,550 +2364,796 @@ impl Print for ur_kernel_launch_workgroup_property_t {
         out.push("}");
     }
 }
-impl Print for ur_enqueue_events_wait_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_events_wait_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_events_wait_with_barrier_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_events_wait_with_barrier_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_buffer_read_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_buffer_read_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .blockingRead = ", &Number(self.pblockingRead.get()));
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("blockingRead", &Number(self.pblockingRead.get())));
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_buffer_write_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_buffer_write_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .blockingWrite = ", &Number(self.pblockingWrite.get()));
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("blockingWrite", &Number(self.pblockingWrite.get())));
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_buffer_read_rect_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_buffer_read_rect_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .blockingRead = ", &Number(self.pblockingRead.get()));
-            out.member(", .bufferOrigin = ", &self.pbufferOrigin.get());
-            out.member(", .hostOrigin = ", &self.phostOrigin.get());
-            out.member(", .region = ", &self.pregion.get());
-            out.member(", .bufferRowPitch = ", &Number(self.pbufferRowPitch.get()));
-            out.member(", .bufferSlicePitch = ", &Number(self.pbufferSlicePitch.get()));
-            out.member(", .hostRowPitch = ", &Number(self.phostRowPitch.get()));
-            out.member(", .hostSlicePitch = ", &Number(self.phostSlicePitch.get()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("blockingRead", &Number(self.pblockingRead.get())));
+            show(Passed::input("bufferOrigin", &self.pbufferOrigin.get()));
+            show(Passed::input("hostOrigin", &self.phostOrigin.get()));
+            show(Passed::input("region", &self.pregion.get()));
+            show(Passed::input("bufferRowPitch", &Number(self.pbufferRowPitch.get())));
+            show(
+                Passed::input("bufferSlicePitch", &Number(self.pbufferSlicePitch.get())),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(Passed::input("hostRowPitch", &Number(self.phostRowPitch.get())));
+            show(Passed::input("hostSlicePitch", &Number(self.phostSlicePitch.get())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_buffer_write_rect_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_buffer_write_rect_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .blockingWrite = ", &Number(self.pblockingWrite.get()));
-            out.member(", .bufferOrigin = ", &self.pbufferOrigin.get());
-            out.member(", .hostOrigin = ", &self.phostOrigin.get());
-            out.member(", .region = ", &self.pregion.get());
-            out.member(", .bufferRowPitch = ", &Number(self.pbufferRowPitch.get()));
-            out.member(", .bufferSlicePitch = ", &Number(self.pbufferSlicePitch.get()));
-            out.member(", .hostRowPitch = ", &Number(self.phostRowPitch.get()));
-            out.member(", .hostSlicePitch = ", &Number(self.phostSlicePitch.get()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("blockingWrite", &Number(self.pblockingWrite.get())));
+            show(Passed::input("bufferOrigin", &self.pbufferOrigin.get()));
+            show(Passed::input("hostOrigin", &self.phostOrigin.get()));
+            show(Passed::input("region", &self.pregion.get()));
+            show(Passed::input("bufferRowPitch", &Number(self.pbufferRowPitch.get())));
+            show(
+                Passed::input("bufferSlicePitch", &Number(self.pbufferSlicePitch.get())),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(Passed::input("hostRowPitch", &Number(self.phostRowPitch.get())));
+            show(Passed::input("hostSlicePitch", &Number(self.phostSlicePitch.get())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_buffer_copy_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_buffer_copy_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hBufferSrc = ", &Address(self.phBufferSrc.get().addr()));
-            out.member(", .hBufferDst = ", &Address(self.phBufferDst.get().addr()));
-            out.member(", .srcOffset = ", &Number(self.psrcOffset.get()));
-            out.member(", .dstOffset = ", &Number(self.pdstOffset.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hBufferSrc", &Address(self.phBufferSrc.get().addr())));
+            show(Passed::input("hBufferDst", &Address(self.phBufferDst.get().addr())));
+            show(Passed::input("srcOffset", &Number(self.psrcOffset.get())));
+            show(Passed::input("dstOffset", &Number(self.pdstOffset.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_buffer_copy_rect_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_buffer_copy_rect_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hBufferSrc = ", &Address(self.phBufferSrc.get().addr()));
-            out.member(", .hBufferDst = ", &Address(self.phBufferDst.get().addr()));
-            out.member(", .srcOrigin = ", &self.psrcOrigin.get());
-            out.member(", .dstOrigin = ", &self.pdstOrigin.get());
-            out.member(", .region = ", &self.pregion.get());
-            out.member(", .srcRowPitch = ", &Number(self.psrcRowPitch.get()));
-            out.member(", .srcSlicePitch = ", &Number(self.psrcSlicePitch.get()));
-            out.member(", .dstRowPitch = ", &Number(self.pdstRowPitch.get()));
-            out.member(", .dstSlicePitch = ", &Number(self.pdstSlicePitch.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hBufferSrc", &Address(self.phBufferSrc.get().addr())));
+            show(Passed::input("hBufferDst", &Address(self.phBufferDst.get().addr())));
+            show(Passed::input("srcOrigin", &self.psrcOrigin.get()));
+            show(Passed::input("dstOrigin", &self.pdstOrigin.get()));
+            show(Passed::input("region", &self.pregion.get()));
+            show(Passed::input("srcRowPitch", &Number(self.psrcRowPitch.get())));
+            show(Passed::input("srcSlicePitch", &Number(self.psrcSlicePitch.get())));
+            show(Passed::input("dstRowPitch", &Number(self.pdstRowPitch.get())));
+            show(Passed::input("dstSlicePitch", &Number(self.pdstSlicePitch.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_buffer_fill_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_buffer_fill_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .pPattern = ", &Address(self.ppPattern.get().addr()));
-            out.member(", .patternSize = ", &Number(self.ppatternSize.get()));
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("pPattern", &Address(self.ppPattern.get().addr())));
+            show(Passed::input("patternSize", &Number(self.ppatternSize.get())));
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_image_read_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_image_read_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hImage = ", &Address(self.phImage.get().addr()));
-            out.member(", .blockingRead = ", &Number(self.pblockingRead.get()));
-            out.member(", .origin = ", &self.porigin.get());
-            out.member(", .region = ", &self.pregion.get());
-            out.member(", .rowPitch = ", &Number(self.prowPitch.get()));
-            out.member(", .slicePitch = ", &Number(self.pslicePitch.get()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hImage", &Address(self.phImage.get().addr())));
+            show(Passed::input("blockingRead", &Number(self.pblockingRead.get())));
+            show(Passed::input("origin", &self.porigin.get()));
+            show(Passed::input("region", &self.pregion.get()));
+            show(Passed::input("rowPitch", &Number(self.prowPitch.get())));
+            show(Passed::input("slicePitch", &Number(self.pslicePitch.get())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_image_write_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_image_write_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hImage = ", &Address(self.phImage.get().addr()));
-            out.member(", .blockingWrite = ", &Number(self.pblockingWrite.get()));
-            out.member(", .origin = ", &self.porigin.get());
-            out.member(", .region = ", &self.pregion.get());
-            out.member(", .rowPitch = ", &Number(self.prowPitch.get()));
-            out.member(", .slicePitch = ", &Number(self.pslicePitch.get()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hImage", &Address(self.phImage.get().addr())));
+            show(Passed::input("blockingWrite", &Number(self.pblockingWrite.get())));
+            show(Passed::input("origin", &self.porigin.get()));
+            show(Passed::input("region", &self.pregion.get()));
+            show(Passed::input("rowPitch", &Number(self.prowPitch.get())));
+            show(Passed::input("slicePitch", &Number(self.pslicePitch.get())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_image_copy_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_image_copy_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hImageSrc = ", &Address(self.phImageSrc.get().addr()));
-            out.member(", .hImageDst = ", &Address(self.phImageDst.get().addr()));
-            out.member(", .srcOrigin = ", &self.psrcOrigin.get());
-            out.member(", .dstOrigin = ", &self.pdstOrigin.get());
-            out.member(", .region = ", &self.pregion.get());
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hImageSrc", &Address(self.phImageSrc.get().addr())));
+            show(Passed::input("hImageDst", &Address(self.phImageDst.get().addr())));
+            show(Passed::input("srcOrigin", &self.psrcOrigin.get()));
+            show(Passed::input("dstOrigin", &self.pdstOrigin.get()));
+            show(Passed::input("region", &self.pregion.get()));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_buffer_map_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_buffer_map_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .blockingMap = ", &Number(self.pblockingMap.get()));
-            out.member(", .mapFlags = ", &self.pmapFlags.get());
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("blockingMap", &Number(self.pblockingMap.get())));
+            show(Passed::input("mapFlags", &self.pmapFlags.get()));
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(", .ppRetMap = ", &Pointer::<Address>::to(self.pppRetMap.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "ppRetMap",
+                    self.pppRetMap.get().addr(),
+                    &Pointer::<Address>::to(self.pppRetMap.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_mem_unmap_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_mem_unmap_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hMem = ", &Address(self.phMem.get().addr()));
-            out.member(", .pMappedPtr = ", &Address(self.ppMappedPtr.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hMem", &Address(self.phMem.get().addr())));
+            show(Passed::input("pMappedPtr", &Address(self.ppMappedPtr.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_usm_fill_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_usm_fill_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
-            out.member(", .patternSize = ", &Number(self.ppatternSize.get()));
-            out.member(", .pPattern = ", &Address(self.ppPattern.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("pMem", &Address(self.ppMem.get().addr())));
+            show(Passed::input("patternSize", &Number(self.ppatternSize.get())));
+            show(Passed::input("pPattern", &Address(self.ppPattern.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_usm_memcpy_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_usm_memcpy_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .blocking = ", &Number(self.pblocking.get()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("blocking", &Number(self.pblocking.get())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_usm_prefetch_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_usm_prefetch_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .flags = ", &self.pflags.get());
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("pMem", &Address(self.ppMem.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("flags", &self.pflags.get()));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_usm_advise_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_usm_advise_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .advice = ", &self.padvice.get());
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("pMem", &Address(self.ppMem.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("advice", &self.padvice.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_usm_fill_2d_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_usm_fill_2d_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
-            out.member(", .pitch = ", &Number(self.ppitch.get()));
-            out.member(", .patternSize = ", &Number(self.ppatternSize.get()));
-            out.member(", .pPattern = ", &Address(self.ppPattern.get().addr()));
-            out.member(", .width = ", &Number(self.pwidth.get()));
-            out.member(", .height = ", &Number(self.pheight.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("pMem", &Address(self.ppMem.get().addr())));
+            show(Passed::input("pitch", &Number(self.ppitch.get())));
+            show(Passed::input("patternSize", &Number(self.ppatternSize.get())));
+            show(Passed::input("pPattern", &Address(self.ppPattern.get().addr())));
+            show(Passed::input("width", &Number(self.pwidth.get())));
+            show(Passed::input("height", &Number(self.pheight.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_usm_memcpy_2d_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_usm_memcpy_2d_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .blocking = ", &Number(self.pblocking.get()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(", .dstPitch = ", &Number(self.pdstPitch.get()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(", .srcPitch = ", &Number(self.psrcPitch.get()));
-            out.member(", .width = ", &Number(self.pwidth.get()));
-            out.member(", .height = ", &Number(self.pheight.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("blocking", &Number(self.pblocking.get())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(Passed::input("dstPitch", &Number(self.pdstPitch.get())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(Passed::input("srcPitch", &Number(self.psrcPitch.get())));
+            show(Passed::input("width", &Number(self.pwidth.get())));
+            show(Passed::input("height", &Number(self.pheight.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_device_global_variable_write_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_device_global_variable_write_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .name = ", &Text(self.pname.get()));
-            out.member(", .blockingWrite = ", &Number(self.pblockingWrite.get()));
-            out.member(", .count = ", &Number(self.pcount.get()));
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("name", &Text(self.pname.get())));
+            show(Passed::input("blockingWrite", &Number(self.pblockingWrite.get())));
+            show(Passed::input("count", &Number(self.pcount.get())));
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_device_global_variable_read_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_device_global_variable_read_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .name = ", &Text(self.pname.get()));
-            out.member(", .blockingRead = ", &Number(self.pblockingRead.get()));
-            out.member(", .count = ", &Number(self.pcount.get()));
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("name", &Text(self.pname.get())));
+            show(Passed::input("blockingRead", &Number(self.pblockingRead.get())));
+            show(Passed::input("count", &Number(self.pcount.get())));
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_read_host_pipe_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_read_host_pipe_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .pipe_symbol = ", &Text(self.ppipe_symbol.get()));
-            out.member(", .blocking = ", &Number(self.pblocking.get()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("pipe_symbol", &Text(self.ppipe_symbol.get())));
+            show(Passed::input("blocking", &Number(self.pblocking.get())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_enqueue_write_host_pipe_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_write_host_pipe_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .pipe_symbol = ", &Text(self.ppipe_symbol.get()));
-            out.member(", .blocking = ", &Number(self.pblocking.get()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("pipe_symbol", &Text(self.ppipe_symbol.get())));
+            show(Passed::input("blocking", &Number(self.pblocking.get())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
@@ -2403,48 +3181,68 @@ impl Print for ur_exp_kernel_arg_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_enqueue_kernel_launch_with_args_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_kernel_launch_with_args_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .workDim = ", &Number(self.pworkDim.get()));
-            out.member(
-                ", .pGlobalWorkOffset = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("workDim", &Number(self.pworkDim.get())));
+            show(
+                Passed::input(
+                    "pGlobalWorkOffset",
+                    &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
+                ),
             );
-            out.member(
-                ", .pGlobalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
+            show(
+                Passed::input(
+                    "pGlobalWorkSize",
+                    &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
+                ),
             );
-            out.member(
-                ", .pLocalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
+            show(
+                Passed::input(
+                    "pLocalWorkSize",
+                    &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
+                ),
             );
-            out.member(", .numArgs = ", &Number(self.pnumArgs.get()));
-            out.member(
-                ", .pArgs = ",
-                &List::<
-                    ur_exp_kernel_arg_properties_t,
-                >::of(self.ppArgs.get(), self.pnumArgs.get()),
+            show(Passed::input("numArgs", &Number(self.pnumArgs.get())));
+            show(
+                Passed::input(
+                    "pArgs",
+                    &List::<
+                        ur_exp_kernel_arg_properties_t,
+                    >::of(self.ppArgs.get(), self.pnumArgs.get()),
+                ),
             );
-            out.member(
-                ", .launchPropList = ",
-                &Pointer::<
-                    ur_kernel_launch_ext_properties_t,
-                >::to(self.plaunchPropList.get()),
+            show(
+                Passed::input(
+                    "launchPropList",
+                    &Pointer::<
+                        ur_kernel_launch_ext_properties_t,
+                    >::to(self.plaunchPropList.get()),
+                ),
             );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
@@ -2520,208 +3318,292 @@ impl Print for ur_kernel_native_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_kernel_create_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_kernel_create_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .pKernelName = ", &Text(self.ppKernelName.get()));
-            out.member(", .phKernel = ", &Pointer::<Address>::to(self.pphKernel.get()));
-        }
-    }
-}
-impl Print for ur_kernel_get_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
-            );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("pKernelName", &Text(self.ppKernelName.get())));
+            show(
+                Passed::output(
+                    "phKernel",
+                    self.pphKernel.get().addr(),
+                    &Pointer::<Address>::to(self.pphKernel.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_kernel_get_group_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_kernel_get_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_kernel_get_sub_group_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_kernel_get_group_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_kernel_retain_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_kernel_get_sub_group_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-        }
-    }
-}
-impl Print for ur_kernel_release_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-        }
-    }
-}
-impl Print for ur_kernel_set_exec_info_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_kernel_exec_info_properties_t>::to(self.ppProperties.get()),
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
-            );
-        }
-    }
-}
-impl Print for ur_kernel_set_specialization_constants_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .count = ", &Number(self.pcount.get()));
-            out.member(
-                ", .pSpecConstants = ",
-                &Pointer::<
-                    ur_specialization_constant_info_t,
-                >::to(self.ppSpecConstants.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_kernel_get_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_kernel_retain_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(
-                ", .phNativeKernel = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeKernel.get()),
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+        }
+    }
+}
+impl Call for ur_kernel_release_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+        }
+    }
+}
+impl Call for ur_kernel_set_exec_info_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_kernel_exec_info_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pPropValue",
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
             );
         }
     }
 }
-impl Print for ur_kernel_create_with_native_handle_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_kernel_set_specialization_constants_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hNativeKernel = ", &Address(self.phNativeKernel.get()));
-            out.member(", .hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_kernel_native_properties_t>::to(self.ppProperties.get()),
-            );
-            out.member(", .phKernel = ", &Pointer::<Address>::to(self.pphKernel.get()));
-        }
-    }
-}
-impl Print for ur_kernel_get_suggested_local_work_size_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .numWorkDim = ", &Number(self.pnumWorkDim.get()));
-            out.member(
-                ", .pGlobalWorkOffset = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
-            );
-            out.member(
-                ", .pGlobalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
-            );
-            out.member(
-                ", .pSuggestedLocalWorkSize = ",
-                &List::<
-                    Number<usize>,
-                >::of(self.ppSuggestedLocalWorkSize.get(), self.pnumWorkDim.get()),
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("count", &Number(self.pcount.get())));
+            show(
+                Passed::input(
+                    "pSpecConstants",
+                    &Pointer::<
+                        ur_specialization_constant_info_t,
+                    >::to(self.ppSpecConstants.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_kernel_get_suggested_local_work_size_with_args_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_kernel_get_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .numWorkDim = ", &Number(self.pnumWorkDim.get()));
-            out.member(
-                ", .pGlobalWorkOffset = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
-            );
-            out.member(
-                ", .pGlobalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
-            );
-            out.member(", .numArgs = ", &Number(self.pnumArgs.get()));
-            out.member(
-                ", .pArgs = ",
-                &List::<
-                    ur_exp_kernel_arg_properties_t,
-                >::of(self.ppArgs.get(), self.pnumArgs.get()),
-            );
-            out.member(
-                ", .pSuggestedLocalWorkSize = ",
-                &List::<
-                    Number<usize>,
-                >::of(self.ppSuggestedLocalWorkSize.get(), self.pnumWorkDim.get()),
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(
+                Passed::output(
+                    "phNativeKernel",
+                    self.pphNativeKernel.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeKernel.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_kernel_suggest_max_cooperative_group_count_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_kernel_create_with_native_handle_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .workDim = ", &Number(self.pworkDim.get()));
-            out.member(
-                ", .pLocalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
+            show(Passed::input("hNativeKernel", &Address(self.phNativeKernel.get())));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_kernel_native_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
             );
-            out.member(
-                ", .dynamicSharedMemorySize = ",
-                &Number(self.pdynamicSharedMemorySize.get()),
+            show(
+                Passed::output(
+                    "phKernel",
+                    self.pphKernel.get().addr(),
+                    &Pointer::<Address>::to(self.pphKernel.get()),
+                ),
             );
-            out.member(
-                ", .pGroupCountRet = ",
-                &Pointer::<Number<u32>>::to(self.ppGroupCountRet.get()),
+        }
+    }
+}
+impl Call for ur_kernel_get_suggested_local_work_size_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("numWorkDim", &Number(self.pnumWorkDim.get())));
+            show(
+                Passed::input(
+                    "pGlobalWorkOffset",
+                    &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pGlobalWorkSize",
+                    &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSuggestedLocalWorkSize",
+                    self.ppSuggestedLocalWorkSize.get().addr(),
+                    &List::<
+                        Number<usize>,
+                    >::of(self.ppSuggestedLocalWorkSize.get(), self.pnumWorkDim.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_kernel_get_suggested_local_work_size_with_args_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("numWorkDim", &Number(self.pnumWorkDim.get())));
+            show(
+                Passed::input(
+                    "pGlobalWorkOffset",
+                    &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pGlobalWorkSize",
+                    &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
+                ),
+            );
+            show(Passed::input("numArgs", &Number(self.pnumArgs.get())));
+            show(
+                Passed::input(
+                    "pArgs",
+                    &List::<
+                        ur_exp_kernel_arg_properties_t,
+                    >::of(self.ppArgs.get(), self.pnumArgs.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSuggestedLocalWorkSize",
+                    self.ppSuggestedLocalWorkSize.get().addr(),
+                    &List::<
+                        Number<usize>,
+                    >::of(self.ppSuggestedLocalWorkSize.get(), self.pnumWorkDim.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_kernel_suggest_max_cooperative_group_count_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("workDim", &Number(self.pworkDim.get())));
+            show(
+                Passed::input(
+                    "pLocalWorkSize",
+                    &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "dynamicSharedMemorySize",
+                    &Number(self.pdynamicSharedMemorySize.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pGroupCountRet",
+                    self.ppGroupCountRet.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppGroupCountRet.get()),
+                ),
             );
         }
     }
@@ -2751,186 +3633,279 @@ impl Print for ur_usm_pool_buffer_desc_t {
         out.push("}");
     }
 }
-impl Print for ur_enqueue_usm_device_alloc_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_usm_device_alloc_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .pPool = ", &Address(self.ppPool.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<
-                    ur_exp_async_usm_alloc_properties_t,
-                >::to(self.ppProperties.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("pPool", &Address(self.ppPool.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_exp_async_usm_alloc_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
             );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_enqueue_usm_shared_alloc_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .pPool = ", &Address(self.ppPool.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<
-                    ur_exp_async_usm_alloc_properties_t,
-                >::to(self.ppProperties.get()),
+            show(
+                Passed::output(
+                    "ppMem",
+                    self.pppMem.get().addr(),
+                    &Pointer::<Address>::to(self.pppMem.get()),
+                ),
             );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_enqueue_usm_host_alloc_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .pPool = ", &Address(self.ppPool.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<
-                    ur_exp_async_usm_alloc_properties_t,
-                >::to(self.ppProperties.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_enqueue_usm_free_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .pPool = ", &Address(self.ppPool.get().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_usm_pool_create_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pPoolDesc = ",
-                &Pointer::<ur_usm_pool_desc_t>::to(self.ppPoolDesc.get()),
-            );
-            out.member(", .pPool = ", &Pointer::<Address>::to(self.ppPool.get()));
-        }
-    }
-}
-impl Print for ur_usm_pool_destroy_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hPool = ", &Address(self.phPool.get().addr()));
-        }
-    }
-}
-impl Print for ur_usm_pool_get_default_device_pool_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .pPool = ", &Pointer::<Address>::to(self.ppPool.get()));
-        }
-    }
-}
-impl Print for ur_usm_pool_get_info_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hPool = ", &Address(self.phPool.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .pPropValue = ", &Address(self.ppPropValue.get().addr()));
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_usm_pool_set_info_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_usm_shared_alloc_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hPool = ", &Address(self.phPool.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .pPropValue = ", &Address(self.ppPropValue.get().addr()));
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("pPool", &Address(self.ppPool.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_exp_async_usm_alloc_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "ppMem",
+                    self.pppMem.get().addr(),
+                    &Pointer::<Address>::to(self.pppMem.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_usm_pool_set_device_pool_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_usm_host_alloc_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hPool = ", &Address(self.phPool.get().addr()));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("pPool", &Address(self.ppPool.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_exp_async_usm_alloc_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "ppMem",
+                    self.pppMem.get().addr(),
+                    &Pointer::<Address>::to(self.pppMem.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_usm_pool_get_device_pool_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_usm_free_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .pPool = ", &Pointer::<Address>::to(self.ppPool.get()));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("pPool", &Address(self.ppPool.get().addr())));
+            show(Passed::input("pMem", &Address(self.ppMem.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
-impl Print for ur_usm_pool_trim_to_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_usm_pool_create_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hPool = ", &Address(self.phPool.get().addr()));
-            out.member(", .minBytesToKeep = ", &Number(self.pminBytesToKeep.get()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pPoolDesc",
+                    &Pointer::<ur_usm_pool_desc_t>::to(self.ppPoolDesc.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPool",
+                    self.ppPool.get().addr(),
+                    &Pointer::<Address>::to(self.ppPool.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_usm_pool_destroy_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hPool", &Address(self.phPool.get().addr())));
+        }
+    }
+}
+impl Call for ur_usm_pool_get_default_device_pool_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::output(
+                    "pPool",
+                    self.ppPool.get().addr(),
+                    &Pointer::<Address>::to(self.ppPool.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_usm_pool_get_info_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hPool", &Address(self.phPool.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Address(self.ppPropValue.get().addr()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_usm_pool_set_info_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hPool", &Address(self.phPool.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("pPropValue", &Address(self.ppPropValue.get().addr())));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+        }
+    }
+}
+impl Call for ur_usm_pool_set_device_pool_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hPool", &Address(self.phPool.get().addr())));
+        }
+    }
+}
+impl Call for ur_usm_pool_get_device_pool_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::output(
+                    "pPool",
+                    self.ppPool.get().addr(),
+                    &Pointer::<Address>::to(self.ppPool.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_usm_pool_trim_to_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hPool", &Address(self.phPool.get().addr())));
+            show(Passed::input("minBytesToKeep", &Number(self.pminBytesToKeep.get())));
         }
     }
 }
@@ -3036,693 +4011,922 @@ impl Print for ur_exp_image_copy_region_t {
         out.push("}");
     }
 }
-impl Print for ur_usm_pitched_alloc_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_usm_pitched_alloc_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pUSMDesc = ",
-                &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pUSMDesc",
+                    &Pointer::<ur_usm_desc_t>::to(self.ppUSMDesc.get()),
+                ),
             );
-            out.member(", .pool = ", &Address(self.ppool.get().addr()));
-            out.member(", .widthInBytes = ", &Number(self.pwidthInBytes.get()));
-            out.member(", .height = ", &Number(self.pheight.get()));
-            out.member(", .elementSizeBytes = ", &Number(self.pelementSizeBytes.get()));
-            out.member(", .ppMem = ", &Pointer::<Address>::to(self.pppMem.get()));
-            out.member(
-                ", .pResultPitch = ",
-                &Pointer::<Number<usize>>::to(self.ppResultPitch.get()),
+            show(Passed::input("pool", &Address(self.ppool.get().addr())));
+            show(Passed::input("widthInBytes", &Number(self.pwidthInBytes.get())));
+            show(Passed::input("height", &Number(self.pheight.get())));
+            show(
+                Passed::input("elementSizeBytes", &Number(self.pelementSizeBytes.get())),
+            );
+            show(
+                Passed::output(
+                    "ppMem",
+                    self.pppMem.get().addr(),
+                    &Pointer::<Address>::to(self.pppMem.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pResultPitch",
+                    self.ppResultPitch.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppResultPitch.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_unsampled_image_handle_destroy_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_unsampled_image_handle_destroy_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hImage = ", &Address(self.phImage.get()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hImage", &Address(self.phImage.get())));
         }
     }
 }
-impl Print for ur_bindless_images_sampled_image_handle_destroy_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_sampled_image_handle_destroy_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hImage = ", &Address(self.phImage.get()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hImage", &Address(self.phImage.get())));
         }
     }
 }
-impl Print for ur_bindless_images_image_allocate_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_image_allocate_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+                ),
             );
-            out.member(
-                ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+            show(
+                Passed::input(
+                    "pImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+                ),
             );
-            out.member(
-                ", .phImageMem = ",
-                &Pointer::<Number<usize>>::to(self.pphImageMem.get()),
-            );
-        }
-    }
-}
-impl Print for ur_bindless_images_image_free_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hImageMem = ", &Address(self.phImageMem.get()));
-        }
-    }
-}
-impl Print for ur_bindless_images_unsampled_image_create_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hImageMem = ", &Address(self.phImageMem.get()));
-            out.member(
-                ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
-            );
-            out.member(
-                ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
-            );
-            out.member(
-                ", .phImage = ",
-                &Pointer::<Number<usize>>::to(self.pphImage.get()),
+            show(
+                Passed::output(
+                    "phImageMem",
+                    self.pphImageMem.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphImageMem.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_sampled_image_create_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_image_free_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hImageMem = ", &Address(self.phImageMem.get()));
-            out.member(
-                ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hImageMem", &Address(self.phImageMem.get())));
+        }
+    }
+}
+impl Call for ur_bindless_images_unsampled_image_create_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hImageMem", &Address(self.phImageMem.get())));
+            show(
+                Passed::input(
+                    "pImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+                ),
             );
-            out.member(
-                ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+            show(
+                Passed::input(
+                    "pImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+                ),
             );
-            out.member(
-                ", .pSamplerDesc = ",
-                &Pointer::<ur_sampler_desc_t>::to(self.ppSamplerDesc.get()),
-            );
-            out.member(
-                ", .phImage = ",
-                &Pointer::<Number<usize>>::to(self.pphImage.get()),
+            show(
+                Passed::output(
+                    "phImage",
+                    self.pphImage.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphImage.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_image_copy_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_sampled_image_create_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(
-                ", .pSrcImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppSrcImageDesc.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hImageMem", &Address(self.phImageMem.get())));
+            show(
+                Passed::input(
+                    "pImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+                ),
             );
-            out.member(
-                ", .pDstImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppDstImageDesc.get()),
+            show(
+                Passed::input(
+                    "pImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+                ),
             );
-            out.member(
-                ", .pSrcImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppSrcImageFormat.get()),
+            show(
+                Passed::input(
+                    "pSamplerDesc",
+                    &Pointer::<ur_sampler_desc_t>::to(self.ppSamplerDesc.get()),
+                ),
             );
-            out.member(
-                ", .pDstImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppDstImageFormat.get()),
-            );
-            out.member(
-                ", .pCopyRegion = ",
-                &Pointer::<ur_exp_image_copy_region_t>::to(self.ppCopyRegion.get()),
-            );
-            out.member(", .imageCopyFlags = ", &self.pimageCopyFlags.get());
-            out.member(", .imageCopyInputTypes = ", &self.pimageCopyInputTypes.get());
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_bindless_images_image_get_info_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hImageMem = ", &Address(self.phImageMem.get()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .pPropValue = ", &Address(self.ppPropValue.get().addr()));
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::output(
+                    "phImage",
+                    self.pphImage.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphImage.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_get_image_memory_handle_type_support_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_image_copy_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(
+                Passed::input(
+                    "pSrcImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppSrcImageDesc.get()),
+                ),
             );
-            out.member(
-                ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+            show(
+                Passed::input(
+                    "pDstImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppDstImageDesc.get()),
+                ),
             );
-            out.member(", .imageMemHandleType = ", &self.pimageMemHandleType.get());
-            out.member(
-                ", .pSupportedRet = ",
-                &Pointer::<Truth>::to(self.ppSupportedRet.get()),
+            show(
+                Passed::input(
+                    "pSrcImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppSrcImageFormat.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pDstImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppDstImageFormat.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pCopyRegion",
+                    &Pointer::<ur_exp_image_copy_region_t>::to(self.ppCopyRegion.get()),
+                ),
+            );
+            show(Passed::input("imageCopyFlags", &self.pimageCopyFlags.get()));
+            show(Passed::input("imageCopyInputTypes", &self.pimageCopyInputTypes.get()));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_get_image_unsampled_handle_support_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_image_get_info_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hImageMem", &Address(self.phImageMem.get())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Address(self.ppPropValue.get().addr()),
+                ),
             );
-            out.member(
-                ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
-            );
-            out.member(", .imageMemHandleType = ", &self.pimageMemHandleType.get());
-            out.member(
-                ", .pSupportedRet = ",
-                &Pointer::<Truth>::to(self.ppSupportedRet.get()),
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_get_image_sampled_handle_support_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_get_image_memory_handle_type_support_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+                ),
             );
-            out.member(
-                ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+            show(
+                Passed::input(
+                    "pImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+                ),
             );
-            out.member(", .imageMemHandleType = ", &self.pimageMemHandleType.get());
-            out.member(
-                ", .pSupportedRet = ",
-                &Pointer::<Truth>::to(self.ppSupportedRet.get()),
+            show(Passed::input("imageMemHandleType", &self.pimageMemHandleType.get()));
+            show(
+                Passed::output(
+                    "pSupportedRet",
+                    self.ppSupportedRet.get().addr(),
+                    &Pointer::<Truth>::to(self.ppSupportedRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_mipmap_get_level_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_get_image_unsampled_handle_support_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hImageMem = ", &Address(self.phImageMem.get()));
-            out.member(", .mipmapLevel = ", &Number(self.pmipmapLevel.get()));
-            out.member(
-                ", .phImageMem = ",
-                &Pointer::<Number<usize>>::to(self.pphImageMem.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+                ),
+            );
+            show(Passed::input("imageMemHandleType", &self.pimageMemHandleType.get()));
+            show(
+                Passed::output(
+                    "pSupportedRet",
+                    self.ppSupportedRet.get().addr(),
+                    &Pointer::<Truth>::to(self.ppSupportedRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_mipmap_free_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_get_image_sampled_handle_support_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hMem = ", &Address(self.phMem.get()));
-        }
-    }
-}
-impl Print for ur_bindless_images_import_external_memory_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .memHandleType = ", &self.pmemHandleType.get());
-            out.member(
-                ", .pExternalMemDesc = ",
-                &Pointer::<ur_exp_external_mem_desc_t>::to(self.ppExternalMemDesc.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+                ),
             );
-            out.member(
-                ", .phExternalMem = ",
-                &Pointer::<Address>::to(self.pphExternalMem.get()),
+            show(
+                Passed::input(
+                    "pImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+                ),
             );
-        }
-    }
-}
-impl Print for ur_bindless_images_map_external_array_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pImageFormat = ",
-                &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
-            );
-            out.member(
-                ", .pImageDesc = ",
-                &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
-            );
-            out.member(", .hExternalMem = ", &Address(self.phExternalMem.get().addr()));
-            out.member(
-                ", .phImageMem = ",
-                &Pointer::<Number<usize>>::to(self.pphImageMem.get()),
+            show(Passed::input("imageMemHandleType", &self.pimageMemHandleType.get()));
+            show(
+                Passed::output(
+                    "pSupportedRet",
+                    self.ppSupportedRet.get().addr(),
+                    &Pointer::<Truth>::to(self.ppSupportedRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_map_external_linear_memory_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_mipmap_get_level_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .hExternalMem = ", &Address(self.phExternalMem.get().addr()));
-            out.member(", .ppRetMem = ", &Pointer::<Address>::to(self.pppRetMem.get()));
-        }
-    }
-}
-impl Print for ur_bindless_images_release_external_memory_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .hExternalMem = ", &Address(self.phExternalMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_bindless_images_free_mapped_linear_memory_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .pMem = ", &Bare(self.ppMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_bindless_images_supports_importing_handle_type_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .memHandleType = ", &self.pmemHandleType.get());
-            out.member(
-                ", .pSupportedRet = ",
-                &Pointer::<Truth>::to(self.ppSupportedRet.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hImageMem", &Address(self.phImageMem.get())));
+            show(Passed::input("mipmapLevel", &Number(self.pmipmapLevel.get())));
+            show(
+                Passed::output(
+                    "phImageMem",
+                    self.pphImageMem.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphImageMem.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_import_external_semaphore_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_mipmap_free_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .semHandleType = ", &self.psemHandleType.get());
-            out.member(
-                ", .pExternalSemaphoreDesc = ",
-                &Pointer::<
-                    ur_exp_external_semaphore_desc_t,
-                >::to(self.ppExternalSemaphoreDesc.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("hMem", &Address(self.phMem.get())));
+        }
+    }
+}
+impl Call for ur_bindless_images_import_external_memory_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("memHandleType", &self.pmemHandleType.get()));
+            show(
+                Passed::input(
+                    "pExternalMemDesc",
+                    &Pointer::<
+                        ur_exp_external_mem_desc_t,
+                    >::to(self.ppExternalMemDesc.get()),
+                ),
             );
-            out.member(
-                ", .phExternalSemaphore = ",
-                &Pointer::<Address>::to(self.pphExternalSemaphore.get()),
+            show(
+                Passed::output(
+                    "phExternalMem",
+                    self.pphExternalMem.get().addr(),
+                    &Pointer::<Address>::to(self.pphExternalMem.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_release_external_semaphore_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_map_external_array_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .hExternalSemaphore = ",
-                &Address(self.phExternalSemaphore.get().addr()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pImageFormat",
+                    &Pointer::<ur_image_format_t>::to(self.ppImageFormat.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pImageDesc",
+                    &Pointer::<ur_image_desc_t>::to(self.ppImageDesc.get()),
+                ),
+            );
+            show(
+                Passed::input("hExternalMem", &Address(self.phExternalMem.get().addr())),
+            );
+            show(
+                Passed::output(
+                    "phImageMem",
+                    self.pphImageMem.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphImageMem.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_bindless_images_wait_external_semaphore_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_map_external_linear_memory_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hSemaphore = ", &Address(self.phSemaphore.get().addr()));
-            out.member(", .hasWaitValue = ", &Number(self.phasWaitValue.get()));
-            out.member(", .waitValue = ", &Number(self.pwaitValue.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input("hExternalMem", &Address(self.phExternalMem.get().addr())),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_bindless_images_signal_external_semaphore_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hSemaphore = ", &Address(self.phSemaphore.get().addr()));
-            out.member(", .hasSignalValue = ", &Number(self.phasSignalValue.get()));
-            out.member(", .signalValue = ", &Number(self.psignalValue.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_device_wait_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hDevice = ", &Address(self.phDevice.get().addr()));
-        }
-    }
-}
-impl Print for ur_program_dynamic_link_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .count = ", &Number(self.pcount.get()));
-            out.member(
-                ", .phPrograms = ",
-                &List::<Address>::of(self.pphPrograms.get(), self.pcount.get()),
+            show(
+                Passed::output(
+                    "ppRetMem",
+                    self.pppRetMem.get().addr(),
+                    &Pointer::<Address>::to(self.pppRetMem.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_enqueue_timestamp_recording_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_release_external_memory_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .blocking = ", &Number(self.pblocking.get()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_ipc_get_mem_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pMem = ", &Bare(self.ppMem.get().addr()));
-            out.member(
-                ", .ppIPCMemHandleData = ",
-                &Pointer::<Address>::to(self.pppIPCMemHandleData.get()),
-            );
-            out.member(
-                ", .pIPCMemHandleDataSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppIPCMemHandleDataSizeRet.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input("hExternalMem", &Address(self.phExternalMem.get().addr())),
             );
         }
     }
 }
-impl Print for ur_ipc_put_mem_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_free_mapped_linear_memory_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pIPCMemHandleData = ",
-                &Address(self.ppIPCMemHandleData.get().addr()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("pMem", &Bare(self.ppMem.get().addr())));
+        }
+    }
+}
+impl Call for ur_bindless_images_supports_importing_handle_type_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("memHandleType", &self.pmemHandleType.get()));
+            show(
+                Passed::output(
+                    "pSupportedRet",
+                    self.ppSupportedRet.get().addr(),
+                    &Pointer::<Truth>::to(self.ppSupportedRet.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_ipc_open_mem_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_import_external_semaphore_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pIPCMemHandleData = ",
-                &Bare(self.ppIPCMemHandleData.get().addr()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("semHandleType", &self.psemHandleType.get()));
+            show(
+                Passed::input(
+                    "pExternalSemaphoreDesc",
+                    &Pointer::<
+                        ur_exp_external_semaphore_desc_t,
+                    >::to(self.ppExternalSemaphoreDesc.get()),
+                ),
             );
-            out.member(
-                ", .ipcMemHandleDataSize = ",
-                &Number(self.pipcMemHandleDataSize.get()),
-            );
-            out.member(", .ppMem = ", &Bare(self.pppMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_ipc_close_mem_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pMem = ", &Bare(self.ppMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_ipc_get_phys_mem_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hPhysMem = ", &Address(self.phPhysMem.get().addr()));
-            out.member(
-                ", .ppIPCPhysMemHandleData = ",
-                &Pointer::<Address>::to(self.pppIPCPhysMemHandleData.get()),
-            );
-            out.member(
-                ", .pIPCPhysMemHandleDataSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppIPCPhysMemHandleDataSizeRet.get()),
+            show(
+                Passed::output(
+                    "phExternalSemaphore",
+                    self.pphExternalSemaphore.get().addr(),
+                    &Pointer::<Address>::to(self.pphExternalSemaphore.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_ipc_put_phys_mem_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_release_external_semaphore_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pIPCPhysMemHandleData = ",
-                &Address(self.ppIPCPhysMemHandleData.get().addr()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "hExternalSemaphore",
+                    &Address(self.phExternalSemaphore.get().addr()),
+                ),
             );
         }
     }
 }
-impl Print for ur_ipc_open_phys_mem_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_wait_external_semaphore_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pIPCPhysMemHandleData = ",
-                &Bare(self.ppIPCPhysMemHandleData.get().addr()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hSemaphore", &Address(self.phSemaphore.get().addr())));
+            show(Passed::input("hasWaitValue", &Number(self.phasWaitValue.get())));
+            show(Passed::input("waitValue", &Number(self.pwaitValue.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .ipcPhysMemHandleDataSize = ",
-                &Number(self.pipcPhysMemHandleDataSize.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phPhysMem = ",
-                &Pointer::<Address>::to(self.pphPhysMem.get()),
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_ipc_close_phys_mem_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_bindless_images_signal_external_semaphore_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hPhysMem = ", &Address(self.phPhysMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_ipc_get_event_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hEvent = ", &Address(self.phEvent.get().addr()));
-            out.member(
-                ", .ppIPCEventHandleData = ",
-                &Pointer::<Address>::to(self.pppIPCEventHandleData.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hSemaphore", &Address(self.phSemaphore.get().addr())));
+            show(Passed::input("hasSignalValue", &Number(self.phasSignalValue.get())));
+            show(Passed::input("signalValue", &Number(self.psignalValue.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .pIPCEventHandleDataSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppIPCEventHandleDataSizeRet.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-        }
-    }
-}
-impl Print for ur_ipc_put_event_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pIPCEventHandleData = ",
-                &Address(self.ppIPCEventHandleData.get().addr()),
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_ipc_open_event_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_device_wait_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(
-                ", .pIPCEventHandleData = ",
-                &Bare(self.ppIPCEventHandleData.get().addr()),
-            );
-            out.member(
-                ", .ipcEventHandleDataSize = ",
-                &Number(self.pipcEventHandleDataSize.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
         }
     }
 }
-impl Print for ur_memory_export_alloc_exportable_memory_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_program_dynamic_link_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .alignment = ", &Number(self.palignment.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .handleTypeToExport = ", &self.phandleTypeToExport.get());
-            out.member(", .ppMem = ", &Bare(self.pppMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_memory_export_free_exportable_memory_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .pMem = ", &Bare(self.ppMem.get().addr()));
-        }
-    }
-}
-impl Print for ur_memory_export_export_memory_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(", .handleTypeToExport = ", &self.phandleTypeToExport.get());
-            out.member(", .pMem = ", &Bare(self.ppMem.get().addr()));
-            out.member(", .pMemHandleRet = ", &Bare(self.ppMemHandleRet.get().addr()));
-        }
-    }
-}
-impl Print for ur_program_build_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .numDevices = ", &Number(self.pnumDevices.get()));
-            out.member(
-                ", .phDevices = ",
-                &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
-            );
-            out.member(", .flags = ", &self.pflags.get());
-            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
-        }
-    }
-}
-impl Print for ur_program_compile_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hProgram = ", &Address(self.phProgram.get().addr()));
-            out.member(", .numDevices = ", &Number(self.pnumDevices.get()));
-            out.member(
-                ", .phDevices = ",
-                &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
-            );
-            out.member(", .flags = ", &self.pflags.get());
-            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
-        }
-    }
-}
-impl Print for ur_program_link_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .numDevices = ", &Number(self.pnumDevices.get()));
-            out.member(
-                ", .phDevices = ",
-                &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
-            );
-            out.member(", .flags = ", &self.pflags.get());
-            out.member(", .count = ", &Number(self.pcount.get()));
-            out.member(
-                ", .phPrograms = ",
-                &List::<Address>::of(self.pphPrograms.get(), self.pcount.get()),
-            );
-            out.member(", .pOptions = ", &Text(self.ppOptions.get()));
-            out.member(
-                ", .phProgram = ",
-                &Pointer::<Address>::to(self.pphProgram.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("count", &Number(self.pcount.get())));
+            show(
+                Passed::input(
+                    "phPrograms",
+                    &List::<Address>::of(self.pphPrograms.get(), self.pcount.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_usm_context_memcpy_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_timestamp_recording_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("blocking", &Number(self.pblocking.get())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_ipc_get_mem_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pMem", &Bare(self.ppMem.get().addr())));
+            show(
+                Passed::output(
+                    "ppIPCMemHandleData",
+                    self.pppIPCMemHandleData.get().addr(),
+                    &Pointer::<Address>::to(self.pppIPCMemHandleData.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pIPCMemHandleDataSizeRet",
+                    self.ppIPCMemHandleDataSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppIPCMemHandleDataSizeRet.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_ipc_put_mem_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pIPCMemHandleData",
+                    &Address(self.ppIPCMemHandleData.get().addr()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_ipc_open_mem_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pIPCMemHandleData",
+                    &Bare(self.ppIPCMemHandleData.get().addr()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "ipcMemHandleDataSize",
+                    &Number(self.pipcMemHandleDataSize.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "ppMem",
+                    self.pppMem.get().addr(),
+                    &Bare(self.pppMem.get().addr()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_ipc_close_mem_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pMem", &Bare(self.ppMem.get().addr())));
+        }
+    }
+}
+impl Call for ur_ipc_get_phys_mem_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hPhysMem", &Address(self.phPhysMem.get().addr())));
+            show(
+                Passed::output(
+                    "ppIPCPhysMemHandleData",
+                    self.pppIPCPhysMemHandleData.get().addr(),
+                    &Pointer::<Address>::to(self.pppIPCPhysMemHandleData.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pIPCPhysMemHandleDataSizeRet",
+                    self.ppIPCPhysMemHandleDataSizeRet.get().addr(),
+                    &Pointer::<
+                        Number<usize>,
+                    >::to(self.ppIPCPhysMemHandleDataSizeRet.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_ipc_put_phys_mem_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pIPCPhysMemHandleData",
+                    &Address(self.ppIPCPhysMemHandleData.get().addr()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_ipc_open_phys_mem_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pIPCPhysMemHandleData",
+                    &Bare(self.ppIPCPhysMemHandleData.get().addr()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "ipcPhysMemHandleDataSize",
+                    &Number(self.pipcPhysMemHandleDataSize.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phPhysMem",
+                    self.pphPhysMem.get().addr(),
+                    &Pointer::<Address>::to(self.pphPhysMem.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_ipc_close_phys_mem_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hPhysMem", &Address(self.phPhysMem.get().addr())));
+        }
+    }
+}
+impl Call for ur_ipc_get_event_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hEvent", &Address(self.phEvent.get().addr())));
+            show(
+                Passed::output(
+                    "ppIPCEventHandleData",
+                    self.pppIPCEventHandleData.get().addr(),
+                    &Pointer::<Address>::to(self.pppIPCEventHandleData.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pIPCEventHandleDataSizeRet",
+                    self.ppIPCEventHandleDataSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppIPCEventHandleDataSizeRet.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_ipc_put_event_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pIPCEventHandleData",
+                    &Address(self.ppIPCEventHandleData.get().addr()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_ipc_open_event_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::input(
+                    "pIPCEventHandleData",
+                    &Bare(self.ppIPCEventHandleData.get().addr()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "ipcEventHandleDataSize",
+                    &Number(self.pipcEventHandleDataSize.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_memory_export_alloc_exportable_memory_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("alignment", &Number(self.palignment.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("handleTypeToExport", &self.phandleTypeToExport.get()));
+            show(
+                Passed::output(
+                    "ppMem",
+                    self.pppMem.get().addr(),
+                    &Bare(self.pppMem.get().addr()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_memory_export_free_exportable_memory_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("pMem", &Bare(self.ppMem.get().addr())));
+        }
+    }
+}
+impl Call for ur_memory_export_export_memory_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(Passed::input("handleTypeToExport", &self.phandleTypeToExport.get()));
+            show(Passed::input("pMem", &Bare(self.ppMem.get().addr())));
+            show(
+                Passed::input("pMemHandleRet", &Bare(self.ppMemHandleRet.get().addr())),
+            );
+        }
+    }
+}
+impl Call for ur_program_build_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("numDevices", &Number(self.pnumDevices.get())));
+            show(
+                Passed::input(
+                    "phDevices",
+                    &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
+                ),
+            );
+            show(Passed::input("flags", &self.pflags.get()));
+            show(Passed::input("pOptions", &Text(self.ppOptions.get())));
+        }
+    }
+}
+impl Call for ur_program_compile_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hProgram", &Address(self.phProgram.get().addr())));
+            show(Passed::input("numDevices", &Number(self.pnumDevices.get())));
+            show(
+                Passed::input(
+                    "phDevices",
+                    &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
+                ),
+            );
+            show(Passed::input("flags", &self.pflags.get()));
+            show(Passed::input("pOptions", &Text(self.ppOptions.get())));
+        }
+    }
+}
+impl Call for ur_program_link_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("numDevices", &Number(self.pnumDevices.get())));
+            show(
+                Passed::input(
+                    "phDevices",
+                    &List::<Address>::of(self.pphDevices.get(), self.pnumDevices.get()),
+                ),
+            );
+            show(Passed::input("flags", &self.pflags.get()));
+            show(Passed::input("count", &Number(self.pcount.get())));
+            show(
+                Passed::input(
+                    "phPrograms",
+                    &List::<Address>::of(self.pphPrograms.get(), self.pcount.get()),
+                ),
+            );
+            show(Passed::input("pOptions", &Text(self.ppOptions.get())));
+            show(
+                Passed::output(
+                    "phProgram",
+                    self.pphProgram.get().addr(),
+                    &Pointer::<Address>::to(self.pphProgram.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_usm_context_memcpy_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
         }
     }
 }
@@ -3737,76 +4941,103 @@ impl Print for ur_exp_usm_host_alloc_register_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_usm_host_alloc_register_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_usm_host_alloc_register_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pHostMem = ", &Address(self.ppHostMem.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<
-                    ur_exp_usm_host_alloc_register_properties_t,
-                >::to(self.ppProperties.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pHostMem", &Address(self.ppHostMem.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_exp_usm_host_alloc_register_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_usm_host_alloc_unregister_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_usm_host_alloc_unregister_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pHostMem = ", &Address(self.ppHostMem.get().addr()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pHostMem", &Address(self.ppHostMem.get().addr())));
         }
     }
 }
-impl Print for ur_usm_import_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_usm_import_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pMem", &Address(self.ppMem.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
         }
     }
 }
-impl Print for ur_usm_release_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_usm_release_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .pMem = ", &Address(self.ppMem.get().addr()));
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("pMem", &Address(self.ppMem.get().addr())));
         }
     }
 }
-impl Print for ur_usm_p2p_enable_peer_access_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_usm_p2p_enable_peer_access_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".commandDevice = ", &Address(self.pcommandDevice.get().addr()));
-            out.member(", .peerDevice = ", &Address(self.ppeerDevice.get().addr()));
-        }
-    }
-}
-impl Print for ur_usm_p2p_disable_peer_access_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".commandDevice = ", &Address(self.pcommandDevice.get().addr()));
-            out.member(", .peerDevice = ", &Address(self.ppeerDevice.get().addr()));
-        }
-    }
-}
-impl Print for ur_usm_p2p_peer_access_get_info_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".commandDevice = ", &Address(self.pcommandDevice.get().addr()));
-            out.member(", .peerDevice = ", &Address(self.ppeerDevice.get().addr()));
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(
+                Passed::input(
+                    "commandDevice",
+                    &Address(self.pcommandDevice.get().addr()),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(Passed::input("peerDevice", &Address(self.ppeerDevice.get().addr())));
+        }
+    }
+}
+impl Call for ur_usm_p2p_disable_peer_access_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "commandDevice",
+                    &Address(self.pcommandDevice.get().addr()),
+                ),
+            );
+            show(Passed::input("peerDevice", &Address(self.ppeerDevice.get().addr())));
+        }
+    }
+}
+impl Call for ur_usm_p2p_peer_access_get_info_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "commandDevice",
+                    &Address(self.pcommandDevice.get().addr()),
+                ),
+            );
+            show(Passed::input("peerDevice", &Address(self.ppeerDevice.get().addr())));
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
             );
         }
     }
@@ -3910,784 +5141,1235 @@ impl Print for ur_exp_command_buffer_update_kernel_launch_desc_t {
         out.push("}");
     }
 }
-impl Print for ur_command_buffer_create_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_command_buffer_create_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pCommandBufferDesc = ",
-                &Pointer::<
-                    ur_exp_command_buffer_desc_t,
-                >::to(self.ppCommandBufferDesc.get()),
-            );
-            out.member(
-                ", .phCommandBuffer = ",
-                &Pointer::<Address>::to(self.pphCommandBuffer.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_retain_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_release_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_finalize_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_kernel_launch_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .workDim = ", &Number(self.pworkDim.get()));
-            out.member(
-                ", .pGlobalWorkOffset = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
-            );
-            out.member(
-                ", .pGlobalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
-            );
-            out.member(
-                ", .pLocalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
-            );
-            out.member(
-                ", .numKernelAlternatives = ",
-                &Number(self.pnumKernelAlternatives.get()),
-            );
-            out.member(
-                ", .phKernelAlternatives = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphKernelAlternatives.get(),
-                    self.pnumKernelAlternatives.get(),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pCommandBufferDesc",
+                    &Pointer::<
+                        ur_exp_command_buffer_desc_t,
+                    >::to(self.ppCommandBufferDesc.get()),
                 ),
             );
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_kernel_launch_with_args_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .hKernel = ", &Address(self.phKernel.get().addr()));
-            out.member(", .workDim = ", &Number(self.pworkDim.get()));
-            out.member(
-                ", .pGlobalWorkOffset = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
-            );
-            out.member(
-                ", .pGlobalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
-            );
-            out.member(
-                ", .pLocalWorkSize = ",
-                &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
-            );
-            out.member(", .numArgs = ", &Number(self.pnumArgs.get()));
-            out.member(
-                ", .pArgs = ",
-                &List::<
-                    ur_exp_kernel_arg_properties_t,
-                >::of(self.ppArgs.get(), self.pnumArgs.get()),
-            );
-            out.member(
-                ", .numKernelAlternatives = ",
-                &Number(self.pnumKernelAlternatives.get()),
-            );
-            out.member(
-                ", .phKernelAlternatives = ",
-                &List::<
-                    Address,
-                >::of(
-                    self.pphKernelAlternatives.get(),
-                    self.pnumKernelAlternatives.get(),
+            show(
+                Passed::output(
+                    "phCommandBuffer",
+                    self.pphCommandBuffer.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommandBuffer.get()),
                 ),
             );
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
         }
     }
 }
-impl Print for ur_command_buffer_append_usm_memcpy_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_command_buffer_retain_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_usm_fill_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .pMemory = ", &Address(self.ppMemory.get().addr()));
-            out.member(", .pPattern = ", &Address(self.ppPattern.get().addr()));
-            out.member(", .patternSize = ", &Number(self.ppatternSize.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_mem_buffer_copy_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .hSrcMem = ", &Address(self.phSrcMem.get().addr()));
-            out.member(", .hDstMem = ", &Address(self.phDstMem.get().addr()));
-            out.member(", .srcOffset = ", &Number(self.psrcOffset.get()));
-            out.member(", .dstOffset = ", &Number(self.pdstOffset.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_mem_buffer_write_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_mem_buffer_read_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .hSrcMem = ", &Address(self.phSrcMem.get().addr()));
-            out.member(", .hDstMem = ", &Address(self.phDstMem.get().addr()));
-            out.member(", .srcOrigin = ", &self.psrcOrigin.get());
-            out.member(", .dstOrigin = ", &self.pdstOrigin.get());
-            out.member(", .region = ", &self.pregion.get());
-            out.member(", .srcRowPitch = ", &Number(self.psrcRowPitch.get()));
-            out.member(", .srcSlicePitch = ", &Number(self.psrcSlicePitch.get()));
-            out.member(", .dstRowPitch = ", &Number(self.pdstRowPitch.get()));
-            out.member(", .dstSlicePitch = ", &Number(self.pdstSlicePitch.get()));
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_mem_buffer_write_rect_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .bufferOffset = ", &self.pbufferOffset.get());
-            out.member(", .hostOffset = ", &self.phostOffset.get());
-            out.member(", .region = ", &self.pregion.get());
-            out.member(", .bufferRowPitch = ", &Number(self.pbufferRowPitch.get()));
-            out.member(", .bufferSlicePitch = ", &Number(self.pbufferSlicePitch.get()));
-            out.member(", .hostRowPitch = ", &Number(self.phostRowPitch.get()));
-            out.member(", .hostSlicePitch = ", &Number(self.phostSlicePitch.get()));
-            out.member(", .pSrc = ", &Address(self.ppSrc.get().addr()));
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_mem_buffer_read_rect_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .bufferOffset = ", &self.pbufferOffset.get());
-            out.member(", .hostOffset = ", &self.phostOffset.get());
-            out.member(", .region = ", &self.pregion.get());
-            out.member(", .bufferRowPitch = ", &Number(self.pbufferRowPitch.get()));
-            out.member(", .bufferSlicePitch = ", &Number(self.pbufferSlicePitch.get()));
-            out.member(", .hostRowPitch = ", &Number(self.phostRowPitch.get()));
-            out.member(", .hostSlicePitch = ", &Number(self.phostSlicePitch.get()));
-            out.member(", .pDst = ", &Address(self.ppDst.get().addr()));
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_mem_buffer_fill_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .hBuffer = ", &Address(self.phBuffer.get().addr()));
-            out.member(", .pPattern = ", &Address(self.ppPattern.get().addr()));
-            out.member(", .patternSize = ", &Number(self.ppatternSize.get()));
-            out.member(", .offset = ", &Number(self.poffset.get()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_usm_prefetch_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .pMemory = ", &Address(self.ppMemory.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .flags = ", &self.pflags.get());
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_usm_advise_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .pMemory = ", &Address(self.ppMemory.get().addr()));
-            out.member(", .size = ", &Number(self.psize.get()));
-            out.member(", .advice = ", &self.padvice.get());
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-            out.member(
-                ", .phCommand = ",
-                &Pointer::<Address>::to(self.pphCommand.get()),
-            );
-        }
-    }
-}
-impl Print for ur_command_buffer_append_native_command_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(
-                ", .pfnNativeCommand = ",
-                &Bare(
-                    self.ppfnNativeCommand.get().map_or(0, |function| function as usize),
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
                 ),
             );
-            out.member(", .pData = ", &Address(self.ppData.get().addr()));
-            out.member(
-                ", .hChildCommandBuffer = ",
-                &Address(self.phChildCommandBuffer.get().addr()),
-            );
-            out.member(
-                ", .numSyncPointsInWaitList = ",
-                &Number(self.pnumSyncPointsInWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPointWaitList = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPointWaitList.get()),
-            );
-            out.member(
-                ", .pSyncPoint = ",
-                &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+        }
+    }
+}
+impl Call for ur_command_buffer_release_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
             );
         }
     }
 }
-impl Print for ur_enqueue_command_buffer_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_command_buffer_finalize_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(
-                ", .hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_command_buffer_update_kernel_launch_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
-            );
-            out.member(", .numKernelUpdates = ", &Number(self.pnumKernelUpdates.get()));
-            out.member(
-                ", .pUpdateKernelLaunch = ",
-                &List::<
-                    ur_exp_command_buffer_update_kernel_launch_desc_t,
-                >::of(self.ppUpdateKernelLaunch.get(), self.pnumKernelUpdates.get()),
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
             );
         }
     }
 }
-impl Print for ur_command_buffer_update_signal_event_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_command_buffer_append_kernel_launch_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hCommand = ", &Address(self.phCommand.get().addr()));
-            out.member(
-                ", .phSignalEvent = ",
-                &Pointer::<Address>::to(self.pphSignalEvent.get()),
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("workDim", &Number(self.pworkDim.get())));
+            show(
+                Passed::input(
+                    "pGlobalWorkOffset",
+                    &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pGlobalWorkSize",
+                    &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pLocalWorkSize",
+                    &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numKernelAlternatives",
+                    &Number(self.pnumKernelAlternatives.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phKernelAlternatives",
+                    &List::<
+                        Address,
+                    >::of(
+                        self.pphKernelAlternatives.get(),
+                        self.pnumKernelAlternatives.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_command_buffer_update_wait_events_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_command_buffer_append_kernel_launch_with_args_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hCommand = ", &Address(self.phCommand.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(Passed::input("hKernel", &Address(self.phKernel.get().addr())));
+            show(Passed::input("workDim", &Number(self.pworkDim.get())));
+            show(
+                Passed::input(
+                    "pGlobalWorkOffset",
+                    &Pointer::<Number<usize>>::to(self.ppGlobalWorkOffset.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pGlobalWorkSize",
+                    &Pointer::<Number<usize>>::to(self.ppGlobalWorkSize.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pLocalWorkSize",
+                    &Pointer::<Number<usize>>::to(self.ppLocalWorkSize.get()),
+                ),
+            );
+            show(Passed::input("numArgs", &Number(self.pnumArgs.get())));
+            show(
+                Passed::input(
+                    "pArgs",
+                    &List::<
+                        ur_exp_kernel_arg_properties_t,
+                    >::of(self.ppArgs.get(), self.pnumArgs.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numKernelAlternatives",
+                    &Number(self.pnumKernelAlternatives.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phKernelAlternatives",
+                    &List::<
+                        Address,
+                    >::of(
+                        self.pphKernelAlternatives.get(),
+                        self.pnumKernelAlternatives.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_command_buffer_get_info_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_command_buffer_append_usm_memcpy_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
             );
-            out.member(", .propName = ", &self.ppropName.get());
-            out.member(", .propSize = ", &Number(self.ppropSize.get()));
-            out.member(
-                ", .pPropValue = ",
-                &Info(self.ppPropValue.get(), self.ppropName.get(), self.ppropSize.get()),
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .pPropSizeRet = ",
-                &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_command_buffer_get_native_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_command_buffer_append_usm_fill_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(
-                ".hCommandBuffer = ",
-                &Address(self.phCommandBuffer.get().addr()),
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
             );
-            out.member(
-                ", .phNativeCommandBuffer = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeCommandBuffer.get()),
+            show(Passed::input("pMemory", &Address(self.ppMemory.get().addr())));
+            show(Passed::input("pPattern", &Address(self.ppPattern.get().addr())));
+            show(Passed::input("patternSize", &Number(self.ppatternSize.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_append_mem_buffer_copy_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("hSrcMem", &Address(self.phSrcMem.get().addr())));
+            show(Passed::input("hDstMem", &Address(self.phDstMem.get().addr())));
+            show(Passed::input("srcOffset", &Number(self.psrcOffset.get())));
+            show(Passed::input("dstOffset", &Number(self.pdstOffset.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_append_mem_buffer_write_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_append_mem_buffer_read_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("hSrcMem", &Address(self.phSrcMem.get().addr())));
+            show(Passed::input("hDstMem", &Address(self.phDstMem.get().addr())));
+            show(Passed::input("srcOrigin", &self.psrcOrigin.get()));
+            show(Passed::input("dstOrigin", &self.pdstOrigin.get()));
+            show(Passed::input("region", &self.pregion.get()));
+            show(Passed::input("srcRowPitch", &Number(self.psrcRowPitch.get())));
+            show(Passed::input("srcSlicePitch", &Number(self.psrcSlicePitch.get())));
+            show(Passed::input("dstRowPitch", &Number(self.pdstRowPitch.get())));
+            show(Passed::input("dstSlicePitch", &Number(self.pdstSlicePitch.get())));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_append_mem_buffer_write_rect_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("bufferOffset", &self.pbufferOffset.get()));
+            show(Passed::input("hostOffset", &self.phostOffset.get()));
+            show(Passed::input("region", &self.pregion.get()));
+            show(Passed::input("bufferRowPitch", &Number(self.pbufferRowPitch.get())));
+            show(
+                Passed::input("bufferSlicePitch", &Number(self.pbufferSlicePitch.get())),
+            );
+            show(Passed::input("hostRowPitch", &Number(self.phostRowPitch.get())));
+            show(Passed::input("hostSlicePitch", &Number(self.phostSlicePitch.get())));
+            show(Passed::input("pSrc", &Address(self.ppSrc.get().addr())));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_append_mem_buffer_read_rect_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("bufferOffset", &self.pbufferOffset.get()));
+            show(Passed::input("hostOffset", &self.phostOffset.get()));
+            show(Passed::input("region", &self.pregion.get()));
+            show(Passed::input("bufferRowPitch", &Number(self.pbufferRowPitch.get())));
+            show(
+                Passed::input("bufferSlicePitch", &Number(self.pbufferSlicePitch.get())),
+            );
+            show(Passed::input("hostRowPitch", &Number(self.phostRowPitch.get())));
+            show(Passed::input("hostSlicePitch", &Number(self.phostSlicePitch.get())));
+            show(Passed::input("pDst", &Address(self.ppDst.get().addr())));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_append_mem_buffer_fill_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("hBuffer", &Address(self.phBuffer.get().addr())));
+            show(Passed::input("pPattern", &Address(self.ppPattern.get().addr())));
+            show(Passed::input("patternSize", &Number(self.ppatternSize.get())));
+            show(Passed::input("offset", &Number(self.poffset.get())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_append_usm_prefetch_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("pMemory", &Address(self.ppMemory.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("flags", &self.pflags.get()));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_append_usm_advise_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("pMemory", &Address(self.ppMemory.get().addr())));
+            show(Passed::input("size", &Number(self.psize.get())));
+            show(Passed::input("advice", &self.padvice.get()));
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phCommand",
+                    self.pphCommand.get().addr(),
+                    &Pointer::<Address>::to(self.pphCommand.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_append_native_command_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pfnNativeCommand",
+                    &Bare(
+                        self
+                            .ppfnNativeCommand
+                            .get()
+                            .map_or(0, |function| function as usize),
+                    ),
+                ),
+            );
+            show(Passed::input("pData", &Address(self.ppData.get().addr())));
+            show(
+                Passed::input(
+                    "hChildCommandBuffer",
+                    &Address(self.phChildCommandBuffer.get().addr()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numSyncPointsInWaitList",
+                    &Number(self.pnumSyncPointsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "pSyncPointWaitList",
+                    &List::<
+                        Number<u32>,
+                    >::of(
+                        self.ppSyncPointWaitList.get(),
+                        self.pnumSyncPointsInWaitList.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pSyncPoint",
+                    self.ppSyncPoint.get().addr(),
+                    &Pointer::<Number<u32>>::to(self.ppSyncPoint.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_enqueue_command_buffer_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_update_kernel_launch_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(
+                Passed::input("numKernelUpdates", &Number(self.pnumKernelUpdates.get())),
+            );
+            show(
+                Passed::input(
+                    "pUpdateKernelLaunch",
+                    &List::<
+                        ur_exp_command_buffer_update_kernel_launch_desc_t,
+                    >::of(self.ppUpdateKernelLaunch.get(), self.pnumKernelUpdates.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_update_signal_event_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hCommand", &Address(self.phCommand.get().addr())));
+            show(
+                Passed::output(
+                    "phSignalEvent",
+                    self.pphSignalEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphSignalEvent.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_update_wait_events_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hCommand", &Address(self.phCommand.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_get_info_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(Passed::input("propName", &self.ppropName.get()));
+            show(Passed::input("propSize", &Number(self.ppropSize.get())));
+            show(
+                Passed::output(
+                    "pPropValue",
+                    self.ppPropValue.get().addr(),
+                    &Info(
+                        self.ppPropValue.get(),
+                        self.ppropName.get(),
+                        self.ppropSize.get(),
+                    ),
+                ),
+            );
+            show(
+                Passed::output(
+                    "pPropSizeRet",
+                    self.ppPropSizeRet.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.ppPropSizeRet.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_command_buffer_get_native_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hCommandBuffer",
+                    &Address(self.phCommandBuffer.get().addr()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phNativeCommandBuffer",
+                    self.pphNativeCommandBuffer.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeCommandBuffer.get()),
+                ),
             );
         }
     }
@@ -4703,30 +6385,48 @@ impl Print for ur_exp_host_task_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_enqueue_host_task_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_host_task_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(
-                ", .pfnHostTask = ",
-                &Bare(self.ppfnHostTask.get().map_or(0, |function| function as usize)),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(
+                Passed::input(
+                    "pfnHostTask",
+                    &Bare(
+                        self.ppfnHostTask.get().map_or(0, |function| function as usize),
+                    ),
+                ),
             );
-            out.member(", .data = ", &Address(self.pdata.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_exp_host_task_properties_t>::to(self.ppProperties.get()),
+            show(Passed::input("data", &Address(self.pdata.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_exp_host_task_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
             );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
@@ -4741,25 +6441,39 @@ impl Print for ur_exp_enqueue_ext_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_enqueue_events_wait_with_barrier_ext_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_events_wait_with_barrier_ext_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<ur_exp_enqueue_ext_properties_t>::to(self.ppProperties.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_exp_enqueue_ext_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
             );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
@@ -4774,39 +6488,62 @@ impl Print for ur_exp_enqueue_native_command_properties_t {
         out.push("}");
     }
 }
-impl Print for ur_enqueue_native_command_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_native_command_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(
-                ", .pfnNativeEnqueue = ",
-                &Bare(
-                    self.ppfnNativeEnqueue.get().map_or(0, |function| function as usize),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(
+                Passed::input(
+                    "pfnNativeEnqueue",
+                    &Bare(
+                        self
+                            .ppfnNativeEnqueue
+                            .get()
+                            .map_or(0, |function| function as usize),
+                    ),
                 ),
             );
-            out.member(", .data = ", &Address(self.pdata.get().addr()));
-            out.member(", .numMemsInMemList = ", &Number(self.pnumMemsInMemList.get()));
-            out.member(
-                ", .phMemList = ",
-                &List::<Address>::of(self.pphMemList.get(), self.pnumMemsInMemList.get()),
+            show(Passed::input("data", &Address(self.pdata.get().addr())));
+            show(
+                Passed::input("numMemsInMemList", &Number(self.pnumMemsInMemList.get())),
             );
-            out.member(
-                ", .pProperties = ",
-                &Pointer::<
-                    ur_exp_enqueue_native_command_properties_t,
-                >::to(self.ppProperties.get()),
+            show(
+                Passed::input(
+                    "phMemList",
+                    &List::<
+                        Address,
+                    >::of(self.pphMemList.get(), self.pnumMemsInMemList.get()),
+                ),
             );
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "pProperties",
+                    &Pointer::<
+                        ur_exp_enqueue_native_command_properties_t,
+                    >::to(self.ppProperties.get()),
+                ),
             );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
         }
     }
 }
@@ -4821,173 +6558,241 @@ impl Print for ur_exp_event_desc_t {
         out.push("}");
     }
 }
-impl Print for ur_event_create_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_event_create_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .hDevice = ", &Address(self.phDevice.get().addr()));
-            out.member(
-                ", .pEventDesc = ",
-                &Pointer::<ur_exp_event_desc_t>::to(self.ppEventDesc.get()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(Passed::input("hDevice", &Address(self.phDevice.get().addr())));
+            show(
+                Passed::input(
+                    "pEventDesc",
+                    &Pointer::<ur_exp_event_desc_t>::to(self.ppEventDesc.get()),
+                ),
             );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_graph_create_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hContext = ", &Address(self.phContext.get().addr()));
-            out.member(", .phGraph = ", &Pointer::<Address>::to(self.pphGraph.get()));
-        }
-    }
-}
-impl Print for ur_queue_begin_graph_capture_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-        }
-    }
-}
-impl Print for ur_queue_begin_capture_into_graph_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hGraph = ", &Address(self.phGraph.get().addr()));
-        }
-    }
-}
-impl Print for ur_queue_end_graph_capture_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .phGraph = ", &Pointer::<Address>::to(self.pphGraph.get()));
-        }
-    }
-}
-impl Print for ur_graph_instantiate_graph_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
-            out.member(
-                ", .phExecGraph = ",
-                &Pointer::<Address>::to(self.pphExecGraph.get()),
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_enqueue_graph_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_graph_create_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .hGraph = ", &Address(self.phGraph.get().addr()));
-            out.member(
-                ", .numEventsInWaitList = ",
-                &Number(self.pnumEventsInWaitList.get()),
-            );
-            out.member(
-                ", .phEventWaitList = ",
-                &List::<
-                    Address,
-                >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
-            );
-            out.member(", .phEvent = ", &Pointer::<Address>::to(self.pphEvent.get()));
-        }
-    }
-}
-impl Print for ur_graph_destroy_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
-        }
-    }
-}
-impl Print for ur_graph_executable_graph_destroy_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(
-                ".hExecutableGraph = ",
-                &Address(self.phExecutableGraph.get().addr()),
+            show(Passed::input("hContext", &Address(self.phContext.get().addr())));
+            show(
+                Passed::output(
+                    "phGraph",
+                    self.pphGraph.get().addr(),
+                    &Pointer::<Address>::to(self.pphGraph.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_queue_is_graph_capture_enabled_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_queue_begin_graph_capture_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .pResult = ", &Pointer::<Number<u8>>::to(self.ppResult.get()));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
         }
     }
 }
-impl Print for ur_queue_get_graph_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_queue_begin_capture_into_graph_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hQueue = ", &Address(self.phQueue.get().addr()));
-            out.member(", .phGraph = ", &Pointer::<Address>::to(self.pphGraph.get()));
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hGraph", &Address(self.phGraph.get().addr())));
         }
     }
 }
-impl Print for ur_graph_is_empty_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_queue_end_graph_capture_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
-            out.member(", .pResult = ", &Pointer::<Number<u8>>::to(self.ppResult.get()));
-        }
-    }
-}
-impl Print for ur_graph_get_id_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
-            out.member(
-                ", .pGraphId = ",
-                &Pointer::<Number<u64>>::to(self.ppGraphId.get()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(
+                Passed::output(
+                    "phGraph",
+                    self.pphGraph.get().addr(),
+                    &Pointer::<Address>::to(self.pphGraph.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_graph_set_destruction_callback_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_graph_instantiate_graph_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
-            out.member(
-                ", .pfnCallback = ",
-                &Bare(self.ppfnCallback.get().map_or(0, |function| function as usize)),
-            );
-            out.member(", .pUserData = ", &Address(self.ppUserData.get().addr()));
-        }
-    }
-}
-impl Print for ur_graph_dump_contents_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
-            out.member(", .filePath = ", &Text(self.pfilePath.get()));
-        }
-    }
-}
-impl Print for ur_graph_get_native_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
-        unsafe {
-            out.member(".hGraph = ", &Address(self.phGraph.get().addr()));
-            out.member(
-                ", .phNativeGraph = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeGraph.get()),
+            show(Passed::input("hGraph", &Address(self.phGraph.get().addr())));
+            show(
+                Passed::output(
+                    "phExecGraph",
+                    self.pphExecGraph.get().addr(),
+                    &Pointer::<Address>::to(self.pphExecGraph.get()),
+                ),
             );
         }
     }
 }
-impl Print for ur_graph_executable_graph_get_native_handle_exp_params_t {
-    unsafe fn print(&self, out: &mut Out) {
+impl Call for ur_enqueue_graph_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
         unsafe {
-            out.member(
-                ".hExecutableGraph = ",
-                &Address(self.phExecutableGraph.get().addr()),
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(Passed::input("hGraph", &Address(self.phGraph.get().addr())));
+            show(
+                Passed::input(
+                    "numEventsInWaitList",
+                    &Number(self.pnumEventsInWaitList.get()),
+                ),
             );
-            out.member(
-                ", .phNativeExecutableGraph = ",
-                &Pointer::<Number<usize>>::to(self.pphNativeExecutableGraph.get()),
+            show(
+                Passed::input(
+                    "phEventWaitList",
+                    &List::<
+                        Address,
+                    >::of(self.pphEventWaitList.get(), self.pnumEventsInWaitList.get()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phEvent",
+                    self.pphEvent.get().addr(),
+                    &Pointer::<Address>::to(self.pphEvent.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_graph_destroy_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hGraph", &Address(self.phGraph.get().addr())));
+        }
+    }
+}
+impl Call for ur_graph_executable_graph_destroy_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hExecutableGraph",
+                    &Address(self.phExecutableGraph.get().addr()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_queue_is_graph_capture_enabled_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(
+                Passed::output(
+                    "pResult",
+                    self.ppResult.get().addr(),
+                    &Pointer::<Number<u8>>::to(self.ppResult.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_queue_get_graph_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hQueue", &Address(self.phQueue.get().addr())));
+            show(
+                Passed::output(
+                    "phGraph",
+                    self.pphGraph.get().addr(),
+                    &Pointer::<Address>::to(self.pphGraph.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_graph_is_empty_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hGraph", &Address(self.phGraph.get().addr())));
+            show(
+                Passed::output(
+                    "pResult",
+                    self.ppResult.get().addr(),
+                    &Pointer::<Number<u8>>::to(self.ppResult.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_graph_get_id_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hGraph", &Address(self.phGraph.get().addr())));
+            show(
+                Passed::output(
+                    "pGraphId",
+                    self.ppGraphId.get().addr(),
+                    &Pointer::<Number<u64>>::to(self.ppGraphId.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_graph_set_destruction_callback_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hGraph", &Address(self.phGraph.get().addr())));
+            show(
+                Passed::input(
+                    "pfnCallback",
+                    &Bare(
+                        self.ppfnCallback.get().map_or(0, |function| function as usize),
+                    ),
+                ),
+            );
+            show(Passed::input("pUserData", &Address(self.ppUserData.get().addr())));
+        }
+    }
+}
+impl Call for ur_graph_dump_contents_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hGraph", &Address(self.phGraph.get().addr())));
+            show(Passed::input("filePath", &Text(self.pfilePath.get())));
+        }
+    }
+}
+impl Call for ur_graph_get_native_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(Passed::input("hGraph", &Address(self.phGraph.get().addr())));
+            show(
+                Passed::output(
+                    "phNativeGraph",
+                    self.pphNativeGraph.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeGraph.get()),
+                ),
+            );
+        }
+    }
+}
+impl Call for ur_graph_executable_graph_get_native_handle_exp_params_t {
+    unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
+        unsafe {
+            show(
+                Passed::input(
+                    "hExecutableGraph",
+                    &Address(self.phExecutableGraph.get().addr()),
+                ),
+            );
+            show(
+                Passed::output(
+                    "phNativeExecutableGraph",
+                    self.pphNativeExecutableGraph.get().addr(),
+                    &Pointer::<Number<usize>>::to(self.pphNativeExecutableGraph.get()),
+                ),
             );
         }
     }
@@ -5680,7 +7485,7 @@ impl Property for ur_exp_command_buffer_command_info_t {
 pub unsafe fn arguments<'a>(
     function: ur_function_t,
     params: *const c_void,
-) -> Option<&'a dyn Print> {
+) -> Option<&'a dyn Call> {
     Some(unsafe {
         match function {
             UR_FUNCTION_LOADER_CONFIG_CREATE => {

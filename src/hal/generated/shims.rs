@@ -5705,8 +5705,16 @@ pub unsafe extern "C" fn urCommandBufferAppendKernelLaunchExp<B: Backend>(
                 UR_RESULT_ERROR_INVALID_NULL_HANDLE,
             )
         }?;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -5732,7 +5740,6 @@ pub unsafe extern "C" fn urCommandBufferAppendKernelLaunchExp<B: Backend>(
             global_work_size,
             local_work_size,
             kernel_alternatives,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -5836,8 +5843,16 @@ pub unsafe extern "C" fn urCommandBufferAppendKernelLaunchWithArgsExp<B: Backend
                 UR_RESULT_ERROR_INVALID_NULL_HANDLE,
             )
         }?;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -5864,7 +5879,6 @@ pub unsafe extern "C" fn urCommandBufferAppendKernelLaunchWithArgsExp<B: Backend
             local_work_size,
             args,
             kernel_alternatives,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -5913,8 +5927,16 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMMemcpyExp<B: Backend>(
         )?;
         let dst = pDst;
         let src = pSrc;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -5937,7 +5959,6 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMMemcpyExp<B: Backend>(
             dst,
             src,
             size,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6000,8 +6021,16 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMFillExp<B: Backend>(
         )?;
         let memory = pMemory;
         let pattern = unsafe { slice(pPattern.cast::<u8>(), patternSize as usize) }?;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -6024,7 +6053,6 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMFillExp<B: Backend>(
             memory,
             pattern,
             size,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6074,8 +6102,16 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferCopyExp<B: Backend>(
         )?;
         let src_offset = srcOffset;
         let dst_offset = dstOffset;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -6100,7 +6136,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferCopyExp<B: Backend>(
             src_offset,
             dst_offset,
             size,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6148,8 +6183,16 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferWriteExp<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let src = pSrc;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -6173,7 +6216,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferWriteExp<B: Backend>(
             offset,
             size,
             src,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6221,8 +6263,16 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferReadExp<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let dst = pDst;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -6246,7 +6296,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferReadExp<B: Backend>(
             offset,
             size,
             dst,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6304,8 +6353,16 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferCopyRectExp<B: Backend>(
         let src_slice_pitch = srcSlicePitch;
         let dst_row_pitch = dstRowPitch;
         let dst_slice_pitch = dstSlicePitch;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -6334,7 +6391,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferCopyRectExp<B: Backend>(
             src_slice_pitch,
             dst_row_pitch,
             dst_slice_pitch,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6393,8 +6449,16 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferWriteRectExp<B: Backend>(
         let host_row_pitch = hostRowPitch;
         let host_slice_pitch = hostSlicePitch;
         let src = pSrc;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -6423,7 +6487,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferWriteRectExp<B: Backend>(
             host_row_pitch,
             host_slice_pitch,
             src,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6482,8 +6545,16 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferReadRectExp<B: Backend>(
         let host_row_pitch = hostRowPitch;
         let host_slice_pitch = hostSlicePitch;
         let dst = pDst;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -6512,7 +6583,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferReadRectExp<B: Backend>(
             host_row_pitch,
             host_slice_pitch,
             dst,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6561,8 +6631,16 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferFillExp<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let pattern = unsafe { slice(pPattern.cast::<u8>(), patternSize as usize) }?;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -6586,7 +6664,6 @@ pub unsafe extern "C" fn urCommandBufferAppendMemBufferFillExp<B: Backend>(
             pattern,
             offset,
             size,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6637,8 +6714,16 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMPrefetchExp<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let memory = pMemory;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -6661,7 +6746,6 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMPrefetchExp<B: Backend>(
             memory,
             size,
             flags,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6712,8 +6796,16 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMAdviseExp<B: Backend>(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
         let memory = pMemory;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let event_wait_list = unsafe {
             Handles::<
                 B::Event,
@@ -6736,7 +6828,6 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMAdviseExp<B: Backend>(
             memory,
             size,
             advice,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             event_wait_list,
             sync_point,
@@ -6786,8 +6877,16 @@ pub unsafe extern "C" fn urCommandBufferAppendNativeCommandExp<B: Backend>(
         let native_command = pfnNativeCommand
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER))?;
         let data = pData;
-        let num_sync_points_in_wait_list = numSyncPointsInWaitList;
-        let sync_point_wait_list = pSyncPointWaitList;
+        let sync_point_wait_list = if pSyncPointWaitList.is_null() {
+            &[]
+        } else {
+            unsafe {
+                slice(
+                    pSyncPointWaitList.cast::<ur_exp_command_buffer_sync_point_t>(),
+                    numSyncPointsInWaitList as usize,
+                )
+            }?
+        };
         let sync_point = unsafe { Out::new(pSyncPoint) };
         <B::CommandBuffer as CommandBuffer<
             B,
@@ -6796,7 +6895,6 @@ pub unsafe extern "C" fn urCommandBufferAppendNativeCommandExp<B: Backend>(
             native_command,
             data,
             child_command_buffer,
-            num_sync_points_in_wait_list,
             sync_point_wait_list,
             sync_point,
         )

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use ::log::{Level, LevelFilter, Log as _, Record};
+use ::log::{Level, LevelFilter, Log as _};
 
 use super::*;
 
@@ -58,9 +58,8 @@ fn settings_by_table() {
 fn lines_name_the_library_and_the_place() {
     let mut sink = Sink::from_text("level_zero", "level:info", LevelFilter::Off).expect("valid");
     let line = |sink: &Sink, level| {
-        let mut record = Record::builder();
-        let record = record.level(level).file(Some("queue.rs")).line(Some(7));
-        sink.line(&record.args(format_args!("two {{}} {level}")).build())
+        let place = Some(("queue.rs", 7));
+        sink.line(level, format_args!("two {{}} {level}"), place)
     };
     assert_eq!(line(&sink, Level::Info), "<LEVEL_ZERO>[INFO]: two {} INFO");
     assert_eq!(

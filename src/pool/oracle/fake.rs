@@ -1,7 +1,9 @@
 //! A source of addresses that stand for nothing, with a ledger and faults on demand.
+//!
+//! With pages, each has a number of its own besides its address, and keeps it wherever it goes.
 
 use crate::pool::{Slab, Source, SourceError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
@@ -13,6 +15,23 @@ struct Ledger {
     /// Bytes it has in all.
     capacity: Option<u64>,
     wrong: Vec<String>,
+    /// The pages at their present addresses, and at addresses that they have left but that still
+    /// lead to them; each with its number.
+    pages: BTreeMap<u64, u64>,
+    lingering: BTreeMap<u64, u64>,
+    /// Such addresses, of which the page has been given back.
+    dangling: BTreeSet<u64>,
+    numbered: u64,
+    /// Addresses that led nowhere from some moment on, since last asked.
+    retired: Vec<Slab>,
+}
+
+/// A stretch of memory, known by a number that it keeps when its address changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub number: u64,
+    pub addr: u64,
+    pub bytes: u64,
 }
 
 /// Gives each address range once and never again, so that a stale address stays recognisable.
@@ -21,6 +40,7 @@ pub struct FakeSource {
     granularity: u64,
     /// Added to every base: a source that breaks its promise of alignment.
     skew: u64,
+    page: Option<u64>,
     ledger: Mutex<Ledger>,
 }
 
@@ -33,10 +53,19 @@ impl FakeSource {
         Self {
             granularity,
             skew,
+            page: None,
             ledger: Mutex::new(Ledger {
                 next: 1 << 32,
                 ..Ledger::default()
             }),
+        }
+    }
+
+    /// One whose memory comes in pages that can be given another address.
+    pub fn paged(page: u64) -> Self {
+        Self {
+            page: Some(page),
+            ..Self::new(page)
         }
     }
 
@@ -56,21 +85,61 @@ impl FakeSource {
         self.ledger().calls
     }
 
-    /// Slabs that are out, ascending by address.
+    /// Memory that is out, ascending by address; pages that touch are one.
     pub fn slabs(&self) -> Vec<Slab> {
+        let mut out: Vec<Slab> = Vec::new();
+        for extent in self.extents() {
+            match out.last_mut() {
+                Some(last) if self.page.is_some() && last.end() == extent.addr => {
+                    last.bytes += extent.bytes;
+                }
+                _ => out.push(Slab {
+                    base: extent.addr,
+                    bytes: extent.bytes,
+                }),
+            }
+        }
+        out
+    }
+
+    /// Memory that is out by what could leave alone: pages, or slabs.
+    pub fn extents(&self) -> Vec<Extent> {
         let ledger = self.ledger();
-        ledger
-            .out
-            .iter()
-            .map(|(base, bytes)| Slab {
-                base: *base,
-                bytes: *bytes,
-            })
-            .collect()
+        let slabs = ledger.out.iter().map(|(addr, bytes)| Extent {
+            number: *addr,
+            addr: *addr,
+            bytes: *bytes,
+        });
+        let page = self.page.unwrap_or(0);
+        let pages = ledger.pages.iter().map(|(addr, number)| Extent {
+            number: *number,
+            addr: *addr,
+            bytes: page,
+        });
+        slabs.chain(pages).collect()
+    }
+
+    /// The memory behind the addresses `[addr, end)`: where each part starts, as numbered, and its
+    /// bytes.
+    pub fn memory_at(&self, addr: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut out = Vec::new();
+        for extent in self.extents() {
+            let from = addr.max(extent.addr);
+            let to = end.min(extent.addr + extent.bytes);
+            if from < to {
+                out.push((extent.number + (from - extent.addr), to - from));
+            }
+        }
+        out
     }
 
     pub fn bytes_out(&self) -> u64 {
-        self.ledger().out.values().sum()
+        self.extents().iter().map(|extent| extent.bytes).sum()
+    }
+
+    /// Addresses retired since this was last asked.
+    pub fn take_retired(&self) -> Vec<Slab> {
+        std::mem::take(&mut self.ledger().retired)
     }
 
     /// What the pool did that no source allows.
@@ -83,38 +152,91 @@ impl FakeSource {
     }
 }
 
-impl Source for FakeSource {
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
-        let mut ledger = self.ledger();
-        let call = ledger.calls;
-        ledger.calls += 1;
-        if let Some((_, error)) = ledger.fault.filter(|(nth, _)| *nth == call) {
+impl Ledger {
+    /// Counts a call that may fail; what it may take.
+    fn ask(&mut self, bytes: u64, page: Option<u64>) -> Result<(), SourceError> {
+        let call = self.calls;
+        self.calls += 1;
+        if let Some((_, error)) = self.fault.filter(|(nth, _)| *nth == call) {
             return Err(error);
         }
-        let out: u64 = ledger.out.values().sum();
-        let room = ledger.capacity.unwrap_or(1 << 60).saturating_sub(out);
+        let out = self.out.values().sum::<u64>() + self.pages.len() as u64 * page.unwrap_or(0);
+        let room = self.capacity.unwrap_or(1 << 60).saturating_sub(out);
         if bytes > room {
             return Err(SourceError::OutOfMemory);
         }
+        Ok(())
+    }
+
+    /// Addresses never given before. Pages often touch those before, slabs never do.
+    fn addresses(&mut self, bytes: u64, unit: u64, gap: bool) -> Result<u64, SourceError> {
+        let dry = SourceError::OutOfMemory;
+        let base = self.next.checked_next_multiple_of(unit).ok_or(dry)?;
+        let gap = if gap { unit } else { 0 };
+        self.next = base.checked_add(bytes + gap).ok_or(dry)?;
+        Ok(base)
+    }
+
+    fn map(&mut self, numbers: &[u64], page: u64) -> Result<Slab, SourceError> {
+        let bytes = numbers.len() as u64 * page;
+        let gap = self.calls.is_multiple_of(3);
+        let base = self.addresses(bytes, page, gap)?;
+        for (addr, number) in (base..).step_by(page as usize).zip(numbers) {
+            self.pages.insert(addr, *number);
+        }
+        Ok(Slab { base, bytes })
+    }
+
+    fn number(&mut self, pages: u64) -> Vec<u64> {
+        let from = self.numbered;
+        self.numbered += pages;
+        // No number is an address, nor may neighbours seem to touch.
+        (from..self.numbered)
+            .map(|page| (1 << 62) + (page << 32))
+            .collect()
+    }
+
+    /// The pages at a piece's addresses, which they leave.
+    fn leave(&mut self, piece: Slab, page: u64) -> Vec<(u64, u64)> {
+        let mut out = Vec::new();
+        for addr in (piece.base..piece.end()).step_by(page as usize) {
+            match self.pages.remove(&addr) {
+                Some(number) => out.push((addr, number)),
+                None => self.wrong.push(format!("{piece:?}: no page at {addr:#x}")),
+            }
+        }
+        out
+    }
+}
+
+impl Source for FakeSource {
+    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+        let mut ledger = self.ledger();
+        ledger.ask(bytes, self.page)?;
+        if let Some(page) = self.page {
+            if !bytes.is_multiple_of(page) {
+                ledger
+                    .wrong
+                    .push(format!("{bytes} bytes are no whole pages"));
+            }
+            let numbers = ledger.number(bytes / page);
+            return ledger.map(&numbers, page);
+        }
         let unit = self.granularity.max(4096);
-        let start = ledger
-            .next
-            .checked_next_multiple_of(unit)
-            .ok_or(SourceError::OutOfMemory)?;
-        let base = start
-            .checked_add(self.skew)
-            .ok_or(SourceError::OutOfMemory)?;
-        // A gap, so that slabs never touch.
-        ledger.next = base
-            .checked_add(bytes + unit)
-            .ok_or(SourceError::OutOfMemory)?;
+        let base = ledger.addresses(bytes + self.skew, unit, true)? + self.skew;
         ledger.out.insert(base, bytes);
         Ok(Slab { base, bytes })
     }
 
     fn release(&self, slab: Slab) {
         let mut ledger = self.ledger();
-        if ledger.out.remove(&slab.base) != Some(slab.bytes) {
+        if let Some(page) = self.page {
+            for (_, number) in ledger.leave(slab, page) {
+                let old = ledger.lingering.extract_if(.., |_, other| *other == number);
+                let old: Vec<u64> = old.map(|(addr, _)| addr).collect();
+                ledger.dangling.extend(old);
+            }
+        } else if ledger.out.remove(&slab.base) != Some(slab.bytes) {
             ledger
                 .wrong
                 .push(format!("{slab:?} given back, but it is not out"));
@@ -123,5 +245,36 @@ impl Source for FakeSource {
 
     fn granularity(&self) -> u64 {
         self.granularity
+    }
+
+    fn page(&self) -> Option<u64> {
+        self.page
+    }
+
+    fn gather(&self, pieces: &[Slab], fresh: u64) -> Result<Slab, SourceError> {
+        let page = self.page.ok_or(SourceError::OutOfMemory)?;
+        let mut ledger = self.ledger();
+        ledger.ask(fresh, self.page)?;
+        let mut numbers = Vec::new();
+        for piece in pieces {
+            let left = ledger.leave(*piece, page);
+            numbers.extend(left.iter().map(|(_, number)| *number));
+            ledger.lingering.extend(left);
+        }
+        let new = ledger.number(fresh / page);
+        numbers.extend(new);
+        ledger.map(&numbers, page)
+    }
+
+    fn retire(&self, piece: Slab) {
+        let mut ledger = self.ledger();
+        for addr in (piece.base..piece.end()).step_by(self.granularity as usize) {
+            if ledger.lingering.remove(&addr).is_none() && !ledger.dangling.remove(&addr) {
+                ledger
+                    .wrong
+                    .push(format!("{piece:?}: nothing lingers at {addr:#x}"));
+            }
+        }
+        ledger.retired.push(piece);
     }
 }

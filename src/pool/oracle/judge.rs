@@ -1,10 +1,11 @@
 //! What every answer of the pool must satisfy.
 
-use super::model::{By, Past, Range};
+use super::fake::Extent;
+use super::model::{By, Past, Places, Range};
 use super::report::{How, Outcome};
 use super::run::Engine;
 use super::script::Step;
-use crate::pool::{Acquired, Block, Figures, PoolError, Slab, WaitPolicy};
+use crate::pool::{Acquired, Block, Figures, PoolError, Slab, Source, WaitPolicy};
 use crate::timeline::Frontier;
 
 /// A request as the judge sees it, with what was reserved before it.
@@ -12,9 +13,10 @@ pub(super) struct Question<'a> {
     pub bytes: u64,
     pub align: u64,
     pub may_wait: bool,
-    pub grew: bool,
+    /// Bytes by which the pool grew for it.
+    pub grew: u64,
     pub before: u64,
-    pub slabs: &'a [Slab],
+    pub places: &'a Places<'a>,
 }
 
 impl Engine<'_> {
@@ -31,7 +33,8 @@ impl Engine<'_> {
         if !self.source.slabs().iter().any(within) {
             return Err(format!("{block:?} lies in no slab"));
         }
-        let meets = |range: &&Range| range.addr < end && range.end > addr;
+        let memory = self.source.memory_at(addr, end);
+        let meets = |range: &&Range| range.shares(&memory);
         if let Some(live) = self.model.live.values().find(meets) {
             return Err(format!(
                 "illegal: overlaps {}, which is live",
@@ -58,6 +61,7 @@ impl Engine<'_> {
                 step,
                 addr,
                 end,
+                memory,
                 past: past.clone(),
             },
         );
@@ -87,12 +91,26 @@ impl Engine<'_> {
         };
         let size = (need, ask.align);
         let waited = answer.as_ref().is_ok_and(|a| a.wait().is_some());
-        if !ask.grew && !waited && answer.is_ok() {
+        if ask.grew == 0 && !waited && answer.is_ok() {
             return Ok(());
         }
         let legal = |range: &Range| self.model.precedes(&range.past, past, By::Known);
-        if self.model.fits(ask.slabs, config.min_align, size, legal) {
+        if self.model.fits(ask.places, config.min_align, size, legal) {
             return Err("missed: a legal block would have fit".into());
+        }
+        // Pages can be collected for what does not fit into one.
+        let page = self
+            .source
+            .page()
+            .filter(|page| need > *page && ask.align <= *page);
+        let whole = page.map_or(need, |page| need.next_multiple_of(page));
+        let pages = |usable: &dyn Fn(&Range) -> bool| match page {
+            Some(_) => self.model.unused(ask.places.extents, usable),
+            None => 0,
+        };
+        let ready = pages(&legal);
+        if page.is_some() && answer.is_ok() && ask.grew > whole.saturating_sub(ready) {
+            return Err("missed: it grew by more than there was no legal page for".into());
         }
         let waits = if ask.may_wait {
             config.waits
@@ -108,23 +126,28 @@ impl Engine<'_> {
             0
         };
         let room = config.max_bytes.unwrap_or(1 << 60) - ask.before;
-        let could_grow = need + slack <= room;
+        let unit = self.source.page().unwrap_or(1);
+        let could_grow = (need + slack).next_multiple_of(unit) <= room
+            || page.is_some() && whole <= room + ready;
         if could_grow && waited && waits == WaitPolicy::Bounded || could_grow && answer.is_err() {
             return Err("it could have grown".into());
         }
-        let any = || self.model.fits(ask.slabs, config.min_align, size, |_| true);
+        let any = || {
+            let all = pages(&|_| true);
+            let short = answer.is_err() && whole <= room + all;
+            self.model
+                .fits(ask.places, config.min_align, size, |_| true)
+                || page.is_some() && (short || ask.grew > whole.saturating_sub(all))
+        };
         if !waited
             && (answer.is_err() && waits != WaitPolicy::Never || waits == WaitPolicy::Always)
             && any()
         {
             return Err("missed: a pending block would have fit".into());
         }
-        let idle = ask
-            .slabs
-            .iter()
-            .filter(|slab| self.model.is_idle(**slab, By::Known));
-        let idle: u64 = idle.map(|slab| slab.bytes).sum();
-        if answer.is_err() && need + slack <= room + idle {
+        let done = |range: &Range| self.model.is_done(&range.past, By::Known);
+        let idle = self.model.unused(ask.places.extents, done);
+        if answer.is_err() && (need + slack).next_multiple_of(unit) <= room + idle {
             return Err("giving back idle slabs would have made room".into());
         }
         Ok(())
@@ -146,11 +169,23 @@ impl Engine<'_> {
     }
 
     /// Checks what went back to the source, and that what had to go went.
-    pub(super) fn given_back(&self, step: &Step, before: &[Slab]) -> Result<(), String> {
-        let after = self.source.slabs();
-        for slab in before.iter().filter(|slab| !after.contains(slab)) {
-            if !self.model.is_idle(*slab, By::Enforced) {
-                return Err(format!("illegal: {slab:?} given back while in use"));
+    pub(super) fn given_back(&self, step: &Step, before: &[Extent]) -> Result<(), String> {
+        let after = self.source.extents();
+        let stays = |extent: &&Extent| after.iter().any(|other| other.number == extent.number);
+        let gone = || before.iter().filter(|extent| !stays(extent));
+        for extent in gone() {
+            if !self.model.is_idle(extent, By::Enforced) {
+                return Err(format!("illegal: {extent:?} given back while in use"));
+            }
+        }
+        for slab in self.source.take_retired() {
+            let meets = |range: &&Range| range.addr < slab.end() && range.end > slab.base;
+            let mut dead = self.model.dead.iter().filter(meets);
+            if let Some(range) = dead.find(|r| !self.model.is_done(&r.past, By::Enforced)) {
+                let name = self.script.name(range.step);
+                return Err(format!(
+                    "illegal: {name} may still use what led to {slab:?}"
+                ));
             }
         }
         let keep = match step {
@@ -158,21 +193,17 @@ impl Engine<'_> {
             Step::Trim(bytes) => *bytes,
             _ => return Ok(()),
         };
-        let reserved: u64 = after.iter().map(|slab| slab.bytes).sum();
+        let reserved: u64 = after.iter().map(|extent| extent.bytes).sum();
         if reserved > keep
             && after
                 .iter()
-                .any(|slab| self.model.is_idle(*slab, By::Known))
+                .any(|extent| self.model.is_idle(extent, By::Known))
         {
             return Err(format!(
                 "{reserved} bytes kept, though idle and above {keep}"
             ));
         }
-        let needless = before.iter().filter(|slab| !after.contains(slab));
-        if needless
-            .into_iter()
-            .any(|slab| reserved + slab.bytes <= keep)
-        {
+        if gone().any(|extent| reserved + extent.bytes <= keep) {
             return Err(format!("more given back than {keep} asks"));
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! out what is implied only by what an inserted wait happened to have waited for itself: the pool
 //! answers with points, not with their past, so it is not asked to know that.
 
+use super::fake::Extent;
 use super::script::QueueName;
 use crate::pool::Slab;
 use crate::timeline::{Frontier, LaneId};
@@ -85,6 +86,8 @@ pub(super) struct Range {
     pub step: usize,
     pub addr: u64,
     pub end: u64,
+    /// The memory that it is, as numbered: where each part starts, and its bytes.
+    pub memory: Vec<(u64, u64)>,
     /// When dead, what came before the end; when live, what has to.
     pub past: Past,
 }
@@ -190,32 +193,55 @@ impl Model {
         self.precedes(past, &Past::default(), by)
     }
 
-    /// Whether a slab has nothing live and nothing dead that is not complete.
-    pub fn is_idle(&self, slab: Slab, by: By) -> bool {
-        let meets = |range: &Range| range.addr < slab.base + slab.bytes && range.end > slab.base;
-        let dead_over = |range: &Range| !meets(range) || self.is_done(&range.past, by);
-        !self.live.values().any(meets) && self.dead.iter().all(dead_over)
+    /// Whether an extent has nothing live and nothing dead that is not complete.
+    pub fn is_idle(&self, extent: &Extent, by: By) -> bool {
+        let done = |range: &Range| self.is_done(&range.past, by);
+        !self.is_used(extent, done)
     }
 
-    /// Whether some stretch of a slab takes `bytes` at `align` without touching a live block or a
+    /// Whether something live lies in an extent, or something dead that is not `usable`.
+    fn is_used(&self, extent: &Extent, usable: impl Fn(&Range) -> bool) -> bool {
+        self.live.values().any(|range| range.meets(extent))
+            || self
+                .dead
+                .iter()
+                .any(|range| range.meets(extent) && !usable(range))
+    }
+
+    /// Bytes of the extents in which nothing is live and everything dead is `usable`.
+    pub fn unused(&self, extents: &[Extent], usable: impl Fn(&Range) -> bool) -> u64 {
+        let unused = extents
+            .iter()
+            .filter(|extent| !self.is_used(extent, &usable));
+        unused.map(|extent| extent.bytes).sum()
+    }
+
+    /// Whether some stretch of memory takes `bytes` at `align` without touching a live block or a
     /// dead one that is not `usable`.
     pub fn fits(
         &self,
-        slabs: &[Slab],
+        place: &Places<'_>,
         unit: u64,
         (bytes, align): (u64, u64),
         usable: impl Fn(&Range) -> bool,
     ) -> bool {
         let align = align.max(unit);
-        let mut taken: Vec<(u64, u64)> = self.live.values().map(|r| (r.addr, r.end)).collect();
-        taken.extend(
-            self.dead
-                .iter()
-                .filter(|r| !usable(r))
-                .map(|r| (r.addr, r.end)),
-        );
+        let dead = self.dead.iter().filter(|range| !usable(range));
+        let mut taken: Vec<(u64, u64)> = Vec::new();
+        for range in self.live.values().chain(dead) {
+            for extent in place.extents.iter().filter(|extent| range.meets(extent)) {
+                for (start, bytes) in &range.memory {
+                    let from = (*start).max(extent.number);
+                    let to = (start + bytes).min(extent.number + extent.bytes);
+                    if from < to {
+                        let at = extent.addr + (from - extent.number);
+                        taken.push((at, at + (to - from)));
+                    }
+                }
+            }
+        }
         taken.sort_unstable();
-        slabs.iter().any(|slab| {
+        place.slabs.iter().any(|slab| {
             let end = (slab.base + slab.bytes) / unit * unit;
             let mut at = slab.base.next_multiple_of(align);
             for (from, to) in taken
@@ -229,5 +255,27 @@ impl Model {
             }
             at + bytes <= end
         })
+    }
+}
+
+/// Where memory is: what touches, and what could leave alone.
+#[derive(Clone, Debug)]
+pub(super) struct Places<'a> {
+    pub slabs: &'a [Slab],
+    pub extents: &'a [Extent],
+}
+
+impl Range {
+    fn meets(&self, extent: &Extent) -> bool {
+        let end = extent.number + extent.bytes;
+        let meets = |(start, bytes): &(u64, u64)| *start < end && start + bytes > extent.number;
+        self.memory.iter().any(meets)
+    }
+
+    /// Whether the two are partly the same memory.
+    pub fn shares(&self, memory: &[(u64, u64)]) -> bool {
+        let meets = |a: &(u64, u64), b: &(u64, u64)| a.0 < b.0 + b.1 && b.0 < a.0 + a.1;
+        let own = |other| self.memory.iter().any(|part| meets(part, other));
+        memory.iter().any(own)
     }
 }

@@ -220,6 +220,12 @@ fn setup(rng: &mut Rng) -> Setup {
     } else {
         Some(1024 * (1 + rng.below(24)))
     };
+    let paged = rng.chance(40);
+    let grains: &[u64] = if paged {
+        &[128, 256, 1024]
+    } else {
+        &[64, 64, 512]
+    };
     Setup {
         config: Config {
             max_bytes,
@@ -228,6 +234,7 @@ fn setup(rng: &mut Rng) -> Setup {
             min_align: 64,
             waits: rng.pick(&[WaitPolicy::Bounded, WaitPolicy::Never, WaitPolicy::Always]),
         },
-        granularity: rng.pick(&[64, 64, 512]),
+        granularity: rng.pick(grains),
+        paged,
     }
 }

@@ -2,10 +2,10 @@
 
 use super::fake::FakeSource;
 use super::judge::Question;
-use super::model::{By, Model, Past, Range};
+use super::model::{By, Model, Past, Places, Range};
 use super::report::{How, Outcome, Report};
 use super::script::{QueueName, Script, Step};
-use crate::pool::{Acquired, Block, Figures, Order, Pool, Request, Slab, Stash};
+use crate::pool::{Acquired, Block, Figures, Order, Pool, Request, Stash};
 use crate::timeline::{Frontier, Lane};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,7 +46,11 @@ pub fn run(script: &Script) -> Result<Report, String> {
 
 /// The same, with or without a stash for each in-order queue.
 pub fn run_with(script: &Script, stashes: bool) -> Result<Report, String> {
-    let source = Arc::new(FakeSource::new(script.setup.granularity));
+    let granularity = script.setup.granularity;
+    let source = Arc::new(match script.setup.paged {
+        true => FakeSource::paged(granularity),
+        false => FakeSource::new(granularity),
+    });
     let mut engine = Engine {
         script,
         pool: Pool::new(Arc::clone(&source), script.setup.config),
@@ -86,7 +90,11 @@ pub fn run_with(script: &Script, stashes: bool) -> Result<Report, String> {
 
 impl Engine<'_> {
     fn step(&mut self, step: &Step) -> Result<(), String> {
-        let slabs = self.source.slabs();
+        let (slabs, extents) = (self.source.slabs(), self.source.extents());
+        let places = Places {
+            slabs: &slabs,
+            extents: &extents,
+        };
         let mut outcome = Outcome {
             how: How::Other,
             block: None,
@@ -102,7 +110,7 @@ impl Engine<'_> {
                 may_wait,
             } => {
                 let request = (*bytes, *align, *may_wait);
-                (outcome, event, past) = self.alloc(*queue, request, after, &slabs)?;
+                (outcome, event, past) = self.alloc(*queue, request, after, &places)?;
             }
             Step::Free {
                 queue,
@@ -129,7 +137,7 @@ impl Engine<'_> {
         self.events.push(event);
         self.pasts.push(past);
         self.outcomes.push(outcome);
-        self.given_back(step, &slabs)
+        self.given_back(step, &extents)
     }
 
     /// Sees to it that the queue exists; an in-order one starts with a command in flight.
@@ -315,7 +323,7 @@ impl Engine<'_> {
         queue: QueueName,
         (bytes, align, may_wait): (u64, u64, bool),
         after: &[usize],
-        slabs: &[Slab],
+        places: &Places<'_>,
     ) -> Result<(Outcome, Frontier, Past), String> {
         let (mut frontier, mut past) = self.dependencies(queue, after);
         let order = match self.queues.get(&queue) {
@@ -324,7 +332,7 @@ impl Engine<'_> {
             None => Order::Sync,
         };
         let before = self.pool.figures().reserved;
-        let growths = self.pool.counters().growths;
+        let grown = self.pool.counters().grown_bytes;
         let request = Request {
             bytes,
             align,
@@ -342,14 +350,14 @@ impl Engine<'_> {
             }
             _ => self.pool.acquire(&request),
         };
-        let grew = self.pool.counters().growths > growths;
+        let grew = self.pool.counters().grown_bytes - grown;
         let question = Question {
             bytes,
             align,
             may_wait,
             grew,
             before,
-            slabs,
+            places,
         };
         self.judge(&question, &answer, &past)?;
         let acquired = match answer {
@@ -376,7 +384,7 @@ impl Engine<'_> {
                 }
             }
         }
-        let outcome = self.placed(&acquired, grew, &past)?;
+        let outcome = self.placed(&acquired, grew > 0, &past)?;
         let event = self.enqueued(queue, &frontier);
         self.model.passed(queue, &past);
         Ok((outcome, event, past))

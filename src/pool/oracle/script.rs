@@ -68,6 +68,8 @@ impl Step {
 pub struct Setup {
     pub config: Config,
     pub granularity: u64,
+    /// Whether memory comes in pages of that size, which can be given another address.
+    pub paged: bool,
 }
 
 impl Default for Setup {
@@ -81,6 +83,7 @@ impl Default for Setup {
         Self {
             config,
             granularity: 64,
+            paged: false,
         }
     }
 }
@@ -195,7 +198,10 @@ impl Script {
                 "chunk" => config.chunk_bytes = number_of(value)?,
                 "align" => config.min_align = number_of(value)?,
                 "threshold" => config.release_threshold = number_of(value)?,
-                "grain" => self.setup.granularity = number_of(value)?,
+                "grain" | "page" => {
+                    self.setup.granularity = number_of(value)?;
+                    self.setup.paged = *key == "page";
+                }
                 "waits" => {
                     config.waits = match *value {
                         "never" => WaitPolicy::Never,
@@ -268,7 +274,8 @@ impl fmt::Display for Script {
             "pool chunk {} align {}",
             config.chunk_bytes, config.min_align
         )?;
-        write!(f, " grain {} waits ", self.setup.granularity)?;
+        let grain = if self.setup.paged { "page" } else { "grain" };
+        write!(f, " {grain} {} waits ", self.setup.granularity)?;
         f.write_str(match config.waits {
             WaitPolicy::Never => "never",
             WaitPolicy::Bounded => "bounded",

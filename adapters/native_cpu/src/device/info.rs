@@ -6,7 +6,7 @@ use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result};
 
-use super::{Device, MAX_GROUP_ITEMS, MAX_GROUPS};
+use super::{Device, LAUNCH_PROPERTIES, MAX_GROUP_ITEMS, MAX_GROUPS};
 use crate::adapter::roots;
 use crate::cpu;
 use crate::exec::LOCAL_BYTES;
@@ -111,7 +111,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             UR_DEVICE_EXEC_CAPABILITY_FLAG_KERNEL.0 | UR_DEVICE_EXEC_CAPABILITY_FLAG_NATIVE_KERNEL.0,
         )),
         Is::MaxComputeQueueIndices => out.value(1u32),
-        Is::KernelLaunchCapabilities => out.value(ur_kernel_launch_properties_flags_t(0)),
+        Is::KernelLaunchCapabilities => out.value(LAUNCH_PROPERTIES),
 
         // Arithmetic.
         Is::SingleFpConfig | Is::DoubleFpConfig => out.value(FLOATS),
@@ -168,6 +168,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::UsmPoolSupport
         | Is::TimestampRecordingSupportExp
         | Is::AsyncUsmAllocationsSupportExp
+        | Is::CommandBufferSupportExp
+        | Is::CommandBufferEventSupportExp
         | Is::UsmP2pSupportExp
         | Is::MultiDeviceCompileSupportExp
         | Is::DeviceWaitSupportExp
@@ -191,8 +193,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::HostPipeReadWriteSupport
         | Is::EsimdSupport
         | Is::UseNativeAssert
-        | Is::CommandBufferSupportExp
-        | Is::CommandBufferEventSupportExp
         | Is::CommandBufferSubgraphSupportExp
         | Is::BindlessImagesSupportExp
         | Is::BindlessImagesSharedUsmSupportExp
@@ -248,9 +248,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::MaxImageLinearPitchExp
         // What kernels print goes straight to the C library.
         | Is::PrintfBufferSize => out.value(0usize),
-        Is::CommandBufferUpdateCapabilitiesExp => {
-            out.value(ur_device_command_buffer_update_capability_flags_t(0))
-        }
+        Is::CommandBufferUpdateCapabilitiesExp => out.value(ur::stream::UPDATES),
         Is::Is2dBlockArrayCapabilitiesExp => {
             out.value(ur_exp_device_2d_block_array_capability_flags_t(0))
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::ptr;
+use std::sync::Arc;
 
 use super::kernel::Launch;
 use super::scratch::Scratch;
@@ -36,15 +37,15 @@ pub enum Command {
     },
     Fill {
         dst: usize,
-        pattern: Box<[u8]>,
+        pattern: Arc<[u8]>,
         bytes: usize,
     },
     FillRect {
         dst: Pitched,
-        pattern: Box<[u8]>,
+        pattern: Arc<[u8]>,
         region: [usize; 3],
     },
-    Launch(Box<Launch>),
+    Launch(Arc<Launch>),
 }
 
 /// How a command is cut: `pieces` of them, of which a thread takes `grain` at a time.
@@ -224,7 +225,7 @@ mod tests {
     fn fills_repeat_the_pattern_whatever_its_length() {
         for length in [1, 2, 3, 4, 7, 8, 16, 100, 128, 5000] {
             for times in [1, 2, 3, 60, 9000] {
-                let pattern: Box<[u8]> = (0..length).map(|at| (at * 7 + 1) as u8).collect();
+                let pattern: Arc<[u8]> = (0..length).map(|at| (at * 7 + 1) as u8).collect();
                 let bytes = length * times;
                 let mut memory = vec![0; bytes + 1];
                 let dst = address(&mut memory);
@@ -287,7 +288,7 @@ mod tests {
         let touched: Vec<usize> = (0..256).filter(|&at| to[at] != 0).collect();
         assert_eq!(touched, [2, 3, 4, 10, 11, 12, 34, 35, 36, 42, 43, 44]);
         assert!(touched.iter().all(|&at| to[at] == from[at - 1]));
-        let pattern = Box::new([9, 8]);
+        let pattern = Arc::new([9, 8]);
         run_in_pieces(
             &Command::FillRect {
                 dst,

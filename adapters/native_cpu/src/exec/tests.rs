@@ -61,7 +61,7 @@ fn line(items: usize, local: usize) -> NdRange {
 
 fn launch(function: Function, range: NdRange, args: Args) -> Command {
     // SAFETY: the kernels of this module only touch what their tests give them.
-    Command::Launch(Box::new(unsafe {
+    Command::Launch(Arc::new(unsafe {
         Launch::new(function, Form::Item, range, args, None)
     }))
 }
@@ -236,7 +236,7 @@ fn a_function_of_whole_groups_is_called_once_a_group() {
     };
     // SAFETY: the kernel only notes its state.
     let launch = unsafe { Launch::new(note_state, Form::Group, range, args, None) };
-    let done = lane.submit(Command::Launch(Box::new(launch)));
+    let done = lane.submit(Command::Launch(Arc::new(launch)));
     done.block().expect("the executor runs");
     let mut states = list.into_inner().expect("no panic");
     states.sort_by_key(|state| state.group_id);
@@ -416,7 +416,7 @@ fn what_a_command_holds_goes_before_it_completes() {
         let range = line(if round % 2 == 0 { 64 } else { 1 }, 1);
         // SAFETY: the kernel only counts.
         let launch = unsafe { Launch::new(count_up, Form::Item, range, args, Some(keep)) };
-        let marker = lane.submit(Command::Launch(Box::new(launch)));
+        let marker = lane.submit(Command::Launch(Arc::new(launch)));
         marker.block().expect("the executor runs");
         assert!(gone.load(Ordering::Acquire), "round {round}");
     }

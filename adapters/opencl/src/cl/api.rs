@@ -116,6 +116,7 @@ symbols! {
         optional {
             clCreateCommandQueueWithProperties: F<clCreateCommandQueueWithProperties_t>,
             clCreateProgramWithIL: F<clCreateProgramWithIL_t>,
+            clEnqueueMigrateMemObjects: F<clEnqueueMigrateMemObjects_t>,
             clGetDeviceAndHostTimer: F<clGetDeviceAndHostTimer_t>,
             clGetKernelSubGroupInfo: F<clGetKernelSubGroupInfo_t>,
             clSetKernelArgSVMPointer: F<clSetKernelArgSVMPointer_t>,

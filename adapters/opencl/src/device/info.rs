@@ -517,17 +517,18 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::UsmPoolSupport
         | Is::TimestampRecordingSupportExp
         | Is::AsyncUsmAllocationsSupportExp
+        | Is::CommandBufferSupportExp
+        | Is::CommandBufferEventSupportExp
         | Is::MultiDeviceCompileSupportExp
         | Is::DeviceWaitSupportExp
         | Is::UsmContextMemcpySupportExp
+        | Is::EnqueueNativeCommandSupportExp
         | Is::EnqueueHostTaskSupportExp => out.boolean(true),
 
         // What OpenCL has no way to.
         Is::KernelSetSpecializationConstants
         | Is::AsyncBarrier
         | Is::VirtualMemorySupport
-        | Is::CommandBufferSupportExp
-        | Is::CommandBufferEventSupportExp
         | Is::CommandBufferSubgraphSupportExp
         | Is::BindlessImagesSupportExp
         | Is::BindlessImagesSharedUsmSupportExp
@@ -550,7 +551,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::BindlessSample1dUsmSupportExp
         | Is::BindlessSample2dUsmSupportExp
         | Is::BindlessImagesGatherSupportExp
-        | Is::EnqueueNativeCommandSupportExp
         | Is::LowPowerEventsSupportExp
         | Is::IpcMemorySupportExp
         | Is::IpcPhysicalMemorySupportExp
@@ -566,9 +566,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::MaxImageLinearWidthExp | Is::MaxImageLinearHeightExp | Is::MaxImageLinearPitchExp => {
             out.value(0usize)
         }
-        Is::CommandBufferUpdateCapabilitiesExp => {
-            out.value(ur_device_command_buffer_update_capability_flags_t(0))
-        }
+        Is::CommandBufferUpdateCapabilitiesExp => out.value(ur::stream::UPDATES),
         Is::Is2dBlockArrayCapabilitiesExp => {
             out.value(ur_exp_device_2d_block_array_capability_flags_t(0))
         }

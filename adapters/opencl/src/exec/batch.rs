@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, null, null_mut};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use opencl_sys::*;
@@ -21,20 +22,21 @@ pub struct Slot {
     pub event: *mut cl_event,
 }
 
-/// Enqueues one command.
-type Enqueue = Box<dyn FnOnce(&Api, &Slot) -> Result<()> + Send>;
+/// Enqueues one command, as often as it is called.
+type Enqueue = Arc<dyn Fn(&Api, &Slot) -> Result<()> + Send + Sync>;
 
 /// A command that only OpenCL has.
+#[derive(Clone)]
 pub struct Native {
     pub run: Enqueue,
     /// Host memory that the command reads.
-    pub keep: Option<Box<[u8]>>,
+    pub keep: Option<Arc<[u8]>>,
 }
 
 impl Native {
-    pub fn new(run: impl FnOnce(&Api, &Slot) -> Result<()> + Send + 'static) -> Self {
+    pub fn new(run: impl Fn(&Api, &Slot) -> Result<()> + Send + Sync + 'static) -> Self {
         Self {
-            run: Box::new(run),
+            run: Arc::new(run),
             keep: None,
         }
     }
@@ -94,7 +96,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Keeps host memory until the last command has read it.
-    fn keep(&mut self, memory: Box<[u8]>) {
+    fn keep(&mut self, memory: Arc<[u8]>) {
         if let Some(marker) = self.pending.last.mark(self.lane) {
             self.pending.keep.push_back((marker, memory));
         }
@@ -124,7 +126,7 @@ impl<'a> Batch<'a> {
             } => self.prefetch(addr, bytes, to_host),
             Work::Launch(launch) => self.give(|api, slot| launch.enqueue(api, slot)),
             Work::Native(Native { run, keep }) => {
-                self.give(run)?;
+                self.give(|api, slot| run(api, slot))?;
                 if let Some(memory) = keep {
                     self.keep(memory);
                 }
@@ -206,7 +208,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    fn fill(&mut self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+    fn fill(&mut self, dst: usize, pattern: &Arc<[u8]>, bytes: usize) -> Result<()> {
         let size = pattern.len();
         if bytes == 0 || size == 0 {
             return self.marker();
@@ -238,8 +240,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Writes the pattern once and doubles what is there until all is full.
-    fn fill_by_copies(&mut self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
-        let staged: Box<[u8]> = pattern.into();
+    fn fill_by_copies(&mut self, dst: usize, pattern: &Arc<[u8]>, bytes: usize) -> Result<()> {
+        let staged = Arc::clone(pattern);
         let mut done = staged.len().min(bytes);
         self.copy(dst, staged.as_ptr().expose_provenance(), done)?;
         self.keep(staged);

@@ -35,7 +35,7 @@ pub(super) struct Pending {
     /// What the next command waits for.
     pub waits: Vec<Marker>,
     /// Host memory that commands read, until they are done.
-    pub keep: VecDeque<(Marker, Box<[u8]>)>,
+    pub keep: VecDeque<(Marker, Arc<[u8]>)>,
 }
 
 /// The event of the last command. Most are never asked for, so it becomes a marker only then.
@@ -120,18 +120,17 @@ impl Lane {
         let flags = flag(profiles, UR_QUEUE_FLAG_PROFILING_ENABLE)
             | flag(!in_order, UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
         let lane = Self::over(queue, device, profiles, in_order);
-        lane.open.store(true, Ordering::Relaxed);
         Ok((lane, ur_queue_flags_t(flags)))
     }
 
-    /// The queue, to be given to the user, with all that it has to wait for on it.
-    pub fn expose(&self) -> Result<&QueueRef> {
-        self.open.store(true, Ordering::Relaxed);
+    /// Others put work on the queue from now on, or no longer: what it has to wait for is then on it.
+    pub fn set_open(&self, open: bool) -> Result<()> {
         let mut pending = self.pending();
-        if !pending.waits.is_empty() {
+        if open && !pending.waits.is_empty() {
             Batch::of(self, &mut pending).barrier()?;
         }
-        Ok(self.queue())
+        self.open.store(open, Ordering::Relaxed);
+        Ok(())
     }
 
     pub fn queue(&self) -> &QueueRef {

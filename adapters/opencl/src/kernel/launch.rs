@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use opencl_sys::*;
 use ur::abi::*;
 use ur::hal::{self, Exported};
-use ur::object::{Error, Object, Result, ensure};
+use ur::object::{Error, Object, Result};
 use ur::stream::LaunchRequest;
 
 use super::Kernel;
@@ -69,13 +69,15 @@ pub struct Launch {
     local: Option<[usize; 3]>,
 }
 
+/// What a launch may ask for. No device promises cooperation (Intel's CPU driver claims more groups at
+/// once than it runs), so none reports it; but clients ask for it without looking, as the reference's
+/// adapter lets them, and their launches run as any other.
+const TAKEN: ur_kernel_launch_properties_flags_t = UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE;
+
 impl Kernel {
     /// Copies a launch's arguments.
     pub fn launch(&self, _: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
-        if let Some(properties) = request.properties {
-            let plain = properties.flags.0 == 0 && properties.pNext.is_null();
-            ensure(plain, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
-        }
+        request.wishes(TAKEN)?;
         let dims = request.dims as usize;
         Ok(Launch {
             native: Arc::clone(&self.native),

@@ -1,11 +1,12 @@
-//! Commands on buffers, as OpenCL has them: by handle and offset.
+//! Commands on buffers, as OpenCL has them: by handle and offset; and bringing any object to a device.
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::object::{Error, Object};
+use ur::object::{Error, Handles, Object};
 use ur::stream::{Landing, Pitched, Work};
 
 use super::Mem;
@@ -70,6 +71,25 @@ impl Mem {
             check(code, "clEnqueueUnmapMemObject")
         }))
     }
+}
+
+/// Brings objects to the queue's device; none if there is nothing to bring.
+pub fn bring(mems: Handles<'_, Mem>) -> Option<Work<OpenCl>> {
+    let mems: Vec<MemRef> = mems.iter().map(|mem| mem.mem.clone()).collect();
+    let migrate = mems.first()?.api().core.clEnqueueMigrateMemObjects?;
+    Some(Work::Native(Native::new(move |_, slot| {
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
+        let raw: Vec<cl_mem> = mems.iter().map(MemRef::raw).collect();
+        let number = raw.len() as cl_uint;
+        // SAFETY: a live queue and objects.
+        let code = unsafe { migrate(queue, number, raw.as_ptr(), 0, count, waits, event) };
+        check(code, "clEnqueueMigrateMemObjects")
+    })))
 }
 
 fn host(addr: usize) -> *mut c_void {
@@ -245,14 +265,14 @@ fn copy_rect(
 /// The longest pattern that OpenCL repeats by itself.
 const MAX_PATTERN: usize = 128;
 
-fn fill(to: MemRef, offset: usize, pattern: &[u8], bytes: usize) -> Work<OpenCl> {
+fn fill(to: MemRef, offset: usize, pattern: &Arc<[u8]>, bytes: usize) -> Work<OpenCl> {
     let size = pattern.len();
     if bytes == 0 || size == 0 {
         return Work::Marker;
     }
     let own = size.is_power_of_two() && size <= MAX_PATTERN;
     if !own || !offset.is_multiple_of(size) {
-        let staged: Box<[u8]> = pattern.iter().copied().cycle().take(bytes).collect();
+        let staged: Arc<[u8]> = pattern.iter().copied().cycle().take(bytes).collect();
         let from = staged.as_ptr().expose_provenance();
         let Work::Native(mut native) = copy(offset, from, bytes, Some(to), None) else {
             return Work::Marker;
@@ -260,7 +280,7 @@ fn fill(to: MemRef, offset: usize, pattern: &[u8], bytes: usize) -> Work<OpenCl>
         native.keep = Some(staged);
         return Work::Native(native);
     }
-    let pattern: Box<[u8]> = pattern.into();
+    let pattern = Arc::clone(pattern);
     Work::Native(Native::new(move |api, slot| {
         let Slot {
             queue,

@@ -5,7 +5,7 @@ mod commands;
 mod format;
 mod image;
 
-pub use commands::on_buffers;
+pub use commands::{bring, on_buffers};
 pub use image::{Pitch, copy_image};
 
 use std::ffi::c_void;

@@ -341,7 +341,14 @@ fn context_of_a_live_pool(bench: &Bench) -> Done {
     let block = queue.alloc(Kind::Device, &pool, MIB, &[])?;
     queue.fill(block.ptr, A, MIB, &[])?;
     queue.free(block, &[])?;
-    queue.finish()
+    queue.finish()?;
+    // What a query tells may be used without a reference: the pool's destruction takes a context.
+    let told: ur_context_handle_t = crate::objects::info::value(|size, value, ret| {
+        let ur = bench.fixture.ur;
+        ur.urUSMPoolGetInfo(pool.raw, UR_USM_POOL_INFO_CONTEXT, size, value, ret)
+    })?;
+    check!(!told.is_null(), "a pool without a context");
+    Ok(())
 }
 
 /// Sub-devices of one context have pools apart from each other.

@@ -1,7 +1,7 @@
 //! How one C function becomes a trait method: which object has it, what its arguments and results
 //! are in Rust, and how the shim makes the one from the other.
 
-use crate::generate::rust;
+use crate::generate::{checks, rust};
 use crate::model::{CType, Dir, Function, Own, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
@@ -356,11 +356,7 @@ fn done_handle<'a>(function: &'a Function, param: &'a Param, ty: &CType) -> Resu
             )
         }
         (1, Some(count), _) => {
-            let null = if param.name == "phEventWaitList" {
-                "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST"
-            } else {
-                "UR_RESULT_ERROR_INVALID_NULL_HANDLE"
-            };
+            let null = checks::null_in_list(param);
             done(
                 param,
                 format!("Handles<'_, {object}>"),

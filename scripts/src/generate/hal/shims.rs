@@ -1,10 +1,10 @@
 //! The C shims: checks first, then decoding, the call, and encoding.
 
-use super::plan::{Arg, Plan, Return, Shape, arg_name, associated, object_ty};
+use super::plan::{Plan, Return, Shape, arg_name, associated, object_ty};
 use super::traits::method_ty;
-use crate::generate::{expr, rust};
-use crate::model::{Dir, Own, Param, Spec};
-use anyhow::{Context as _, Result};
+use crate::generate::{checks, rust};
+use crate::model::{Own, Spec};
+use anyhow::Result;
 use std::fmt::Write as _;
 
 pub(super) const SHIMS_DOC: &str = "The C functions of an adapter, generic over its backend: check, decode, call, encode.\n\n\
@@ -66,13 +66,7 @@ fn borrow_first(plan: &Plan<'_>) -> String {
 
 fn shim_body(spec: &Spec, plan: &Plan<'_>, this: Option<&str>) -> Result<String> {
     let mut body = String::new();
-    for param in &plan.function.params {
-        let ty = param.c_type();
-        let is_callback = spec.is_callback(&ty.base) && ty.pointers == 0;
-        if ty.is_pointer() && !param.optional && !param.nocheck && !is_callback {
-            let _ = writeln!(body, "pointer({})?;", rust::ident(&param.name));
-        }
-    }
+    body.push_str(&checks::pointers(spec, plan.function));
     if let Some(this) = this {
         let _ = writeln!(
             body,
@@ -83,32 +77,9 @@ fn shim_body(spec: &Spec, plan: &Plan<'_>, this: Option<&str>) -> Result<String>
     for arg in plan.args.iter().filter(|arg| arg.ty.contains("&Object<")) {
         let _ = writeln!(body, "let {} = {};", arg.name, arg.decode);
     }
-    for param in &plan.function.params {
-        body.push_str(&range_check(spec, param));
-    }
-    for case in &plan.function.errors {
-        let Some(when) = &case.when else { continue };
-        let condition =
-            expr::rust(spec, plan.function, when).with_context(|| plan.function.name.clone())?;
-        let _ = writeln!(
-            body,
-            "ensure(!(unsafe {{ {condition} }}), UR_RESULT_ERROR_{})?;",
-            case.code
-        );
-    }
-    for param in plan
-        .function
-        .params
-        .iter()
-        .filter(|param| param.name == "phEventWaitList" && param.optional)
-    {
-        if let Some(count) = &param.count {
-            let _ = writeln!(
-                body,
-                "ensure(phEventWaitList.is_null() == ({count} == 0), UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;"
-            );
-        }
-    }
+    body.push_str(&checks::ranges(spec, plan.function));
+    body.push_str(&checks::conditions(spec, plan.function)?);
+    body.push_str(&checks::wait_lists(plan.function));
     for arg in plan.args.iter().filter(|arg| !arg.ty.contains("&Object<")) {
         let decode = match arg.param.name.as_str() {
             "propName" if spec.enum_of(&arg.param.c_type().base).is_some() => {
@@ -123,7 +94,7 @@ fn shim_body(spec: &Spec, plan: &Plan<'_>, this: Option<&str>) -> Result<String>
         if arg.name != decode {
             let _ = writeln!(body, "let {}{annotation} = {decode};", arg.name);
         }
-        body.push_str(&element_check(spec, arg));
+        body.push_str(&checks::elements(spec, arg.param, &arg.name));
     }
     let mut call: Vec<&str> = this.map(|_| "this").into_iter().collect();
     call.extend(plan.args.iter().map(|arg| arg.name.as_str()));
@@ -174,77 +145,6 @@ fn encode(plan: &Plan<'_>, call: &str) -> String {
 
 fn back_name(back: &Return<'_>) -> String {
     format!("{}_out", arg_name(&back.param.name))
-}
-
-/// Enum ranges and flag masks of a parameter, or of the members of a struct it points to.
-fn range_check(spec: &Spec, param: &Param) -> String {
-    let ty = param.c_type();
-    let raw = rust::ident(&param.name);
-    if ty.is_plain() {
-        if param.name == "propName" {
-            return String::new();
-        }
-        return value_check(spec, &ty.base, &raw);
-    }
-    if ty.pointers == 1
-        && param.dir == Dir::In
-        && param.count.is_none()
-        && spec.struct_of(&ty.base).is_some()
-    {
-        let inner = members_check(spec, &ty.base, "inner");
-        if !inner.is_empty() {
-            return format!("if let Some(inner) = unsafe {{ {raw}.as_ref() }} {{ {inner} }}\n");
-        }
-    }
-    String::new()
-}
-
-fn element_check(spec: &Spec, arg: &Arg<'_>) -> String {
-    let ty = arg.param.c_type();
-    if arg.param.count.is_none() || arg.param.dir != Dir::In || spec.is_handle(&ty.base) {
-        return String::new();
-    }
-    if ty.pointers == 2 {
-        return format!("for element in {} {{ pointer(*element)?; }}\n", arg.name);
-    }
-    let inner = members_check(spec, &ty.base, "inner");
-    match inner.is_empty() {
-        true => String::new(),
-        false => format!("for inner in {} {{ {inner} }}\n", arg.name),
-    }
-}
-
-fn members_check(spec: &Spec, base: &str, holder: &str) -> String {
-    let Some(found) = spec.struct_of(base) else {
-        return String::new();
-    };
-    found
-        .members
-        .iter()
-        .filter(|member| member.name != "stype" && member.c_type().is_plain())
-        .map(|member| {
-            value_check(
-                spec,
-                &member.c_type().base,
-                &format!("{holder}.{}", rust::ident(&member.name)),
-            )
-        })
-        .collect()
-}
-
-fn value_check(spec: &Spec, base: &str, text: &str) -> String {
-    if let Some(flags) = spec.flags_of(base).filter(|flags| flags.name == base) {
-        return format!(
-            "ensure({text}.0 & {} == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n",
-            flags.mask
-        );
-    }
-    match spec.enum_of(base) {
-        Some(_) if base != "ur_structure_type_t" => {
-            format!("ensure({text}.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n")
-        }
-        _ => String::new(),
-    }
 }
 
 /// The table of all shims.

@@ -20,11 +20,13 @@ use minijinja::{Environment, context};
 use serde::Serialize;
 
 /// Headers that `include/unified-runtime/` forwards to: consumers include either path.
-const FORWARDED: [&str; 5] = [
+const FORWARDED: [&str; 7] = [
     "ur_api.h",
     "ur_ddi.h",
     "ur_print.h",
     "ur_print.hpp",
+    "ur_mock.h",
+    "ur_mock.hpp",
     "ur_api_funcs.def",
 ];
 

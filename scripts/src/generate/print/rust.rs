@@ -3,7 +3,7 @@
 use super::form::{self, Form, Property};
 use super::{Subject, call_struct, chained, printers as of_group, properties, property_enums};
 use crate::generate::{File, rust};
-use crate::model::{Function, Item, Param, Spec, Struct};
+use crate::model::{Dir, Function, Item, Param, Spec, Struct};
 use std::fmt::Write as _;
 
 pub const DOC: &str = "Values of the C interface as text, for logs, traces and `urPrint*`.\n\n\
@@ -22,7 +22,7 @@ pub fn printers(spec: &Spec) -> String {
     let mut out = String::from(
         "#![allow(clippy::undocumented_unsafe_blocks)]
         mod support;
-        pub use support::{Bit, Bits, NoArguments, Out, Print, text, to_buffer};
+        pub use support::{Bit, Bits, Call, NoArguments, Out, Passed, Print, text, to_buffer};
         use crate::abi::*;
         use std::ffi::c_void;
         use support::{Address, Argument, Array, Bare, Bytes, Chain, Float, Info, List, Number, Pointer, Property, Text, Truth, UNKNOWN, Union, enums, flags};",
@@ -94,14 +94,34 @@ fn arguments(out: &mut String, spec: &Spec, function: &Function) {
     if function.params.is_empty() {
         return;
     }
-    let members = members(spec, &function.name, &function.params, |param| {
-        format!("self.p{param}.get()")
-    });
+    let mut passed = String::new();
+    for param in &function.params {
+        let place = |name: &str| format!("self.p{name}.get()");
+        let value = value(&form::member(spec, &function.name, param), param, &place);
+        let _ = if is_output(param) {
+            let address = format!("self.p{}.get().addr()", param.name);
+            write!(
+                passed,
+                "show(Passed::output({:?}, {address}, &{value}));",
+                param.name
+            )
+        } else {
+            write!(passed, "show(Passed::input({:?}, &{value}));", param.name)
+        };
+    }
     let _ = write!(
         out,
-        "impl Print for {} {{ unsafe fn print(&self, out: &mut Out) {{ unsafe {{ {members} }} }} }}",
+        "impl Call for {} {{ unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {{ unsafe {{ {passed} }} }} }}",
         call_struct(function)
     );
+}
+
+/// Whether the callee writes behind an argument what its text shows. Memory without a type is shown
+/// by its address, so that it counts as an input whoever writes there.
+fn is_output(param: &Param) -> bool {
+    let ty = param.c_type();
+    let untyped = ty.base == "void" && ty.pointers == 1 && param.info.is_none();
+    param.dir != Dir::In && ty.is_pointer() && !untyped
 }
 
 fn union(out: &mut String, spec: &Spec, name: &str) {
@@ -170,7 +190,7 @@ fn dispatch(out: &mut String, spec: &Spec) {
         /// # Safety
         /// `params` points to the function's parameter struct, which lives for `'a`, and each of its
         /// members to the argument.
-        pub unsafe fn arguments<'a>(function: ur_function_t, params: *const c_void) -> Option<&'a dyn Print> {{
+        pub unsafe fn arguments<'a>(function: ur_function_t, params: *const c_void) -> Option<&'a dyn Call> {{
             Some(unsafe {{ match function {{ {calls} _ => return None }} }})
         }}
         /// The structure at a link of a chain, by its tag.

@@ -1,11 +1,29 @@
-//! What the generated shims check and decode beyond handles.
+//! What generated code checks of a caller's raw arguments: an adapter's shims, and the loader's
+//! parameter validation.
 
+use super::{Error, Result, ensure};
 use crate::abi::*;
-use crate::object::{Error, Result, ensure};
 
 /// A pointer that must be there.
 pub fn pointer<T>(pointer: *const T) -> Result<()> {
     ensure(!pointer.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)
+}
+
+/// A handle that must be there.
+pub fn handle<T>(handle: *const T) -> Result<()> {
+    ensure(!handle.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+}
+
+/// A list of handles, none of which may be null. `null` is the error of a null list with a count,
+/// of a null element.
+///
+/// # Safety
+/// A list that is not null has that many readable elements.
+pub unsafe fn handles<T>(list: *const *mut T, count: usize, null: ur_result_t) -> Result<()> {
+    ensure(count == 0 || !list.is_null(), null)?;
+    // SAFETY: the caller's promise.
+    let list = unsafe { slice(list, count) }?;
+    ensure(list.iter().all(|handle| !handle.is_null()), null)
 }
 
 /// A caller's array. Null with a count is an error; without one it is empty.

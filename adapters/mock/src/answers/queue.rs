@@ -1,0 +1,147 @@
+//! What runs on the caller's thread at once, since every command completes as it is enqueued; and
+//! queues that record.
+
+use ur::abi::*;
+use ur::object::{Error, Kind, Result};
+
+use crate::make;
+use crate::objects::{self, Origin, next_id};
+
+pub fn event_set_callback(p: &ur_event_set_callback_params_t) -> Result<()> {
+    // SAFETY: the arguments are there.
+    let (event, status, notify, user_data) =
+        unsafe { (*p.phEvent, *p.pexecStatus, *p.ppfnNotify, *p.ppUserData) };
+    if let Some(notify) = notify {
+        // SAFETY: the caller promises that it may be called with these.
+        unsafe { notify(event, status, user_data) };
+    }
+    Ok(())
+}
+
+pub fn enqueue_host_task_exp(p: &ur_enqueue_host_task_exp_params_t) -> Result<()> {
+    // SAFETY: see the module; the caller promises that the task may be called with its data.
+    unsafe {
+        if let Some(task) = *p.ppfnHostTask {
+            task(*p.pdata);
+        }
+        let origin = Origin::default().with(*p.phQueue, Kind::Queue);
+        make::event(*p.pphEvent, UR_COMMAND_HOST_TASK_EXP, &origin);
+    }
+    Ok(())
+}
+
+pub fn enqueue_native_command_exp(p: &ur_enqueue_native_command_exp_params_t) -> Result<()> {
+    // SAFETY: see the module; the caller promises that the function may be called with its data.
+    unsafe {
+        if let Some(enqueue) = *p.ppfnNativeEnqueue {
+            enqueue(*p.phQueue, *p.pdata);
+        }
+        let origin = Origin::default().with(*p.phQueue, Kind::Queue);
+        make::event(*p.pphEvent, UR_COMMAND_ENQUEUE_NATIVE_EXP, &origin);
+    }
+    Ok(())
+}
+
+pub fn command_buffer_append_native_command_exp(
+    p: &ur_command_buffer_append_native_command_exp_params_t,
+) -> Result<()> {
+    // SAFETY: see the module; the caller promises that the function may be called with its data.
+    unsafe {
+        if let Some(append) = *p.ppfnNativeCommand {
+            append(*p.ppData);
+        }
+        make::value(*p.ppSyncPoint, next_id() as u32);
+    }
+    Ok(())
+}
+
+pub fn kernel_get_suggested_local_work_size(
+    p: &ur_kernel_get_suggested_local_work_size_params_t,
+) -> Result<()> {
+    // SAFETY: see the module.
+    unsafe { ones(*p.ppSuggestedLocalWorkSize, *p.pnumWorkDim) };
+    Ok(())
+}
+
+pub fn kernel_get_suggested_local_work_size_with_args(
+    p: &ur_kernel_get_suggested_local_work_size_with_args_params_t,
+) -> Result<()> {
+    // SAFETY: see the module.
+    unsafe { ones(*p.ppSuggestedLocalWorkSize, *p.pnumWorkDim) };
+    Ok(())
+}
+
+/// A size that fits every range. No more than three dimensions are believed.
+///
+/// # Safety
+/// The output is null or writable for that many.
+unsafe fn ones(to: *mut usize, count: u32) {
+    for at in 0..count.min(3) as usize {
+        if !to.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { to.add(at).write(1) }
+        }
+    }
+}
+
+pub fn kernel_suggest_max_cooperative_group_count(
+    p: &ur_kernel_suggest_max_cooperative_group_count_params_t,
+) -> Result<()> {
+    // SAFETY: see the module.
+    unsafe { make::value(*p.ppGroupCountRet, 1) };
+    Ok(())
+}
+
+/// A queue's graph while it records.
+const CAPTURE: &str = "capture";
+
+pub fn queue_begin_graph_capture_exp(p: &ur_queue_begin_graph_capture_exp_params_t) -> Result<()> {
+    // SAFETY: the argument is there.
+    let queue = objects::known(unsafe { *p.phQueue }, Kind::Queue)?;
+    let graph = objects::create(Kind::Graph, queue.origin.clone());
+    // The reference that the end of the capture hands out.
+    graph.retain();
+    queue.set_link(CAPTURE, Some(graph));
+    Ok(())
+}
+
+pub fn queue_begin_capture_into_graph_exp(
+    p: &ur_queue_begin_capture_into_graph_exp_params_t,
+) -> Result<()> {
+    // SAFETY: the arguments are there.
+    let (queue, graph) = unsafe { (*p.phQueue, *p.phGraph) };
+    let queue = objects::known(queue, Kind::Queue)?;
+    let graph = objects::known(graph, Kind::Graph)?;
+    queue.set_link(CAPTURE, Some(graph));
+    Ok(())
+}
+
+pub fn queue_end_graph_capture_exp(p: &ur_queue_end_graph_capture_exp_params_t) -> Result<()> {
+    // SAFETY: the argument is there.
+    let queue = objects::known(unsafe { *p.phQueue }, Kind::Queue)?;
+    let graph = queue.set_link(CAPTURE, None);
+    let graph = graph.ok_or(Error::new(UR_RESULT_ERROR_INVALID_OPERATION))?;
+    // SAFETY: see the module.
+    unsafe { make::lent(*p.pphGraph, Some(&graph)) };
+    Ok(())
+}
+
+pub fn queue_is_graph_capture_enabled_exp(
+    p: &ur_queue_is_graph_capture_enabled_exp_params_t,
+) -> Result<()> {
+    // SAFETY: the argument is there.
+    let queue = objects::known(unsafe { *p.phQueue }, Kind::Queue)?;
+    let capturing = queue.link(CAPTURE).is_some();
+    // SAFETY: see the module.
+    unsafe { make::value(*p.ppResult, u8::from(capturing)) };
+    Ok(())
+}
+
+pub fn queue_get_graph_exp(p: &ur_queue_get_graph_exp_params_t) -> Result<()> {
+    // SAFETY: the argument is there.
+    let queue = objects::known(unsafe { *p.phQueue }, Kind::Queue)?;
+    let graph = queue.link(CAPTURE);
+    // SAFETY: see the module.
+    unsafe { make::lent(*p.pphGraph, graph.as_ref()) };
+    Ok(())
+}

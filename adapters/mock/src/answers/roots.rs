@@ -1,0 +1,196 @@
+//! The adapter, its platform and devices.
+
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::log::{self, Level, LevelFilter};
+use ur::object::{Error, Kind, ListOut, Result, ensure, last_error};
+
+use crate::control;
+use crate::make;
+use crate::objects::{self, Handle, Origin, Thing, roots};
+use crate::script;
+
+pub fn adapter_get(p: &ur_adapter_get_params_t) -> Result<()> {
+    ensure(!script::is_broken(), UR_RESULT_ERROR_INVALID_VALUE)?;
+    // SAFETY: see the module.
+    let out = unsafe { list(*p.pNumEntries, (*p.pphAdapters).cast(), *p.ppNumAdapters) };
+    out.write(std::slice::from_ref(&roots().adapter));
+    Ok(())
+}
+
+pub fn adapter_get_last_error(p: &ur_adapter_get_last_error_params_t) -> Result<()> {
+    let (code, message) = last_error();
+    // SAFETY: see the module.
+    unsafe {
+        make::value(*p.pppMessage, message);
+        make::value(*p.ppError, code);
+    }
+    Ok(())
+}
+
+pub fn adapter_set_logger_callback(p: &ur_adapter_set_logger_callback_params_t) -> Result<()> {
+    // SAFETY: the arguments are there.
+    let (callback, user_data, level) = unsafe { (*p.ppfnLoggerCallback, *p.ppUserData, *p.plevel) };
+    let user_data = user_data.expose_provenance();
+    log::set_callback(callback.map(|callback| -> log::Callback {
+        Arc::new(move |level, text| {
+            let Ok(text) = CString::new(text) else { return };
+            let user_data = std::ptr::with_exposed_provenance_mut::<c_void>(user_data);
+            // SAFETY: whoever set the callback promised that it may be called from any thread with
+            // this pointer.
+            unsafe { callback(ur_level(level), text.as_ptr(), user_data) }
+        })
+    }));
+    log::set_callback_level(filter(level));
+    Ok(())
+}
+
+pub fn adapter_set_logger_callback_level(
+    p: &ur_adapter_set_logger_callback_level_params_t,
+) -> Result<()> {
+    // SAFETY: the argument is there.
+    log::set_callback_level(filter(unsafe { *p.plevel }));
+    Ok(())
+}
+
+fn ur_level(level: Level) -> ur_logger_level_t {
+    match level {
+        Level::Error => UR_LOGGER_LEVEL_ERROR,
+        Level::Warn => UR_LOGGER_LEVEL_WARN,
+        Level::Info => UR_LOGGER_LEVEL_INFO,
+        Level::Debug | Level::Trace => UR_LOGGER_LEVEL_DEBUG,
+    }
+}
+
+fn filter(level: ur_logger_level_t) -> LevelFilter {
+    match level {
+        UR_LOGGER_LEVEL_DEBUG => LevelFilter::Debug,
+        UR_LOGGER_LEVEL_INFO => LevelFilter::Info,
+        UR_LOGGER_LEVEL_WARN => LevelFilter::Warn,
+        UR_LOGGER_LEVEL_ERROR => LevelFilter::Error,
+        _ => LevelFilter::Off,
+    }
+}
+
+pub fn platform_get(p: &ur_platform_get_params_t) -> Result<()> {
+    // SAFETY: see the module.
+    let out = unsafe { list(*p.pNumEntries, (*p.pphPlatforms).cast(), *p.ppNumPlatforms) };
+    out.write(std::slice::from_ref(&roots().platform));
+    Ok(())
+}
+
+pub fn platform_get_api_version(p: &ur_platform_get_api_version_params_t) -> Result<()> {
+    // SAFETY: see the module.
+    unsafe { make::value(*p.ppVersion, UR_API_VERSION_CURRENT) };
+    Ok(())
+}
+
+/// The way to the mock's own interface.
+pub fn platform_get_native_handle(p: &ur_platform_get_native_handle_params_t) -> Result<()> {
+    let api = (&raw const control::API).expose_provenance();
+    // SAFETY: see the module.
+    unsafe { make::value(*p.pphNativePlatform, api) };
+    Ok(())
+}
+
+pub fn platform_get_backend_option(p: &ur_platform_get_backend_option_params_t) -> Result<()> {
+    // SAFETY: see the module.
+    unsafe { make::value(*p.pppPlatformOption, c"".as_ptr()) };
+    Ok(())
+}
+
+/// The device is of every kind that is asked for, since a script may call it any.
+pub fn device_get(p: &ur_device_get_params_t) -> Result<()> {
+    // SAFETY: see the module.
+    let out = unsafe { list(*p.pNumEntries, (*p.pphDevices).cast(), *p.ppNumDevices) };
+    out.write(std::slice::from_ref(&roots().device));
+    Ok(())
+}
+
+/// Two halves, whatever is asked for.
+pub fn device_partition(p: &ur_device_partition_params_t) -> Result<()> {
+    // SAFETY: the argument is there.
+    let parent = unsafe { *p.phDevice };
+    let origin = Origin::default().with(parent, Kind::Device);
+    // SAFETY: see the module.
+    let out = unsafe {
+        list(
+            *p.pNumDevices,
+            (*p.pphSubDevices).cast(),
+            *p.ppNumDevicesRet,
+        )
+    };
+    let halves = [(); 2].map(|()| objects::create(Kind::Device, origin.clone()));
+    out.write(&halves);
+    Ok(())
+}
+
+pub fn device_get_global_timestamps(p: &ur_device_get_global_timestamps_params_t) -> Result<()> {
+    let now = objects::now();
+    // SAFETY: see the module.
+    unsafe {
+        make::value(*p.ppDeviceTimestamp, now);
+        make::value(*p.ppHostTimestamp, now);
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As for `ListOut`.
+unsafe fn list<'a>(room: u32, to: *mut *mut c_void, total: *mut u32) -> ListOut<'a, Thing> {
+    // SAFETY: the caller's promise.
+    unsafe { ListOut::new(room, to, total) }
+}
+
+pub fn usm_pool_get_default_device_pool_exp(
+    p: &ur_usm_pool_get_default_device_pool_exp_params_t,
+) -> Result<()> {
+    // SAFETY: the argument is there.
+    let device = objects::known(unsafe { *p.phDevice }, Kind::Device)?;
+    // SAFETY: see the module.
+    unsafe { make::lent(*p.ppPool, Some(&default_pool(&device))) };
+    Ok(())
+}
+
+pub fn usm_pool_get_device_pool_exp(p: &ur_usm_pool_get_device_pool_exp_params_t) -> Result<()> {
+    // SAFETY: the argument is there.
+    let device = objects::known(unsafe { *p.phDevice }, Kind::Device)?;
+    let pool = device.link("pool").unwrap_or_else(|| default_pool(&device));
+    // SAFETY: see the module.
+    unsafe { make::lent(*p.ppPool, Some(&pool)) };
+    Ok(())
+}
+
+pub fn usm_pool_set_device_pool_exp(p: &ur_usm_pool_set_device_pool_exp_params_t) -> Result<()> {
+    // SAFETY: the arguments are there.
+    let (device, pool) = unsafe { (*p.phDevice, *p.phPool) };
+    let device = objects::known(device, Kind::Device)?;
+    let pool = objects::known(pool, Kind::UsmPool)?;
+    device.set_link("pool", Some(pool));
+    Ok(())
+}
+
+/// A device's default pool, which lives as long as the device.
+fn default_pool(device: &Handle) -> Arc<Handle> {
+    device.link_or("default pool", || {
+        objects::create(Kind::UsmPool, Origin::default())
+    })
+}
+
+pub fn usm_pool_set_info_exp(p: &ur_usm_pool_set_info_exp_params_t) -> Result<()> {
+    // SAFETY: the arguments are there.
+    let (pool, name, value, size) =
+        unsafe { (*p.phPool, *p.ppropName, *p.ppPropValue, *p.ppropSize) };
+    let property = crate::info::property(crate::generated::properties::USM_POOL_INFO, name.0)?;
+    let pool = objects::known(pool, Kind::UsmPool)?;
+    ensure(size == size_of::<usize>(), UR_RESULT_ERROR_INVALID_SIZE)?;
+    if value.is_null() {
+        return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
+    }
+    // SAFETY: not null, and the caller promises a value of that size.
+    let value = unsafe { value.cast::<usize>().read_unaligned() };
+    pool.set_fact(property.name, &value.to_ne_bytes());
+    Ok(())
+}

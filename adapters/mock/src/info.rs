@@ -1,0 +1,197 @@
+//! Properties: what the mock answers to a query.
+//!
+//! In this order: what the script says; what was said when the object was made, or set since; what
+//! follows from where it came from; what `device.script` says of the mock's own device; and, for the
+//! rest, the default of the property's type (`generated::properties`).
+
+use std::ffi::c_void;
+use std::sync::{Arc, LazyLock};
+
+use ur::abi::*;
+use ur::object::{Error, InfoOut, Kind, Result};
+
+use crate::generated::properties::{CONSTANTS, LISTS};
+use crate::memory;
+use crate::objects::{self, Handle};
+use crate::script::{self, Script};
+
+/// One property of an info enumeration.
+pub struct Property {
+    pub name: &'static str,
+    pub value: u32,
+    pub ty: Type,
+}
+
+/// The type of a property's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A number of that many bytes, or an enumerator, a set of flags or a truth value; and what it is
+    /// by default.
+    Number(usize, u64),
+    Text,
+    /// So many numbers of a size.
+    Numbers(usize, usize),
+    /// Any number of numbers of a size.
+    List(usize),
+    Handle(Kind),
+    Handles(Kind),
+    /// Buffers of the caller's, which receive the value.
+    Buffers,
+    /// So many bytes of another type; zero.
+    Bytes(usize),
+}
+
+/// Answers a query about the object behind a handle.
+pub fn answer<T>(
+    handle: *const T,
+    kind: Kind,
+    properties: &'static [Property],
+    value: u32,
+    out: InfoOut<'_>,
+) -> Result<()> {
+    let property = property(properties, value)?;
+    if let Some(scripted) = script::current().property(property.name) {
+        return scripted_value(scripted, out);
+    }
+    let Some(object) = objects::find(handle, kind) else {
+        return usual(property, out);
+    };
+    if let Some(fact) = object.fact(property.name) {
+        return out.slice(&fact);
+    }
+    match property.name {
+        "UR_PROFILING_INFO_COMMAND_QUEUED" => return out.value(object.made_at),
+        "UR_PROFILING_INFO_COMMAND_SUBMIT" => return out.value(object.made_at + 1),
+        "UR_PROFILING_INFO_COMMAND_START" => return out.value(object.made_at + 2),
+        "UR_PROFILING_INFO_COMMAND_END" => return out.value(object.made_at + 3),
+        "UR_PROFILING_INFO_COMMAND_COMPLETE" => return out.value(object.made_at + 4),
+        "UR_PROGRAM_INFO_BINARY_SIZES" => {
+            return out.slice(&vec![0usize; devices_of(&object).len()]);
+        }
+        // As many buffers as devices, each of no bytes.
+        "UR_PROGRAM_INFO_BINARIES" => {
+            let none = vec![[0u8; 0]; devices_of(&object).len()];
+            // SAFETY: nothing is written to any of the buffers.
+            return unsafe { out.buffers(&none) };
+        }
+        name if name.ends_with("_REFERENCE_COUNT") => return out.value(object.api_refs()),
+        name if name.ends_with("_INFO_NUM_DEVICES") => {
+            return out.value(u32::try_from(devices_of(&object).len()).unwrap_or(u32::MAX));
+        }
+        _ => {}
+    }
+    match property.ty {
+        Type::Handle(wanted) => {
+            let found = object.related(wanted).into_iter().next();
+            let found = found.or_else(|| objects::root(wanted).filter(|_| wanted != object.kind));
+            out.value(address(found.as_ref()))
+        }
+        Type::Handles(Kind::Device) => {
+            let devices: Vec<usize> = devices_of(&object)
+                .iter()
+                .map(|device| address(Some(device)))
+                .collect();
+            out.slice(&devices)
+        }
+        _ => usual(property, out),
+    }
+}
+
+/// Answers a query about a piece of memory.
+pub fn of_memory(
+    memory: *const c_void,
+    properties: &'static [Property],
+    value: u32,
+    out: InfoOut<'_>,
+) -> Result<()> {
+    let property = property(properties, value)?;
+    if let Some(scripted) = script::current().property(property.name) {
+        return scripted_value(scripted, out);
+    }
+    let block = memory::around(memory);
+    let block = block.as_deref();
+    match property.name {
+        "UR_USM_ALLOC_INFO_TYPE" => out.value(block.map_or(UR_USM_TYPE_UNKNOWN, |block| block.ty)),
+        "UR_USM_ALLOC_INFO_BASE_PTR" => out.value(block.map_or(0, |block| block.base)),
+        "UR_USM_ALLOC_INFO_SIZE" => out.value(block.map_or(0, |block| block.size)),
+        "UR_USM_ALLOC_INFO_DEVICE" => {
+            out.value(address(block.and_then(|block| block.device.as_ref())))
+        }
+        "UR_USM_ALLOC_INFO_POOL" => out.value(address(block.and_then(|block| block.pool.as_ref()))),
+        _ => usual(property, out),
+    }
+}
+
+/// The property of that number. The size of one that nobody knows cannot be known either.
+pub fn property(properties: &'static [Property], value: u32) -> Result<&'static Property> {
+    let found = properties.iter().find(|property| property.value == value);
+    found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION))
+}
+
+/// The property of that name, with the type of its value.
+pub fn find(name: &str) -> Option<(&'static str, Type)> {
+    let mut all = LISTS.iter().copied().flatten();
+    let property = all.find(|property| property.name == name)?;
+    Some((property.name, property.ty))
+}
+
+/// The value of an enumerator.
+pub fn constant(name: &str) -> Option<u32> {
+    let at = CONSTANTS
+        .binary_search_by_key(&name, |(name, _)| name)
+        .ok()?;
+    Some(CONSTANTS[at].1)
+}
+
+/// A value that a script gives, or its word that there is none.
+fn scripted_value(value: &Option<Vec<u8>>, out: InfoOut<'_>) -> Result<()> {
+    match value {
+        Some(bytes) => out.slice(bytes),
+        None => Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),
+    }
+}
+
+fn usual(property: &Property, out: InfoOut<'_>) -> Result<()> {
+    if let Some(value) = device_script().property(property.name) {
+        return scripted_value(value, out);
+    }
+    match property.ty {
+        Type::Number(size, value) => out.slice(&value.to_ne_bytes()[..size]),
+        Type::Text => out.string(""),
+        Type::Numbers(size, count) => out.slice(&vec![0u8; size * count]),
+        Type::List(_) | Type::Handles(_) | Type::Buffers => out.slice::<u8>(&[]),
+        Type::Handle(_) => out.value(0usize),
+        Type::Bytes(size) => out.slice(&vec![0u8; size]),
+    }
+}
+
+/// The mock's own device, in the words of a script.
+fn device_script() -> &'static Script {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::parse(include_str!("device.script")).unwrap_or_default());
+    &SCRIPT
+}
+
+fn devices_of(object: &Handle) -> Vec<Arc<Handle>> {
+    let devices = object.related(Kind::Device);
+    if devices.is_empty() {
+        return objects::root(Kind::Device).into_iter().collect();
+    }
+    devices
+}
+
+fn address(object: Option<&Arc<Handle>>) -> usize {
+    object.map_or(0, |object| object.handle().expose_provenance())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_script_can_be_read() {
+        let script = Script::parse(include_str!("device.script"));
+        assert!(script.is_ok(), "{}", script.unwrap_err());
+        assert!(device_script().property("UR_DEVICE_INFO_NAME").is_some());
+    }
+}

@@ -1,0 +1,121 @@
+//! Memory in large pages for the pools: one reservation, of which parts are usable.
+//!
+//! The system gives memory at first use, so a page is no more than leave to use so much. Where pages
+//! get a second address, what they held is not wanted there, and the memory behind the old one goes
+//! when that is unmapped; until then both may have some. That keeps the memory private to the
+//! process and backed by the processor's large pages, which shared files in memory mostly are not.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ur::abi::*;
+use ur::object::{Error, Result, ensure};
+use ur::stream::Kind;
+
+use crate::adapter::system_error;
+use crate::cpu::memory_bytes;
+
+pub const PAGE_BYTES: usize = 2 << 20;
+
+/// Addresses without access, from the start of a large page on.
+pub fn reserve(bytes: usize) -> Result<usize> {
+    let none = UR_RESULT_ERROR_OUT_OF_RESOURCES;
+    // With room to move the start to a large page's.
+    let room = bytes.checked_add(PAGE_BYTES).ok_or(Error::new(none))?;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping, wherever there is room.
+    let start = unsafe { libc::mmap(ptr::null_mut(), room, libc::PROT_NONE, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(system_error(none, "reserving addresses"));
+    }
+    let start = start.expose_provenance();
+    let base = start.next_multiple_of(PAGE_BYTES);
+    unreserve(start, base - start);
+    unreserve(base + bytes, start + room - base - bytes);
+    // SAFETY: advice on our own mapping; where it is not taken, pages are small.
+    unsafe { libc::madvise(pointer(base), bytes, libc::MADV_HUGEPAGE) };
+    Ok(base)
+}
+
+pub fn unreserve(addr: usize, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: a reservation of ours that is given up.
+        unsafe { libc::munmap(pointer(addr), bytes) };
+    }
+}
+
+/// Names for pages, if the machine has that much memory at all.
+pub fn create(kind: Kind, count: usize) -> Result<Vec<u64>> {
+    static NAMES: AtomicU64 = AtomicU64::new(0);
+    let none = match kind {
+        Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+        Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+    };
+    let bytes = count.checked_mul(PAGE_BYTES).ok_or(Error::new(none))?;
+    ensure(bytes as u64 <= memory_bytes(), none)?;
+    let first = NAMES.fetch_add(count as u64, Ordering::Relaxed);
+    Ok((first..first + count as u64).collect())
+}
+
+/// Lets the pages at `addr` be used. They are zero.
+pub fn map(addr: usize, count: usize) -> Result<()> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a part of a reservation of ours that nothing uses yet.
+    if unsafe { libc::mprotect(pointer(addr), count * PAGE_BYTES, protection) } != 0 {
+        return Err(system_error(
+            UR_RESULT_ERROR_OUT_OF_RESOURCES,
+            "making memory usable",
+        ));
+    }
+    Ok(())
+}
+
+/// Gives the memory of the pages at `addr` back.
+pub fn unmap(addr: usize, count: usize) {
+    let bytes = count * PAGE_BYTES;
+    if bytes > 0 {
+        // SAFETY: a part of a reservation of ours, all use of which is over.
+        unsafe {
+            libc::madvise(pointer(addr), bytes, libc::MADV_DONTNEED);
+            libc::mprotect(pointer(addr), bytes, libc::PROT_NONE);
+        }
+    }
+}
+
+fn pointer(address: usize) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_zero_again_once_they_were_unmapped() -> Result<()> {
+        let base = reserve(4 * PAGE_BYTES)?;
+        assert!(base.is_multiple_of(PAGE_BYTES));
+        map(base + PAGE_BYTES, 2)?;
+        let byte = ptr::with_exposed_provenance_mut::<u8>(base + 2 * PAGE_BYTES);
+        // SAFETY: the second of the two pages mapped.
+        unsafe {
+            assert_eq!(byte.read(), 0);
+            byte.write(7);
+        }
+        unmap(base + PAGE_BYTES, 2);
+        map(base + 2 * PAGE_BYTES, 2)?;
+        // SAFETY: the first of the two pages mapped.
+        assert_eq!(unsafe { byte.read() }, 0);
+        unreserve(base, 4 * PAGE_BYTES);
+        Ok(())
+    }
+
+    #[test]
+    fn no_more_than_the_machine_has() -> Result<()> {
+        let names = [create(Kind::Device, 2)?, create(Kind::Device, 1)?].concat();
+        assert!(names[0] != names[1] && !names[..2].contains(&names[2]));
+        let all = memory_bytes() as usize / PAGE_BYTES;
+        assert!(create(Kind::Host, all + 1).is_err() && create(Kind::Host, usize::MAX).is_err());
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Work that tests put on a backend's own queue, past the interface: one provider a backend.
+
+mod opencl;
+
+use std::ffi::c_void;
+use ur::abi::*;
+
+/// Bytes that the backend itself is to set, as a command of its own.
+#[derive(Clone, Copy)]
+pub struct Fill<'a> {
+    /// The backend's queue.
+    pub queue: ur_native_handle_t,
+    /// USM.
+    pub memory: *mut c_void,
+    pub byte: u8,
+    pub bytes: usize,
+    /// The backend's events that it waits for.
+    pub waits: &'a [ur_native_handle_t],
+    /// Whether it stays where it is until the test lets it go.
+    pub held: bool,
+}
+
+/// A command of the backend's that was enqueued. Dropping it lets it go and forgets it.
+pub trait Command {
+    /// Lets a held one run.
+    fn let_go(&mut self);
+    /// The backend's event of it; the caller gets no reference.
+    fn event(&self) -> ur_native_handle_t;
+}
+
+pub trait Foreign: Sync {
+    fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String>;
+}
+
+/// The provider for a backend, if there is one.
+pub fn provider(backend: ur_backend_t) -> Option<&'static dyn Foreign> {
+    match backend {
+        UR_BACKEND_OPENCL => Some(&opencl::OpenCl),
+        _ => None,
+    }
+}

@@ -1,0 +1,598 @@
+//! Command buffers in time: sync points, queues, submissions behind each other, events and profiling.
+
+use crate::fixture::Fixture;
+use crate::kernels::{ADD, IOTA};
+use crate::objects::{Arg, CommandBuffer, Context, Event, Gate, Kind, Program, Queue, Shape, With};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ptr::{null, null_mut};
+use std::time::Duration;
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["command_buffer_order";
+        chains, in_order_ignores_points, diamonds, submissions_follow, across_queues,
+        between_commands_of_a_queue, waits_for_its_list, holds_nothing_else_back,
+        signal_events, signal_before_submission, wait_events, events_between_buffers,
+        own_events, event_states, callbacks, profiling, profiling_without_queue, release_while_running,
+    ]
+}
+
+const SHORT: Duration = Duration::from_millis(30);
+const LONG: Duration = Duration::from_secs(10);
+
+fn need_events(fixture: &Fixture, context: &Context) -> Done {
+    CommandBuffer::need(fixture, context)?;
+    let buffer = CommandBuffer::new(fixture, context, Shape::default())?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    let (pattern, mut event) = (1_u8, null_mut());
+    fixture.require(UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP, || {
+        fixture.ur.urCommandBufferAppendUSMFillExp(
+            buffer.raw,
+            memory.ptr,
+            (&raw const pattern).cast(),
+            1,
+            64,
+            0,
+            null(),
+            0,
+            null(),
+            null_mut(),
+            &mut event,
+            null_mut(),
+        )
+    })
+}
+
+fn queues(fixture: &Fixture, context: &Context) -> Result<[Queue; 2], Stop> {
+    Ok([context.in_order(fixture)?, context.out_of_order(fixture)?])
+}
+
+/// A long chain over two blocks; any command out of place shows in the end.
+fn chains(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let program = Program::new(fixture, &context)?;
+    let add = program.kernel(ADD)?;
+    for queue in queues(fixture, &context)? {
+        let [a, b] = [(); 2].map(|()| context.usm(fixture, Kind::Device, 4000));
+        let (a, b) = (a?, b?);
+        let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+        let mut last = buffer.fill(a.ptr, 0_u32, 4000, With::default())?.point;
+        for _ in 0..20 {
+            let args = [Arg::Pointer(a.ptr), Arg::of(&1_u32)];
+            last = buffer
+                .launch(&add, 1000, &args, With::after(&[last]))?
+                .point;
+            last = buffer.copy(b.ptr, a.ptr, 4000, With::after(&[last]))?.point;
+            let args = [Arg::Pointer(b.ptr), Arg::of(&1_u32)];
+            last = buffer
+                .launch(&add, 1000, &args, With::after(&[last]))?
+                .point;
+            last = buffer.copy(a.ptr, b.ptr, 4000, With::after(&[last]))?.point;
+        }
+        buffer.finalize()?;
+        for round in 0..5 {
+            let done = buffer.enqueue(&queue, &[])?;
+            let data: Vec<u32> = queue.read(a.ptr, 1000, &[&done])?;
+            check!(
+                data.iter().all(|word| *word == 40),
+                "round {round}: {}",
+                data[0]
+            );
+        }
+    }
+    Ok(())
+}
+
+fn in_order_ignores_points(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let shape = Shape {
+        in_order: true,
+        ..Shape::default()
+    };
+    for queue in queues(fixture, &context)? {
+        let [a, b] = [(); 2].map(|()| context.usm(fixture, Kind::Device, 1 << 20));
+        let (a, b) = (a?, b?);
+        let buffer = CommandBuffer::new(fixture, &context, shape)?;
+        for tag in 1..20_u8 {
+            // A sync point is taken and means nothing.
+            let filled = buffer.fill(a.ptr, tag, 1 << 20, With::default())?;
+            buffer.copy(b.ptr, a.ptr, 1 << 20, With::after(&[filled.point]))?;
+            buffer.copy(a.ptr, b.ptr, 1 << 20, With::default())?;
+        }
+        buffer.finalize()?;
+        let done = buffer.enqueue(&queue, &[])?;
+        let data: Vec<u8> = queue.read(a.ptr, 1 << 20, &[&done])?;
+        check!(data.iter().all(|byte| *byte == 19), "an in-order buffer");
+    }
+    Ok(())
+}
+
+fn diamonds(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let program = Program::new(fixture, &context)?;
+    let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
+    let items = 5000;
+    for queue in queues(fixture, &context)? {
+        let parts = (0..6)
+            .map(|_| context.usm(fixture, Kind::Device, items * 4))
+            .collect::<Result<Vec<_>, _>>()?;
+        let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+        let first = [Arg::Pointer(parts[0].ptr), Arg::of(&1_u32)];
+        let first = buffer.launch(&iota, items, &first, With::default())?.point;
+        let mut ends = Vec::new();
+        for (at, part) in parts.iter().enumerate().skip(1) {
+            let copied = buffer.copy(part.ptr, parts[0].ptr, items * 4, With::after(&[first]))?;
+            let amount = at as u32 * 1000;
+            let args = [Arg::Pointer(part.ptr), Arg::of(&amount)];
+            let added = buffer.launch(&add, items, &args, With::after(&[copied.point]))?;
+            ends.push(added.point);
+        }
+        // Behind all of them, the source may be written again.
+        let args = [Arg::Pointer(parts[0].ptr), Arg::of(&5_u32)];
+        buffer.launch(&add, items, &args, With::after(&ends))?;
+        buffer.finalize()?;
+        for round in 0..10 {
+            let done = buffer.enqueue(&queue, &[])?;
+            for (at, part) in parts.iter().enumerate() {
+                let base = if at == 0 { 6 } else { 1 + at as u32 * 1000 };
+                let data: Vec<u32> = queue.read(part.ptr, items, &[&done])?;
+                let right = data.into_iter().eq(base..base + items as u32);
+                check!(right, "round {round}, part {at}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Each submission follows the one before, also without an event between them.
+fn submissions_follow(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let program = Program::new(fixture, &context)?;
+    let add = program.kernel(ADD)?;
+    for queue in queues(fixture, &context)? {
+        let memory = context.usm(fixture, Kind::Device, 400_000)?;
+        let filled = queue.fill(memory.ptr, 0_u32, 400_000, &[])?;
+        filled.wait()?;
+        let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+        let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
+        buffer.launch(&add, 100_000, &args, With::default())?;
+        buffer.finalize()?;
+        for _ in 0..50 {
+            buffer.enqueue_only(&queue)?;
+        }
+        queue.finish()?;
+        let data: Vec<u32> = queue.read(memory.ptr, 100_000, &[])?;
+        check!(data.iter().all(|word| *word == 50), "50 submissions");
+    }
+    Ok(())
+}
+
+fn across_queues(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let program = Program::new(fixture, &context)?;
+    let add = program.kernel(ADD)?;
+    let [p, q] = queues(fixture, &context)?;
+    let r = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 400_000)?;
+    p.fill(memory.ptr, 0_u32, 400_000, &[])?.wait()?;
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
+    let first = buffer.launch(&add, 100_000, &args, With::default())?;
+    buffer.launch(&add, 100_000, &args, With::after(&[first.point]))?;
+    buffer.finalize()?;
+    let gate = Gate::close(fixture, &p)?;
+    let mut last = None;
+    for round in 0..30 {
+        let queue = [&p, &q, &r][round % 3];
+        last = Some(buffer.enqueue(queue, &[])?);
+    }
+    let last = last.ok_or_else(|| Stop::failed("no submission"))?;
+    check!(
+        !last.completes_within(SHORT)?,
+        "a submission overtook one on a queue that is held back"
+    );
+    gate.open();
+    last.wait()?;
+    let data: Vec<u32> = r.read(memory.ptr, 100_000, &[])?;
+    check!(
+        data.iter().all(|word| *word == 60),
+        "30 submissions of 2 launches"
+    );
+    Ok(())
+}
+
+/// On an in-order queue it is one command among others.
+fn between_commands_of_a_queue(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let [a, b] = [(); 2].map(|()| context.usm(fixture, Kind::Device, 1 << 20));
+    let (a, b) = (a?, b?);
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    buffer.copy(b.ptr, a.ptr, 1 << 20, With::default())?;
+    buffer.finalize()?;
+    for tag in 1..20_u8 {
+        queue.fill(a.ptr, tag, 1 << 20, &[])?;
+        buffer.enqueue_only(&queue)?;
+        queue.fill(a.ptr, 0_u8, 1 << 20, &[])?;
+        let data: Vec<u8> = queue.read(b.ptr, 1 << 20, &[])?;
+        check!(data.iter().all(|byte| *byte == tag), "round {tag}");
+    }
+    Ok(())
+}
+
+fn waits_for_its_list(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let other = context.in_order(fixture)?;
+    for queue in queues(fixture, &context)? {
+        let memory = context.usm(fixture, Kind::Device, 4000)?;
+        let out = context.usm(fixture, Kind::Host, 4000)?;
+        let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+        buffer.copy(out.ptr, memory.ptr, 4000, With::default())?;
+        buffer.finalize()?;
+        let gate = Gate::close(fixture, &other)?;
+        let filled = other.fill(memory.ptr, 4_u8, 4000, &[])?;
+        let done = buffer.enqueue(&queue, &[&filled])?;
+        check!(!done.completes_within(SHORT)?, "it did not wait");
+        gate.open();
+        done.wait()?;
+        check!(
+            out.host::<u8>().iter().all(|byte| *byte == 4),
+            "after its list"
+        );
+    }
+    Ok(())
+}
+
+/// A submission that waits does not hold back an out-of-order queue.
+fn holds_nothing_else_back(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let (other, queue) = (context.in_order(fixture)?, context.out_of_order(fixture)?);
+    let memory = context.usm(fixture, Kind::Device, 4000)?;
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    for _ in 0..8 {
+        buffer.fill(memory.ptr, 1_u8, 4000, With::default())?;
+    }
+    buffer.finalize()?;
+    let gate = Gate::close(fixture, &other)?;
+    let done = buffer.enqueue(&queue, &[&gate.event])?;
+    let free = queue.fill(memory.ptr, 2_u8, 4000, &[])?;
+    check!(free.completes_within(LONG)?, "an independent command waits");
+    check!(!done.is_complete()?, "the submission did not wait");
+    gate.open();
+    done.wait()
+}
+
+/// A command's event stands for its present execution.
+fn signal_events(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    need_events(fixture, &context)?;
+    let other = context.in_order(fixture)?;
+    for queue in queues(fixture, &context)? {
+        let [a, b] = [(); 2].map(|()| context.usm(fixture, Kind::Device, 4000));
+        let (a, b) = (a?, b?);
+        let out = context.usm(fixture, Kind::Host, 4000)?;
+        let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+        let copied = buffer.copy(b.ptr, a.ptr, 4000, With::event())?;
+        let point = copied.point;
+        let copied = copied.into_event()?;
+        buffer.fill(a.ptr, 0_u8, 4000, With::after(&[point]))?;
+        buffer.finalize()?;
+        check_eq!(
+            copied.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
+            UR_COMMAND_USM_MEMCPY,
+            "command type"
+        );
+        check_eq!(
+            copied.get::<ur_context_handle_t>(UR_EVENT_INFO_CONTEXT)?,
+            context.raw,
+            "context"
+        );
+        for tag in 1..10_u8 {
+            let gate = Gate::close(fixture, &other)?;
+            let filled = other.fill(a.ptr, tag, 4000, &[])?;
+            let done = buffer.enqueue(&queue, &[&filled])?;
+            check!(!copied.is_complete()?, "an event of the last execution");
+            let read = other.copy(out.ptr, b.ptr, 4000, &[&copied])?;
+            gate.open();
+            read.wait()?;
+            check!(copied.is_complete()?, "the event of a command that is done");
+            check!(
+                out.host::<u8>().iter().all(|byte| *byte == tag),
+                "round {tag}"
+            );
+            done.wait()?;
+        }
+    }
+    Ok(())
+}
+
+/// What waits before the first submission waits for that.
+fn signal_before_submission(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    need_events(fixture, &context)?;
+    let [queue, other] = queues(fixture, &context)?;
+    let memory = context.usm(fixture, Kind::Device, 4000)?;
+    let out = context.usm(fixture, Kind::Host, 4000)?;
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    let filled = buffer
+        .fill(memory.ptr, 6_u8, 4000, With::event())?
+        .into_event()?;
+    buffer.finalize()?;
+    let read = other.copy(out.ptr, memory.ptr, 4000, &[&filled])?;
+    check!(!read.completes_within(SHORT)?, "it did not wait");
+    buffer.enqueue_only(&queue)?;
+    read.wait()?;
+    check!(
+        out.host::<u8>().iter().all(|byte| *byte == 6),
+        "what was waited for"
+    );
+    Ok(())
+}
+
+/// A command waits for its events, and its buffer's other commands do not.
+fn wait_events(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    need_events(fixture, &context)?;
+    let other = context.in_order(fixture)?;
+    for queue in queues(fixture, &context)? {
+        let [a, b] = [(); 2].map(|()| context.usm(fixture, Kind::Host, 4000));
+        let (a, b) = (a?, b?);
+        let gate = Gate::close(fixture, &other)?;
+        let source = other.fill(a.ptr, 3_u8, 4000, &[])?;
+        let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+        let free = buffer.fill(b.ptr, 1_u8, 4000, With::event())?;
+        let point = free.point;
+        let free = free.into_event()?;
+        buffer.copy(
+            b.ptr,
+            a.ptr,
+            4000,
+            With {
+                after: &[point],
+                waits: &[&source],
+                ..With::default()
+            },
+        )?;
+        buffer.finalize()?;
+        let done = buffer.enqueue(&queue, &[])?;
+        check!(
+            free.completes_within(LONG)?,
+            "a command that waits for nothing"
+        );
+        check!(
+            !done.completes_within(SHORT)?,
+            "a command did not wait for its event"
+        );
+        gate.open();
+        done.wait()?;
+        check!(
+            b.host::<u8>().iter().all(|byte| *byte == 3),
+            "after the event"
+        );
+        // It is complete by now, and holds nothing back.
+        buffer.enqueue(&queue, &[])?.wait()?;
+    }
+    Ok(())
+}
+
+/// One buffer waits for a command of another, in each of their executions.
+fn events_between_buffers(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    need_events(fixture, &context)?;
+    let [p, q] = queues(fixture, &context)?;
+    let program = Program::new(fixture, &context)?;
+    let add = program.kernel(ADD)?;
+    let memory = context.usm(fixture, Kind::Device, 4000)?;
+    p.fill(memory.ptr, 0_u32, 4000, &[])?.wait()?;
+    let one = CommandBuffer::new(fixture, &context, Shape::default())?;
+    let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
+    let added = one.launch(&add, 1000, &args, With::event())?.into_event()?;
+    one.finalize()?;
+    let two = CommandBuffer::new(fixture, &context, Shape::default())?;
+    let out = context.usm(fixture, Kind::Host, 4000)?;
+    two.copy(out.ptr, memory.ptr, 4000, With::waits(&[&added]))?;
+    two.finalize()?;
+    for round in 1..20_u32 {
+        one.enqueue_only(&p)?;
+        two.enqueue(&q, &[])?.wait()?;
+        check!(
+            out.host::<u32>().iter().all(|word| *word == round),
+            "round {round}"
+        );
+    }
+    Ok(())
+}
+
+/// An event of the buffer's own command is as good as its sync point.
+fn own_events(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    need_events(fixture, &context)?;
+    for queue in queues(fixture, &context)? {
+        let [a, b] = [(); 2].map(|()| context.usm(fixture, Kind::Device, 1 << 20));
+        let (a, b) = (a?, b?);
+        let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+        let filled = buffer
+            .fill(a.ptr, 7_u8, 1 << 20, With::event())?
+            .into_event()?;
+        let with = With {
+            waits: &[&filled],
+            event: true,
+            ..With::default()
+        };
+        let copied = buffer.copy(b.ptr, a.ptr, 1 << 20, with)?.into_event()?;
+        buffer.fill(a.ptr, 0_u8, 1 << 20, With::waits(&[&copied]))?;
+        buffer.finalize()?;
+        for round in 0..5 {
+            queue.fill(b.ptr, 0_u8, 1 << 20, &[])?.wait()?;
+            let done = buffer.enqueue(&queue, &[])?;
+            let data: Vec<u8> = queue.read(b.ptr, 1 << 20, &[&done])?;
+            check!(data.iter().all(|byte| *byte == 7), "round {round}");
+        }
+    }
+    Ok(())
+}
+
+fn event_states(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    need_events(fixture, &context)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    let event = buffer
+        .fill(memory.ptr, 1_u8, 64, With::event())?
+        .into_event()?;
+    buffer.finalize()?;
+    check!(
+        !event.is_complete()?,
+        "complete before the first submission"
+    );
+    let gate = Gate::close(fixture, &queue)?;
+    let done = buffer.enqueue(&queue, &[])?;
+    check!(
+        !event.is_complete()? && !done.is_complete()?,
+        "complete while held back"
+    );
+    gate.open();
+    done.wait()?;
+    event.wait()?;
+    check!(
+        event.is_complete()? && done.is_complete()?,
+        "not complete at the end"
+    );
+    drop(buffer);
+    check!(event.is_complete()?, "the event outlives its buffer");
+    Ok(())
+}
+
+extern "C" fn note(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut std::ffi::c_void) {
+    // SAFETY: the test passes a counter that it leaks.
+    let seen = unsafe { &*data.cast::<std::sync::atomic::AtomicU32>() };
+    seen.fetch_add(1, std::sync::atomic::Ordering::Release);
+}
+
+fn callbacks(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    CommandBuffer::need(fixture, &context)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    buffer.fill(memory.ptr, 1_u8, 64, With::default())?;
+    buffer.finalize()?;
+    let seen: &'static std::sync::atomic::AtomicU32 = Box::leak(Box::default());
+    let calls = || seen.load(std::sync::atomic::Ordering::Acquire);
+    let gate = Gate::close(fixture, &queue)?;
+    let done = buffer.enqueue(&queue, &[])?;
+    let data = std::ptr::from_ref(seen).cast_mut().cast();
+    fixture
+        .ur
+        .urEventSetCallback(done.raw, UR_EXECUTION_INFO_COMPLETE, Some(note), data)
+        .ok()?;
+    check_eq!(calls(), 0, "calls while held back");
+    gate.open();
+    let start = std::time::Instant::now();
+    while calls() == 0 && start.elapsed() < LONG {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    check_eq!(calls(), 1, "calls after the end");
+    Ok(())
+}
+
+fn times(event: &Event) -> Result<[u64; 4], Stop> {
+    Ok([
+        event.time(UR_PROFILING_INFO_COMMAND_QUEUED)?,
+        event.time(UR_PROFILING_INFO_COMMAND_SUBMIT)?,
+        event.time(UR_PROFILING_INFO_COMMAND_START)?,
+        event.time(UR_PROFILING_INFO_COMMAND_END)?,
+    ])
+}
+
+fn profiled(fixture: &Fixture, flags: ur_queue_flags_t, shape: Shape) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = Queue::new(&context, fixture.device, flags)?;
+    let [a, b] = [(); 2].map(|()| context.usm(fixture, Kind::Device, 8 << 20));
+    let (a, b) = (a?, b?);
+    let buffer = CommandBuffer::new(fixture, &context, shape)?;
+    let filled = buffer.fill(a.ptr, 1_u8, 8 << 20, With::default())?.point;
+    buffer.copy(b.ptr, a.ptr, 8 << 20, With::after(&[filled]))?;
+    buffer.fill(b.ptr, 2_u8, 64, With::default())?;
+    buffer.finalize()?;
+    let mut before = 0;
+    for round in 0..3 {
+        let done = buffer.enqueue(&queue, &[])?;
+        done.wait()?;
+        let [queued, submitted, start, end] = times(&done)?;
+        check!(
+            before <= queued && queued <= submitted && submitted <= start && start < end,
+            "round {round}: {before} {queued} {submitted} {start} {end}"
+        );
+        before = queued;
+    }
+    Ok(())
+}
+
+/// The times of a submission are those of its first start and its last end.
+fn profiling(fixture: &Fixture) -> Done {
+    for order in [
+        ur_queue_flags_t(0),
+        UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+    ] {
+        profiled(
+            fixture,
+            order | UR_QUEUE_FLAG_PROFILING_ENABLE,
+            Shape::default(),
+        )?;
+    }
+    Ok(())
+}
+
+/// A buffer that profiles does so on any queue.
+fn profiling_without_queue(fixture: &Fixture) -> Done {
+    let shape = Shape {
+        profiled: true,
+        ..Shape::default()
+    };
+    for order in [
+        ur_queue_flags_t(0),
+        UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+    ] {
+        profiled(fixture, order, shape)?;
+    }
+    Ok(())
+}
+
+fn release_while_running(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    for queue in queues(fixture, &context)? {
+        let out = context.usm(fixture, Kind::Host, 4096)?;
+        let mem = context.buffer(4096)?;
+        let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+        let (ur, pattern) = (fixture.ur, 5_u8);
+        let filled = buffer.append(With::default(), |s| {
+            let from = (&raw const pattern).cast();
+            ur.urCommandBufferAppendMemBufferFillExp(
+                buffer.raw, mem.raw, from, 1, 0, 4096, s.points.0, s.points.1, s.events.0,
+                s.events.1, s.point, s.event, s.command,
+            )
+        })?;
+        buffer.append(With::after(&[filled.point]), |s| {
+            ur.urCommandBufferAppendMemBufferReadExp(
+                buffer.raw, mem.raw, 0, 4096, out.ptr, s.points.0, s.points.1, s.events.0,
+                s.events.1, s.point, s.event, s.command,
+            )
+        })?;
+        buffer.finalize()?;
+        let other = context.in_order(fixture)?;
+        let gate = Gate::close(fixture, &other)?;
+        let done = buffer.enqueue(&queue, &[&gate.event])?;
+        drop((buffer, mem));
+        gate.open();
+        done.wait()?;
+        check!(
+            out.host::<u8>().iter().all(|byte| *byte == 5),
+            "what it read"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,585 @@
+//! Changes to finalized command buffers: what a launch is, what a command waits for and signals.
+
+use crate::fixture::Fixture;
+use crate::kernels::{ADD, IDS, IOTA, Ids, SUM};
+use crate::objects::{
+    Arg, CommandBuffer, Context, Gate, Kernel, Kind, Program, Queue, Shape, Update, Usm, With,
+};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ptr::{null, null_mut};
+use std::time::Duration;
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["command_buffer_update";
+        values, pointers, buffers, global_size, offset_and_local_size, dimensions, kernels, several,
+        none_or_all, while_running, released_arguments, signal_event, wait_events,
+        refused_states, refused_commands, refused_ranges, refused_kernels, refused_events,
+    ]
+}
+
+const UPDATABLE: Shape = Shape {
+    updatable: true,
+    in_order: false,
+    profiled: false,
+};
+
+struct Bench {
+    context: Context,
+    queue: Queue,
+    program: Program,
+    buffer: CommandBuffer,
+}
+
+impl Bench {
+    /// Goes on only if the device can change all of this.
+    fn new(
+        fixture: &Fixture,
+        what: ur_device_command_buffer_update_capability_flags_t,
+    ) -> Result<Self, Stop> {
+        let context = Context::new(fixture)?;
+        CommandBuffer::need(fixture, &context)?;
+        let able: ur_device_command_buffer_update_capability_flags_t =
+            fixture.device_info(UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP)?;
+        if !able.contains(what) {
+            return Err(Stop::Unsupported {
+                what: format!("{able:?} lacks {what:?}"),
+                documented: true,
+            });
+        }
+        Ok(Self {
+            queue: context.in_order(fixture)?,
+            program: Program::new(fixture, &context)?,
+            buffer: CommandBuffer::new(fixture, &context, UPDATABLE)?,
+            context,
+        })
+    }
+
+    /// Records one launch of `iota` and finalizes.
+    fn iota(
+        &self,
+        memory: &Usm,
+        items: usize,
+        base: u32,
+    ) -> Result<ur_exp_command_buffer_command_handle_t, Stop> {
+        let kernel = self.program.kernel(IOTA)?;
+        let args = [Arg::Pointer(memory.ptr), Arg::of(&base)];
+        let made = self.buffer.launch(&kernel, items, &args, With::handle())?;
+        self.buffer.finalize()?;
+        Ok(made.command)
+    }
+
+    fn run(&self) -> Done {
+        self.buffer.enqueue_only(&self.queue)
+    }
+
+    fn counts_from(&self, memory: &Usm, items: usize, base: u32) -> Result<bool, Stop> {
+        let data: Vec<u32> = self.queue.read(memory.ptr, items, &[])?;
+        Ok(data.into_iter().eq(base..base + items as u32))
+    }
+}
+
+const ARGUMENTS: ur_device_command_buffer_update_capability_flags_t =
+    UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_ARGUMENTS;
+const GLOBAL: ur_device_command_buffer_update_capability_flags_t =
+    UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_SIZE;
+const KERNEL: ur_device_command_buffer_update_capability_flags_t =
+    UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE;
+const EVENTS: ur_device_command_buffer_update_capability_flags_t =
+    UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS;
+
+fn values(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS)?;
+    let memory = bench.context.usm(fixture, Kind::Device, 4000)?;
+    let command = bench.iota(&memory, 1000, 1)?;
+    for base in [1, 50, 9000] {
+        if base > 1 {
+            let value = Box::new(base);
+            Update::default()
+                .value(1, *value)
+                .apply(&bench.buffer, command)
+                .ok()?;
+        }
+        bench.run()?;
+        check!(bench.counts_from(&memory, 1000, base)?, "base {base}");
+    }
+    Ok(())
+}
+
+fn pointers(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS)?;
+    let [a, b] = [(); 2].map(|()| bench.context.usm(fixture, Kind::Device, 4000));
+    let (a, b) = (a?, b?);
+    let command = bench.iota(&a, 1000, 5)?;
+    bench.run()?;
+    bench.queue.fill(b.ptr, 0_u32, 4000, &[])?;
+    let update = Update::default().pointer(0, b.ptr).value(1, 70);
+    update.apply(&bench.buffer, command).ok()?;
+    bench.run()?;
+    check!(bench.counts_from(&a, 1000, 5)?, "the first target");
+    check!(bench.counts_from(&b, 1000, 70)?, "the new target");
+    Ok(())
+}
+
+fn buffers(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS)?;
+    let kernel = bench.program.kernel(IOTA)?;
+    let (a, b) = (bench.context.buffer(4000)?, bench.context.buffer(4000)?);
+    let args = [Arg::Buffer(&a), Arg::of(&5_u32)];
+    let made = bench.buffer.launch(&kernel, 1000, &args, With::handle())?;
+    bench.buffer.finalize()?;
+    bench.run()?;
+    Update::default()
+        .mem(0, b.raw)
+        .value(1, 6)
+        .apply(&bench.buffer, made.command)
+        .ok()?;
+    bench.run()?;
+    let counts = |data: Vec<u32>, base| data.into_iter().eq(base..base + 1000);
+    check!(
+        counts(a.read(&bench.queue, 0, 1000)?, 5),
+        "the first buffer"
+    );
+    check!(counts(b.read(&bench.queue, 0, 1000)?, 6), "the new buffer");
+    Ok(())
+}
+
+fn global_size(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, GLOBAL)?;
+    let memory = bench.context.usm(fixture, Kind::Device, 8000)?;
+    let command = bench.iota(&memory, 1000, 3)?;
+    for items in [1, 500, 2000] {
+        bench.queue.fill(memory.ptr, 0_u32, 8000, &[])?;
+        Update::default()
+            .items(items)
+            .apply(&bench.buffer, command)
+            .ok()?;
+        bench.run()?;
+        check!(bench.counts_from(&memory, items, 3)?, "{items} work-items");
+        let rest: Vec<u32> = bench.queue.read(memory.ptr, 2000, &[])?;
+        check!(
+            rest[items..].iter().all(|word| *word == 0),
+            "beyond {items}"
+        );
+    }
+    Ok(())
+}
+
+/// A recorded launch of `ids` over 64 work-items.
+fn ids(bench: &Bench, memory: &Usm) -> Result<ur_exp_command_buffer_command_handle_t, Stop> {
+    let kernel = bench.program.kernel(IDS)?;
+    let args = [Arg::Pointer(memory.ptr)];
+    let made = bench.buffer.launch(&kernel, 64, &args, With::handle())?;
+    bench.buffer.finalize()?;
+    Ok(made.command)
+}
+
+fn offset_and_local_size(fixture: &Fixture) -> Done {
+    let bench = Bench::new(
+        fixture,
+        GLOBAL
+            | UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE
+            | UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET,
+    )?;
+    let memory = bench
+        .context
+        .usm(fixture, Kind::Device, 64 * size_of::<Ids>())?;
+    let command = ids(&bench, &memory)?;
+    let update = Update {
+        dims: 1,
+        offset: Some([7, 0, 0]),
+        global: Some([32, 1, 1]),
+        local: Some([8, 1, 1]),
+        ..Update::default()
+    };
+    update.apply(&bench.buffer, command).ok()?;
+    bench.run()?;
+    let seen: Vec<Ids> = bench.queue.read(memory.ptr, 32, &[])?;
+    for (at, ids) in seen.iter().enumerate() {
+        let at = at as u32;
+        check_eq!(ids.global[0], at + 7, "global id");
+        check_eq!((ids.size[0], ids.local[0]), (8, at % 8), "work-group");
+        check_eq!((ids.range[0], ids.offset[0]), (32, 7), "range");
+    }
+    // Only the work-group size.
+    let update = Update {
+        dims: 1,
+        local: Some([16, 1, 1]),
+        ..Update::default()
+    };
+    update.apply(&bench.buffer, command).ok()?;
+    bench.run()?;
+    let seen: Vec<Ids> = bench.queue.read(memory.ptr, 32, &[])?;
+    check!(
+        seen.iter()
+            .all(|ids| ids.size[0] == 16 && ids.offset[0] == 7),
+        "the rest stays"
+    );
+    Ok(())
+}
+
+fn dimensions(fixture: &Fixture) -> Done {
+    let bench = Bench::new(
+        fixture,
+        GLOBAL | UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET,
+    )?;
+    let memory = bench
+        .context
+        .usm(fixture, Kind::Device, 64 * size_of::<Ids>())?;
+    let command = ids(&bench, &memory)?;
+    let update = Update {
+        dims: 2,
+        offset: Some([0; 3]),
+        global: Some([8, 4, 1]),
+        ..Update::default()
+    };
+    update.apply(&bench.buffer, command).ok()?;
+    bench.run()?;
+    let seen: Vec<Ids> = bench.queue.read(memory.ptr, 32, &[])?;
+    check!(
+        seen.iter().all(|ids| ids.range == [8, 4, 1]),
+        "a launch of two dimensions"
+    );
+    Ok(())
+}
+
+fn kernels(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS | KERNEL)?;
+    let (iota, add, sum): (Kernel, Kernel, Kernel) = (
+        bench.program.kernel(IOTA)?,
+        bench.program.kernel(ADD)?,
+        bench.program.kernel(SUM)?,
+    );
+    let [a, b] = [(); 2].map(|()| bench.context.usm(fixture, Kind::Device, 4000));
+    let (a, b) = (a?, b?);
+    let args = [Arg::Pointer(a.ptr), Arg::of(&1_u32)];
+    let made = bench
+        .buffer
+        .launch_or(&iota, 1000, &args, &[&add, &sum], With::handle())?;
+    bench.buffer.finalize()?;
+    bench.run()?;
+    check!(bench.counts_from(&a, 1000, 1)?, "the first kernel");
+    let update = Update::default()
+        .of_kernel(&add)
+        .pointer(0, a.ptr)
+        .value(1, 10);
+    update.apply(&bench.buffer, made.command).ok()?;
+    bench.run()?;
+    check!(bench.counts_from(&a, 1000, 11)?, "the second kernel");
+    let update = Update::default().of_kernel(&sum);
+    let update = update.pointer(0, b.ptr).pointer(1, a.ptr).pointer(2, a.ptr);
+    update.apply(&bench.buffer, made.command).ok()?;
+    bench.run()?;
+    let doubled: Vec<u32> = bench.queue.read(b.ptr, 1000, &[])?;
+    check!(
+        doubled.into_iter().eq((11..1011).map(|word| 2 * word)),
+        "the third kernel"
+    );
+    let update = Update::default()
+        .of_kernel(&iota)
+        .pointer(0, b.ptr)
+        .value(1, 4);
+    update.apply(&bench.buffer, made.command).ok()?;
+    bench.run()?;
+    check!(bench.counts_from(&b, 1000, 4)?, "the first kernel again");
+    Ok(())
+}
+
+fn several(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS)?;
+    let kernel = bench.program.kernel(IOTA)?;
+    let blocks = (0..10)
+        .map(|_| bench.context.usm(fixture, Kind::Device, 400))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut commands = Vec::new();
+    for block in &blocks {
+        let args = [Arg::Pointer(block.ptr), Arg::of(&0_u32)];
+        commands.push(
+            bench
+                .buffer
+                .launch(&kernel, 100, &args, With::handle())?
+                .command,
+        );
+    }
+    bench.buffer.finalize()?;
+    for round in 1..4_u32 {
+        let updates: Vec<_> = (0..10)
+            .map(|at| Update::default().value(1, round * 1000 + at))
+            .collect();
+        let all: Vec<_> = commands.iter().copied().zip(&updates).collect();
+        Update::apply_all(&bench.buffer, &all).ok()?;
+        bench.run()?;
+        for (at, block) in blocks.iter().enumerate() {
+            let base = round * 1000 + at as u32;
+            check!(
+                bench.counts_from(block, 100, base)?,
+                "round {round}, launch {at}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// One wrong update leaves them all undone.
+fn none_or_all(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS | KERNEL)?;
+    let memory = bench.context.usm(fixture, Kind::Device, 400)?;
+    let command = bench.iota(&memory, 100, 1)?;
+    let stranger = bench.program.kernel(ADD)?;
+    let good = Update::default().value(1, 50);
+    let bad = Update::default().of_kernel(&stranger);
+    let status = Update::apply_all(&bench.buffer, &[(command, &good), (command, &bad)]);
+    status.fails(UR_RESULT_ERROR_INVALID_VALUE)?;
+    bench.run()?;
+    check!(
+        bench.counts_from(&memory, 100, 1)?,
+        "a refused update changed something"
+    );
+    Ok(())
+}
+
+/// What was submitted before an update runs as it was.
+fn while_running(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS)?;
+    let [a, b] = [(); 2].map(|()| bench.context.usm(fixture, Kind::Device, 4000));
+    let (a, b) = (a?, b?);
+    let command = bench.iota(&a, 1000, 5)?;
+    let gate = Gate::close(fixture, &bench.queue)?;
+    bench.run()?;
+    // The update may block until the submission is done.
+    gate.open_after(Duration::from_millis(50));
+    let update = Update::default().pointer(0, b.ptr).value(1, 9);
+    update.apply(&bench.buffer, command).ok()?;
+    bench.run()?;
+    check!(bench.counts_from(&a, 1000, 5)?, "what was submitted before");
+    check!(bench.counts_from(&b, 1000, 9)?, "what was submitted after");
+    Ok(())
+}
+
+/// A buffer that is an argument lives as long as an execution may use it.
+fn released_arguments(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS)?;
+    let (iota, sum) = (bench.program.kernel(IOTA)?, bench.program.kernel(SUM)?);
+    let out = bench.context.usm(fixture, Kind::Device, 4000)?;
+    let first = bench.context.buffer(4000)?;
+    let args = [Arg::Buffer(&first), Arg::of(&1_u32)];
+    let filled = bench.buffer.launch(&iota, 1000, &args, With::handle())?;
+    let args = [
+        Arg::Pointer(out.ptr),
+        Arg::Buffer(&first),
+        Arg::Buffer(&first),
+    ];
+    let with = With {
+        after: &[filled.point],
+        handle: true,
+        ..With::default()
+    };
+    let summed = bench.buffer.launch(&sum, 1000, &args, with)?;
+    drop(first);
+    bench.buffer.finalize()?;
+    for base in 2..30_u32 {
+        bench.run()?;
+        let next = bench.context.buffer(4000)?;
+        let one = Update::default().mem(0, next.raw).value(1, base);
+        let two = Update::default().mem(1, next.raw).mem(2, next.raw);
+        let both = [(filled.command, &one), (summed.command, &two)];
+        Update::apply_all(&bench.buffer, &both).ok()?;
+    }
+    bench.run()?;
+    let data: Vec<u32> = bench.queue.read(out.ptr, 1000, &[])?;
+    check!(
+        data.into_iter().eq((29..1029).map(|word| 2 * word)),
+        "the last buffer"
+    );
+    Ok(())
+}
+
+fn signal_event(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, EVENTS)?;
+    let memory = bench.context.usm(fixture, Kind::Device, 64)?;
+    let with = With {
+        event: true,
+        handle: true,
+        ..With::default()
+    };
+    let made = bench.buffer.fill(memory.ptr, 1_u8, 64, with)?;
+    let command = made.command;
+    let first = made.into_event()?;
+    bench.buffer.finalize()?;
+    bench.run()?;
+    first.wait()?;
+    let second = bench.queue.event(|event| {
+        fixture
+            .ur
+            .urCommandBufferUpdateSignalEventExp(command, event)
+    })?;
+    check!(second.raw != first.raw, "a new event");
+    check!(
+        !second.is_complete()?,
+        "complete before its first execution"
+    );
+    let gate = Gate::close(fixture, &bench.queue)?;
+    bench.run()?;
+    check!(first.is_complete()?, "the old event keeps its state");
+    check!(
+        !second.is_complete()?,
+        "the new event stands for the execution"
+    );
+    gate.open();
+    second.wait()
+}
+
+fn wait_events(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, EVENTS)?;
+    let other = bench.context.in_order(fixture)?;
+    let [a, b] = [(); 2].map(|()| bench.context.usm(fixture, Kind::Host, 64));
+    let (a, b) = (a?, b?);
+    let filled = other.fill(a.ptr, 1_u8, 64, &[])?;
+    let with = With {
+        waits: &[&filled],
+        handle: true,
+        ..With::default()
+    };
+    let command = bench.buffer.copy(b.ptr, a.ptr, 64, with)?.command;
+    bench.buffer.finalize()?;
+    bench.buffer.enqueue(&bench.queue, &[])?.wait()?;
+    for tag in 2..6_u8 {
+        let gate = Gate::close(fixture, &other)?;
+        let filled = other.fill(a.ptr, tag, 64, &[])?;
+        fixture
+            .ur
+            .urCommandBufferUpdateWaitEventsExp(command, 1, &filled.raw)
+            .ok()?;
+        let done = bench.buffer.enqueue(&bench.queue, &[])?;
+        check!(
+            !done.completes_within(Duration::from_millis(20))?,
+            "it did not wait"
+        );
+        gate.open();
+        done.wait()?;
+        check!(
+            b.host::<u8>().iter().all(|byte| *byte == tag),
+            "round {tag}"
+        );
+    }
+    Ok(())
+}
+
+fn refused_states(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS | EVENTS)?;
+    let kernel = bench.program.kernel(IOTA)?;
+    let memory = bench.context.usm(fixture, Kind::Device, 400)?;
+    let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
+    let with = With {
+        event: true,
+        handle: true,
+        ..With::default()
+    };
+    let made = bench.buffer.launch(&kernel, 100, &args, with)?;
+    let update = Update::default().value(1, 5);
+    let invalid = UR_RESULT_ERROR_INVALID_OPERATION;
+    let ur = fixture.ur;
+    // Not finalized yet.
+    update.apply(&bench.buffer, made.command).fails(invalid)?;
+    let mut event = null_mut();
+    ur.urCommandBufferUpdateSignalEventExp(made.command, &mut event)
+        .fails(invalid)?;
+    ur.urCommandBufferUpdateWaitEventsExp(made.command, 0, null())
+        .fails(invalid)?;
+    check!(event.is_null(), "a refused update gave an event");
+    bench.buffer.finalize()?;
+    update.apply(&bench.buffer, made.command).ok()?;
+    // Not updatable.
+    let plain = CommandBuffer::new(fixture, &bench.context, Shape::default())?;
+    plain.finalize()?;
+    update.apply(&plain, made.command).fails(invalid)
+}
+
+fn refused_commands(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS)?;
+    let memory = bench.context.usm(fixture, Kind::Device, 400)?;
+    let fill = bench.buffer.fill(memory.ptr, 1_u8, 400, With::handle())?;
+    bench.buffer.finalize()?;
+    let update = Update::default().value(1, 5);
+    let invalid = UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP;
+    // Not a launch.
+    update.apply(&bench.buffer, fill.command).fails(invalid)?;
+    // Another buffer's.
+    let other = CommandBuffer::new(fixture, &bench.context, UPDATABLE)?;
+    let kernel = bench.program.kernel(IOTA)?;
+    let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
+    let foreign = other.launch(&kernel, 100, &args, With::handle())?;
+    other.finalize()?;
+    update
+        .apply(&bench.buffer, foreign.command)
+        .fails(invalid)?;
+    update
+        .apply(&bench.buffer, null_mut())
+        .fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+}
+
+fn refused_ranges(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, GLOBAL)?;
+    let memory = bench.context.usm(fixture, Kind::Device, 400)?;
+    let command = bench.iota(&memory, 100, 1)?;
+    let dimension = UR_RESULT_ERROR_INVALID_WORK_DIMENSION;
+    let value = UR_RESULT_ERROR_INVALID_VALUE;
+    for (dims, offset, global, code) in [
+        (4, None, Some([10, 1, 1]), dimension),
+        (0, None, Some([10, 1, 1]), dimension),
+        // Other dimensions need all of the range.
+        (2, None, Some([10, 1, 1]), value),
+        (2, Some([0; 3]), None, value),
+    ] {
+        let update = Update {
+            dims,
+            offset,
+            global,
+            ..Update::default()
+        };
+        update.apply(&bench.buffer, command).fails(code)?;
+    }
+    bench.run()?;
+    check!(
+        bench.counts_from(&memory, 100, 1)?,
+        "a refused update changed something"
+    );
+    Ok(())
+}
+
+fn refused_kernels(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, KERNEL)?;
+    let memory = bench.context.usm(fixture, Kind::Device, 400)?;
+    let command = bench.iota(&memory, 100, 1)?;
+    let stranger = bench.program.kernel(ADD)?;
+    Update::default()
+        .of_kernel(&stranger)
+        .apply(&bench.buffer, command)
+        .fails(UR_RESULT_ERROR_INVALID_VALUE)
+}
+
+fn refused_events(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, EVENTS)?;
+    let memory = bench.context.usm(fixture, Kind::Device, 64)?;
+    let plain = bench.buffer.fill(memory.ptr, 1_u8, 64, With::handle())?;
+    let with = With {
+        handle: true,
+        event: true,
+        after: &[plain.point],
+        ..With::default()
+    };
+    let later = bench
+        .buffer
+        .fill(memory.ptr, 2_u8, 64, with)?
+        .into_event()?;
+    bench.buffer.finalize()?;
+    let ur = fixture.ur;
+    // No event was asked for.
+    ur.urCommandBufferUpdateSignalEventExp(plain.command, &mut null_mut())
+        .fails(UR_RESULT_ERROR_INVALID_OPERATION)?;
+    // It waits for none.
+    ur.urCommandBufferUpdateWaitEventsExp(plain.command, 1, &later.raw)
+        .fails(UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)
+}

@@ -1,0 +1,336 @@
+//! `UR_LAYER_BOUNDS_CHECKING`: commands that go beyond the end of a buffer, an image or a USM
+//! allocation are refused with `INVALID_SIZE`, whatever the adapter would do with them.
+//!
+//! Owns the questions to the adapter and the arithmetic; which argument is bounded by what is
+//! generated. What the adapter does not answer, and memory that it does not know, passes.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use ur::abi::*;
+use ur::object::log::Level;
+use ur::object::{Error, Result};
+
+use super::{Layer, LayerContext, report};
+use crate::generated::layers::bounds as generated;
+
+/// The contexts of command buffers, which do not tell. An entry stays until a new command buffer has
+/// its address.
+static CONTEXTS: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
+
+struct Bounds;
+
+pub fn make() -> Box<dyn Layer> {
+    Box::new(Bounds)
+}
+
+impl Layer for Bounds {
+    fn wrap(
+        &mut self,
+        table: &mut ur_dditable_t,
+        _: &[&'static str],
+        context: &LayerContext,
+    ) -> std::result::Result<(), ur_result_t> {
+        report::begin(context);
+        generated::wrap(table);
+        Ok(())
+    }
+
+    fn teardown(&mut self) {
+        contexts().clear();
+        report::end();
+    }
+}
+
+fn contexts() -> MutexGuard<'static, HashMap<usize, usize>> {
+    CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The argument that a check is about.
+pub struct Place {
+    pub function: &'static str,
+    pub argument: &'static str,
+}
+
+/// Bytes `offset..offset + size` of a buffer, or of physical memory.
+///
+/// # Safety
+/// The handle is null or live.
+pub unsafe fn buffer(place: &Place, mem: ur_mem_handle_t, offset: u64, size: u64) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let Some(whole) = (unsafe { buffer_size(mem) }) else {
+        return Ok(());
+    };
+    within(place, offset.checked_add(size), whole)
+}
+
+/// A box of a buffer, with pitches of 0 for packed rows and slices.
+///
+/// # Safety
+/// The handle is null or live.
+pub unsafe fn buffer_box(
+    place: &Place,
+    mem: ur_mem_handle_t,
+    origin: ur_rect_offset_t,
+    region: ur_rect_region_t,
+    row_pitch: u64,
+    slice_pitch: u64,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let Some(whole) = (unsafe { buffer_size(mem) }) else {
+        return Ok(());
+    };
+    within(
+        place,
+        box_end(origin, region, row_pitch, slice_pitch),
+        whole,
+    )
+}
+
+/// A box of an image, in pixels.
+///
+/// # Safety
+/// The handle is null or live.
+pub unsafe fn image(
+    place: &Place,
+    image: ur_mem_handle_t,
+    origin: ur_rect_offset_t,
+    region: ur_rect_region_t,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let Some([width, height, depth]) = (unsafe { image_extent(image) }) else {
+        return Ok(());
+    };
+    for (from, length, whole) in [
+        (origin.x, region.width, width),
+        (origin.y, region.height, height),
+        (origin.z, region.depth, depth),
+    ] {
+        within(place, from.checked_add(length), whole)?;
+    }
+    Ok(())
+}
+
+/// Bytes of a USM allocation, `offset..offset + size` from a pointer into it.
+///
+/// # Safety
+/// The context is live.
+pub unsafe fn usm(
+    place: &Place,
+    context: Option<ur_context_handle_t>,
+    pointer: *const c_void,
+    offset: u64,
+    size: u64,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let Some(left) = (unsafe { usm_left(context, pointer) }) else {
+        return Ok(());
+    };
+    within(place, offset.checked_add(size), left)
+}
+
+/// Rows of a USM allocation: `height` of them, `width` bytes each, a pitch apart.
+///
+/// # Safety
+/// The context is live.
+pub unsafe fn usm_rows(
+    place: &Place,
+    context: Option<ur_context_handle_t>,
+    pointer: *const c_void,
+    offset: u64,
+    pitch: u64,
+    width: u64,
+    height: u64,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let Some(left) = (unsafe { usm_left(context, pointer) }) else {
+        return Ok(());
+    };
+    let end = rows_end(pitch, width, height).and_then(|end| end.checked_add(offset));
+    within(place, end, left)
+}
+
+/// A command buffer was made.
+///
+/// # Safety
+/// The pointer is null or readable.
+pub unsafe fn command_buffer_created(
+    context: ur_context_handle_t,
+    made: *const ur_exp_command_buffer_handle_t,
+) {
+    // SAFETY: the caller's promise.
+    if let Some(made) = unsafe { made.as_ref() } {
+        contexts().insert(made.addr(), context.addr());
+    }
+}
+
+pub fn context_of_command_buffer(
+    buffer: ur_exp_command_buffer_handle_t,
+) -> Option<ur_context_handle_t> {
+    let context = contexts().get(&buffer.addr()).copied()?;
+    Some(std::ptr::with_exposed_provenance_mut(context))
+}
+
+/// # Safety
+/// The queue is null or live.
+pub unsafe fn context_of_queue(queue: ur_queue_handle_t) -> Option<ur_context_handle_t> {
+    let ask = generated::BELOW.table()?.Queue.pfnGetInfo?;
+    query(std::ptr::null_mut(), |size, value| {
+        // SAFETY: the value has that size; the caller promises the queue.
+        unsafe {
+            ask(
+                queue,
+                UR_QUEUE_INFO_CONTEXT,
+                size,
+                value,
+                std::ptr::null_mut(),
+            )
+        }
+    })
+    .filter(|context: &ur_context_handle_t| !context.is_null() && !queue.is_null())
+}
+
+/// # Safety
+/// The handle is null or live.
+unsafe fn buffer_size(mem: ur_mem_handle_t) -> Option<u64> {
+    let ask = generated::BELOW.table()?.Mem.pfnGetInfo?;
+    let size: usize = query(0, |size, value| {
+        // SAFETY: the value has that size; the caller promises the handle.
+        unsafe { ask(mem, UR_MEM_INFO_SIZE, size, value, std::ptr::null_mut()) }
+    })?;
+    Some(size as u64)
+}
+
+/// Width, height and depth in pixels; layers count as the dimension after the image's own.
+///
+/// # Safety
+/// The handle is null or live.
+unsafe fn image_extent(image: ur_mem_handle_t) -> Option<[u64; 3]> {
+    let ask = generated::BELOW.table()?.Mem.pfnImageGetInfo?;
+    let number = |what| {
+        query(0usize, |size, value| {
+            // SAFETY: the value has that size; the caller promises the handle.
+            unsafe { ask(image, what, size, value, std::ptr::null_mut()) }
+        })
+    };
+    let width = number(UR_IMAGE_INFO_WIDTH)?;
+    let height = number(UR_IMAGE_INFO_HEIGHT)?;
+    let depth = number(UR_IMAGE_INFO_DEPTH)?;
+    let layers = number(UR_IMAGE_INFO_ARRAY_SIZE)?;
+    let extent = match (height, depth) {
+        (0, _) => [width, layers.max(1), 1],
+        (_, 0) => [width, height, layers.max(1)],
+        _ => [width, height, depth],
+    };
+    Some(extent.map(|length| length as u64))
+}
+
+/// The bytes from a pointer to the end of its allocation; `None` if it lies in none.
+///
+/// # Safety
+/// The context is live.
+unsafe fn usm_left(context: Option<ur_context_handle_t>, pointer: *const c_void) -> Option<u64> {
+    let ask = generated::BELOW.table()?.USM.pfnGetMemAllocInfo?;
+    let context = context?;
+    let query_usm = |what, size, value| {
+        // SAFETY: the value has that size; the caller promises the context.
+        unsafe { ask(context, pointer, what, size, value, std::ptr::null_mut()) }
+    };
+    let kind = query(UR_USM_TYPE_UNKNOWN, |size, value| {
+        query_usm(UR_USM_ALLOC_INFO_TYPE, size, value)
+    })?;
+    let base: *const c_void = query(std::ptr::null(), |size, value| {
+        query_usm(UR_USM_ALLOC_INFO_BASE_PTR, size, value)
+    })?;
+    let whole = query(0usize, |size, value| {
+        query_usm(UR_USM_ALLOC_INFO_SIZE, size, value)
+    })?;
+    if kind == UR_USM_TYPE_UNKNOWN || base.is_null() {
+        return None;
+    }
+    let before = pointer.addr().checked_sub(base.addr())?;
+    Some(whole.saturating_sub(before) as u64)
+}
+
+/// A property of a fixed size, if it is answered.
+fn query<T>(mut value: T, ask: impl FnOnce(usize, *mut c_void) -> ur_result_t) -> Option<T> {
+    let result = ask(size_of::<T>(), (&raw mut value).cast());
+    (result == UR_RESULT_SUCCESS).then_some(value)
+}
+
+/// The first byte after a box; `None` beyond all numbers.
+fn box_end(
+    origin: ur_rect_offset_t,
+    region: ur_rect_region_t,
+    row_pitch: u64,
+    slice_pitch: u64,
+) -> Option<u64> {
+    let or = |given: u64, packed: u64| if given == 0 { packed } else { given };
+    let row_pitch = or(row_pitch, region.width);
+    let slice_pitch = or(slice_pitch, row_pitch.checked_mul(region.height)?);
+    if region.width == 0 || region.height == 0 || region.depth == 0 {
+        return Some(0);
+    }
+    let slices = origin.z.checked_add(region.depth - 1)?;
+    let rows = origin.y.checked_add(region.height - 1)?;
+    let from = slices
+        .checked_mul(slice_pitch)?
+        .checked_add(rows.checked_mul(row_pitch)?)?;
+    from.checked_add(origin.x)?.checked_add(region.width)
+}
+
+fn rows_end(pitch: u64, width: u64, height: u64) -> Option<u64> {
+    match height {
+        0 => Some(0),
+        _ => (height - 1).checked_mul(pitch)?.checked_add(width),
+    }
+}
+
+fn within(place: &Place, end: Option<u64>, whole: u64) -> Result<()> {
+    if end.is_some_and(|end| end <= whole) {
+        return Ok(());
+    }
+    let Place { function, argument } = place;
+    match end {
+        Some(end) => report::finding(
+            Level::Error,
+            format_args!("{function}: {argument} is used up to {end}, but ends at {whole}"),
+        ),
+        None => report::finding(
+            Level::Error,
+            format_args!("{function}: the range of {argument} has no end"),
+        ),
+    }
+    Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_end_where_their_last_row_ends() {
+        let end = |[x, y, z]: [u64; 3], [width, height, depth]: [u64; 3], row, slice| {
+            let region = ur_rect_region_t {
+                width,
+                height,
+                depth,
+            };
+            box_end(ur_rect_offset_t { x, y, z }, region, row, slice)
+        };
+        assert_eq!(end([0; 3], [8, 4, 2], 0, 0), Some(64), "packed");
+        assert_eq!(end([0; 3], [8, 4, 1], 16, 0), Some(56));
+        assert_eq!(end([2, 1, 1], [3, 1, 1], 10, 100), Some(115));
+        assert_eq!(end([9, 9, 9], [0, 4, 2], 0, 0), Some(0), "nothing");
+        assert_eq!(end([0; 3], [u64::MAX, 2, 1], 0, 0), None);
+        assert_eq!(end([u64::MAX, 0, 0], [1, 1, 1], 0, 0), None);
+    }
+
+    #[test]
+    fn rows_end_with_their_width() {
+        assert_eq!(rows_end(16, 4, 3), Some(36));
+        assert_eq!(rows_end(16, 4, 0), Some(0));
+        assert_eq!(rows_end(u64::MAX, 4, 3), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Where calls came from, cheaply: every distinct stack is resolved at most once, when it is shown.
+//!
+//! Owns the stacks of the process. Taking one costs an unwind of a few frames and a look-up; only a
+//! stack that was never seen before costs memory.
+
+use std::backtrace::Backtrace;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// Frames that tell two stacks apart, from the inside.
+const DEPTH: usize = 24;
+
+/// Frames that are shown.
+const SHOWN: usize = 12;
+
+/// A place in the application, as a stack of calls.
+pub struct Stack(Backtrace);
+
+type Frames = [usize; DEPTH];
+
+static STACKS: LazyLock<Mutex<HashMap<Frames, Arc<Stack>>>> = LazyLock::new(Mutex::default);
+
+/// This thread's stack.
+pub fn here() -> Arc<Stack> {
+    let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let stack = stacks
+        .entry(frames())
+        .or_insert_with(|| Arc::new(Stack(Backtrace::force_capture())));
+    Arc::clone(stack)
+}
+
+fn frames() -> Frames {
+    let mut frames = [std::ptr::null_mut::<c_void>(); DEPTH];
+    // SAFETY: there is room for as many addresses as are asked for.
+    unsafe { libc::backtrace(frames.as_mut_ptr(), DEPTH as libc::c_int) };
+    frames.map(|frame| frame.addr())
+}
+
+impl Stack {
+    /// One line a frame, from the caller of `function` outwards.
+    pub fn lines(&self, function: &str) -> Vec<String> {
+        trimmed(&self.0.to_string(), function)
+    }
+}
+
+/// The frames outside of the loader: after the exported function of that name, or else after the
+/// last frame that is the loader's own.
+fn trimmed(text: &str, function: &str) -> Vec<String> {
+    let frames = split(text);
+    let exported = frames.iter().position(|(name, _)| name == function);
+    let own = || {
+        let of_loader = |name: &str| name.starts_with("ur_loader::");
+        frames.iter().rposition(|(name, _)| of_loader(name))
+    };
+    let skipped = exported.or_else(own).map_or(0, |at| at + 1);
+    let shown = frames.into_iter().skip(skipped).take(SHOWN);
+    shown
+        .map(|(name, place)| match place {
+            Some(place) => format!("{name} at {place}"),
+            None => name,
+        })
+        .collect()
+}
+
+/// A backtrace's text as names, each with its place if that is known.
+fn split(text: &str) -> Vec<(String, Option<String>)> {
+    let mut frames: Vec<(String, Option<String>)> = Vec::new();
+    for line in text.lines() {
+        let line = line.trim_start();
+        if let Some(place) = line.strip_prefix("at ") {
+            if let Some((_, known)) = frames.last_mut() {
+                *known = Some(place.to_owned());
+            }
+        } else if let Some((number, name)) = line.split_once(": ")
+            && number.bytes().all(|digit| digit.is_ascii_digit())
+        {
+            frames.push((name.to_owned(), None));
+        }
+    }
+    frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "   0: std::backtrace::capture
+             at /rustc/lib.rs:1:2
+   1: ur_loader::layers::lifetime::stacks::here
+   2: ur_loader::generated::layers::lifetime::urQueueCreate
+             at loader/x.rs:9:1
+   3: urQueueCreate
+   4: make_queue
+             at ./main.c:12:5
+   5: main
+";
+
+    #[test]
+    fn frames_begin_outside_of_the_loader() {
+        let outside = ["make_queue at ./main.c:12:5", "main"];
+        assert_eq!(trimmed(TEXT, "urQueueCreate"), outside);
+        let by_table = ["urQueueCreate", outside[0], outside[1]];
+        assert_eq!(trimmed(TEXT, "urQueueRetain"), by_table);
+        assert_eq!(trimmed("   0: a\n   1: b\n", "urX"), ["a", "b"]);
+        assert!(trimmed("disabled backtrace", "urX").is_empty());
+    }
+
+    #[inline(never)]
+    fn take() -> Arc<Stack> {
+        here()
+    }
+
+    #[test]
+    fn equal_stacks_are_kept_once() {
+        let taken: Vec<_> = (0..3).map(|_| take()).collect();
+        assert!(Arc::ptr_eq(&taken[0], &taken[1]) && Arc::ptr_eq(&taken[1], &taken[2]));
+        assert!(
+            !Arc::ptr_eq(&taken[0], &take()),
+            "another line, another stack"
+        );
+        let lines = taken[0].lines("urX").join("\n");
+        assert!(
+            lines.contains("equal_stacks_are_kept_once") || lines.contains("FnOnce"),
+            "{lines}"
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! The registry alone: what is alive, and whose fault it is.
+
+use super::*;
+
+fn by(function: &'static str) -> impl Fn() -> Record {
+    move || Record {
+        function,
+        stack: None,
+        place: None,
+    }
+}
+
+/// `ok`, or the trouble with a handle.
+fn state(handles: &Registry, kind: Kind, address: usize) -> String {
+    match handles.check(kind, address) {
+        Ok(()) => "ok".into(),
+        Err(trouble) => describe(&trouble),
+    }
+}
+
+fn describe(trouble: &Trouble) -> String {
+    match trouble {
+        Trouble::Unknown => "unknown".into(),
+        Trouble::OtherKind(kind) => format!("a {}", name(*kind)),
+        Trouble::Borrowed { made } => format!("borrowed by {}", made.function),
+        Trouble::Dead { made, released } => {
+            let end = released.as_ref().map_or("lender", |end| end.function);
+            format!("made by {}, ended by {end}", made.function)
+        }
+    }
+}
+
+fn release(handles: &Registry, kind: Kind, address: usize) -> std::result::Result<Ticket, String> {
+    handles
+        .release(kind, address, by("release"))
+        .map_err(|trouble| describe(&trouble))
+}
+
+const QUEUE: usize = 0x1000;
+const CONTEXT: usize = 0x2000;
+const EVENT: usize = 0x3000;
+
+#[test]
+fn references_are_counted() {
+    let handles = Registry::new();
+    assert_eq!(state(&handles, Kind::Queue, QUEUE), "unknown");
+    handles.made(Kind::Queue, QUEUE, by("create"));
+    handles.retained(Kind::Queue, QUEUE, by("retain"));
+    assert_eq!(state(&handles, Kind::Event, QUEUE), "a queue");
+    assert!(release(&handles, Kind::Event, QUEUE).is_err_and(|why| why == "a queue"));
+    assert!(release(&handles, Kind::Queue, QUEUE).is_ok());
+    assert_eq!(state(&handles, Kind::Queue, QUEUE), "ok");
+    // One that the adapter refuses changes nothing.
+    let ticket = release(&handles, Kind::Queue, QUEUE).expect("a reference is left");
+    let dead = "made by create, ended by release";
+    assert_eq!(state(&handles, Kind::Queue, QUEUE), dead);
+    handles.restore(&ticket);
+    assert_eq!(state(&handles, Kind::Queue, QUEUE), "ok");
+    assert!(release(&handles, Kind::Queue, QUEUE).is_ok());
+    assert!(release(&handles, Kind::Queue, QUEUE).is_err_and(|why| why == dead));
+
+    // A new handle at the address has nothing to do with the old one.
+    handles.made(Kind::Queue, QUEUE, by("create"));
+    handles.restore(&ticket);
+    handles.made(Kind::Context, CONTEXT, by("create"));
+    let leaks: Vec<_> = handles
+        .clear()
+        .iter()
+        .map(|leak| (leak.kind, leak.address, leak.references))
+        .collect();
+    assert_eq!(
+        leaks,
+        [(Kind::Queue, QUEUE, 1), (Kind::Context, CONTEXT, 1)]
+    );
+    assert_eq!(state(&handles, Kind::Queue, QUEUE), "unknown");
+}
+
+#[test]
+fn what_is_lent_lives_as_long_as_its_lender() {
+    let handles = Registry::new();
+    handles.made(Kind::Event, EVENT, by("enqueue"));
+    handles.lent(Kind::Queue, QUEUE, Some(EVENT), by("event info"));
+    handles.lent(Kind::Context, CONTEXT, Some(QUEUE), by("queue info"));
+    assert_eq!(state(&handles, Kind::Context, CONTEXT), "ok");
+    let borrowed = release(&handles, Kind::Context, CONTEXT);
+    assert!(borrowed.is_err_and(|why| why == "borrowed by queue info"));
+
+    // A reference taken and given back leaves it lent.
+    handles.retained(Kind::Context, CONTEXT, by("retain"));
+    assert!(release(&handles, Kind::Context, CONTEXT).is_ok());
+    assert_eq!(state(&handles, Kind::Context, CONTEXT), "ok");
+
+    handles.retained(Kind::Queue, QUEUE, by("retain"));
+    assert!(release(&handles, Kind::Event, EVENT).is_ok());
+    assert_eq!(
+        state(&handles, Kind::Context, CONTEXT),
+        "ok",
+        "through the queue"
+    );
+    assert!(release(&handles, Kind::Queue, QUEUE).is_ok());
+    assert_eq!(
+        state(&handles, Kind::Context, CONTEXT),
+        "made by retain, ended by release"
+    );
+    // The event's address comes again: it is another event, which lends nothing.
+    handles.made(Kind::Event, EVENT, by("enqueue"));
+    assert_eq!(
+        state(&handles, Kind::Queue, QUEUE),
+        "made by retain, ended by release"
+    );
+    assert_eq!(handles.clear().len(), 1, "lent handles are no leaks");
+}
+
+#[test]
+fn lenders_of_each_other_do_not_live_for_ever() {
+    let handles = Registry::new();
+    handles.made(Kind::Context, CONTEXT, by("create"));
+    handles.lent(Kind::UsmPool, QUEUE, Some(CONTEXT), by("pool"));
+    handles.lent(Kind::Context, CONTEXT, Some(QUEUE), by("context of pool"));
+    assert_eq!(state(&handles, Kind::UsmPool, QUEUE), "ok");
+    assert!(release(&handles, Kind::Context, CONTEXT).is_ok());
+    assert_eq!(
+        state(&handles, Kind::UsmPool, QUEUE),
+        "made by pool, ended by lender"
+    );
+    assert_eq!(
+        state(&handles, Kind::Context, CONTEXT),
+        "made by create, ended by release"
+    );
+}
+
+#[test]
+fn kinds_without_a_count_are_there_once() {
+    let handles = Registry::new();
+    handles.made(Kind::Graph, QUEUE, by("create"));
+    handles.made(Kind::Graph, QUEUE, by("end of capture"));
+    assert!(release(&handles, Kind::Graph, QUEUE).is_ok());
+    assert_eq!(
+        state(&handles, Kind::Graph, QUEUE),
+        "made by create, ended by release"
+    );
+}
+
+#[test]
+fn the_dead_are_forgotten_when_there_are_too_many() {
+    let handles = Registry::new();
+    for at in 1..=10_000usize {
+        let address = at << 4;
+        handles.made(Kind::Event, address, by("enqueue"));
+        assert!(release(&handles, Kind::Event, address).is_ok());
+    }
+    assert_eq!(state(&handles, Kind::Event, 1 << 4), "unknown");
+    assert!(state(&handles, Kind::Event, 10_000 << 4).starts_with("made by"));
+}

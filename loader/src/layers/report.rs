@@ -1,0 +1,117 @@
+//! What validation layers say: lines at `UR_LOG_VALIDATION`, with the place in the application's
+//! source where its code-location callback tells one.
+//!
+//! Owns the sink and the callback; may use `abi` and `object`. Whoever asks for a layer wants to hear
+//! of what it finds, so that errors and warnings are written unless the variable says otherwise.
+
+use std::ffi::{CStr, c_char};
+use std::fmt;
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use ur::abi::ur_code_location_t;
+use ur::object::log::{Level, LevelFilter, Sink};
+
+use super::{CodeLocation, LayerContext};
+
+static SINK: OnceLock<Sink> = OnceLock::new();
+static LOCATION: RwLock<Option<CodeLocation>> = RwLock::new(None);
+
+/// To be called by each layer as it begins.
+pub fn begin(context: &LayerContext) {
+    sink();
+    *LOCATION.write().unwrap_or_else(PoisonError::into_inner) = context.code_location;
+}
+
+/// The application's callback may be gone from here on.
+pub fn end() {
+    *LOCATION.write().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+fn sink() -> &'static Sink {
+    SINK.get_or_init(|| Sink::open("validation", LevelFilter::Warn))
+}
+
+/// A finding about the call that this thread is in.
+pub fn finding(level: Level, text: fmt::Arguments<'_>) {
+    let sink = sink();
+    if !sink.enabled(level) {
+        return;
+    }
+    match location() {
+        Some(place) => sink.log(level, format_args!("{text} (called at {place})")),
+        None => sink.log(level, text),
+    }
+}
+
+/// A line that is about no call.
+pub fn line(level: Level, text: fmt::Arguments<'_>) {
+    sink().log(level, text);
+}
+
+/// Where the application says that it is: `file:line:column in function`.
+pub fn location() -> Option<String> {
+    let callback = *LOCATION.read().unwrap_or_else(PoisonError::into_inner);
+    let CodeLocation {
+        callback,
+        user_data,
+    } = callback?;
+    // SAFETY: the callback may be called from any thread with its own argument, as
+    // `urLoaderConfigSetCodeLocationCallback` asks.
+    describe(unsafe { callback(user_data) })
+}
+
+fn describe(place: ur_code_location_t) -> Option<String> {
+    let file = text(place.sourceFile);
+    let function = text(place.functionName);
+    let mut out = file.unwrap_or_default();
+    for number in [place.lineNumber, place.columnNumber] {
+        if out.is_empty() || number == 0 {
+            break;
+        }
+        out.push_str(&format!(":{number}"));
+    }
+    match function {
+        Some(function) if out.is_empty() => Some(function),
+        Some(function) => Some(format!("{out} in {function}")),
+        None => (!out.is_empty()).then_some(out),
+    }
+}
+
+fn text(from: *const c_char) -> Option<String> {
+    if from.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and the callback promises a C string.
+    let text = unsafe { CStr::from_ptr(from) }.to_string_lossy();
+    (!text.is_empty()).then(|| text.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_described_as_far_as_they_are_known() {
+        let place = |file: Option<&'static CStr>, function: Option<&'static CStr>, line, column| {
+            describe(ur_code_location_t {
+                functionName: function.map_or(std::ptr::null(), CStr::as_ptr),
+                sourceFile: file.map_or(std::ptr::null(), CStr::as_ptr),
+                lineNumber: line,
+                columnNumber: column,
+            })
+        };
+        let all = place(Some(c"a.cpp"), Some(c"f"), 3, 7);
+        assert_eq!(all.as_deref(), Some("a.cpp:3:7 in f"));
+        assert_eq!(
+            place(Some(c"a.cpp"), None, 3, 0).as_deref(),
+            Some("a.cpp:3")
+        );
+        assert_eq!(
+            place(None, Some(c"f"), 3, 7).as_deref(),
+            Some("f"),
+            "a line of no file says nothing"
+        );
+        assert_eq!(place(Some(c""), None, 1, 1), None);
+        assert_eq!(place(None, None, 0, 0), None);
+    }
+}

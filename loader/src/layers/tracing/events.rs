@@ -1,0 +1,233 @@
+//! Calls as events of the Chrome trace format, which Perfetto reads: one complete event a call, with
+//! its arguments, and the names of process and threads.
+//!
+//! | State    | file ends with           | left by                                   |
+//! |----------|--------------------------|-------------------------------------------|
+//! | open     | an event, or part of one | a full buffer: writes, stays open         |
+//! | finished | the list's end           | the next event: takes the end back        |
+//!
+//! Owns the file and its buffer. A file that this process has begun is continued when the layer
+//! begins again; one that another process left is replaced. Viewers read a list without its end,
+//! so that a crash costs the buffer and no more.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ur::abi::ur_result_t;
+
+use super::members::Member;
+use super::settings::Output;
+use super::span::{Place, Stamp};
+use super::{FUNCTIONS, lines, result_name, thread};
+
+/// Bytes that are written together.
+const BUFFER: usize = 1 << 16;
+
+const END: &[u8] = b"\n]\n";
+
+/// The process is ending: nothing may stay in a buffer any more.
+static UNHELD: AtomicBool = AtomicBool::new(false);
+
+/// The path last opened in this process, and what is there.
+static OPENED: Mutex<Option<(Output, Arc<Events>)>> = Mutex::new(None);
+
+pub struct Events(Mutex<State>);
+
+struct State {
+    file: File,
+    /// The end of the list can be taken back.
+    regular: bool,
+    buffer: Vec<u8>,
+    begun: bool,
+    finished: bool,
+    /// Threads that have been named.
+    threads: BTreeSet<i32>,
+}
+
+/// From now on every event is written at once.
+pub fn hold_nothing_back() {
+    UNHELD.store(true, Ordering::Relaxed);
+}
+
+impl Events {
+    /// None if nothing is wanted or nothing can be written, which it says.
+    pub fn open(output: &Output) -> Option<Arc<Events>> {
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, events)) = opened.as_ref().filter(|(own, _)| own == output) {
+            return Some(Arc::clone(events));
+        }
+        let mut how = OpenOptions::new();
+        let file = lines::open(output, how.create(true).write(true).truncate(true))?;
+        let regular = file.metadata().is_ok_and(|data| data.is_file());
+        let events = Arc::new(Events(Mutex::new(State {
+            file,
+            regular,
+            buffer: Vec::with_capacity(BUFFER + 4096),
+            begun: false,
+            finished: false,
+            threads: BTreeSet::new(),
+        })));
+        *opened = Some((output.clone(), Arc::clone(&events)));
+        Some(events)
+    }
+
+    pub fn add(
+        &self,
+        place: &Place,
+        members: &[Member],
+        result: ur_result_t,
+        start: Stamp,
+        time: Duration,
+    ) {
+        let thread = thread();
+        let event = event(place, members, result, start, time, thread);
+        let mut state = self.lock();
+        if state.threads.insert(thread) {
+            state.name(thread);
+        }
+        state.append(&event);
+        if UNHELD.load(Ordering::Relaxed) {
+            state.finish();
+        }
+    }
+
+    /// Writes what is buffered, and the list's end.
+    pub fn finish(&self) {
+        self.lock().finish();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn append(&mut self, event: &str) {
+        if self.finished && self.regular {
+            let end = i64::try_from(END.len()).unwrap_or(0);
+            // If that fails the list has an end too many, which viewers forgive.
+            let _ = self.file.seek(SeekFrom::End(-end));
+        }
+        self.finished = false;
+        self.buffer
+            .extend_from_slice(if self.begun { b",\n" } else { b"[\n" });
+        self.begun = true;
+        self.buffer.extend_from_slice(event.as_bytes());
+        if self.buffer.len() >= BUFFER {
+            self.write();
+        }
+    }
+
+    fn finish(&mut self) {
+        if self.finished {
+            return;
+        }
+        if !self.begun {
+            self.buffer.push(b'[');
+            self.begun = true;
+        }
+        // What cannot be taken back is left out until the process ends.
+        if self.regular || UNHELD.load(Ordering::Relaxed) {
+            self.buffer.extend_from_slice(END);
+            self.finished = true;
+        }
+        self.write();
+    }
+
+    fn write(&mut self) {
+        // A trace that cannot be written is not worth the program.
+        let _ = self.file.write_all(&self.buffer);
+        self.buffer.clear();
+    }
+
+    /// Names a thread, and before the first one the process.
+    fn name(&mut self, thread: i32) {
+        if !self.begun {
+            self.append(&name("process_name", thread, "/proc/self/comm"));
+        }
+        let path = format!("/proc/self/task/{thread}/comm");
+        self.append(&name("thread_name", thread, &path));
+    }
+}
+
+/// An event that gives a name, which stands in a file.
+fn name(what: &str, thread: i32, path: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    format!(
+        "{{\"name\":\"{what}\",\"ph\":\"M\",\"pid\":{},\"tid\":{thread},\"args\":{{\"name\":{}}}}}",
+        std::process::id(),
+        Quoted(text.trim_end())
+    )
+}
+
+fn event(
+    place: &Place,
+    members: &[Member],
+    result: ur_result_t,
+    start: Stamp,
+    time: Duration,
+    thread: i32,
+) -> String {
+    let mut args = String::new();
+    for (name, text) in members {
+        let _ = write!(args, "\"{name}\":{},", Quoted(text));
+    }
+    if let Some(source) = &place.source {
+        let _ = write!(args, "\"source\":{},", Quoted(source));
+    }
+    format!(
+        "{{\"name\":\"{}\",\"cat\":\"{}\",\"ph\":\"X\",\"ts\":{},\"dur\":{},\"pid\":{},\"tid\":{thread},\"args\":{{{args}\"result\":{}}}}}",
+        FUNCTIONS.get(place.function).copied().unwrap_or("?"),
+        place.adapter.unwrap_or("ur"),
+        Micros(u128::from(start.0)),
+        Micros(time.as_nanos()),
+        std::process::id(),
+        Quoted(&result_name(result)),
+    )
+}
+
+/// Nanoseconds as microseconds, without a float's rounding.
+struct Micros(u128);
+
+impl std::fmt::Display for Micros {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+/// A string of JSON.
+pub struct Quoted<'a>(pub &'a str);
+
+impl std::fmt::Display for Quoted<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_char('"')?;
+        for letter in self.0.chars() {
+            match letter {
+                '"' => out.write_str("\\\"")?,
+                '\\' => out.write_str("\\\\")?,
+                '\0'..='\x1f' => write!(out, "\\u{:04x}", u32::from(letter))?,
+                other => out.write_char(other)?,
+            }
+        }
+        out.write_char('"')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Micros, Quoted};
+
+    #[test]
+    fn strings_are_those_of_json() {
+        assert_eq!(
+            Quoted("a \"b\" \\ \n\u{1}é").to_string(),
+            r#""a \"b\" \\ \u000a\u0001é""#
+        );
+        assert_eq!(Micros(1_234_005).to_string(), "1234.005");
+    }
+}

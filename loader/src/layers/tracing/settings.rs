@@ -1,0 +1,177 @@
+//! The layer's settings, from the environment.
+//!
+//! Owns the variables' meaning; what cannot be read is a sentence for the user, and its default
+//! stands.
+
+use std::time::Duration;
+
+use super::pattern::Patterns;
+use crate::env::Env;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub output: Output,
+    pub format: Format,
+    pub functions: Patterns,
+    pub adapters: Patterns,
+    pub min_time: Duration,
+    /// A path, ready to open.
+    pub summary: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    Nothing,
+    Stderr,
+    Stdout,
+    /// A path, ready to open.
+    File(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    Json,
+}
+
+impl Settings {
+    /// The settings, and what was wrong with them.
+    pub fn read(env: &Env<'_>) -> (Settings, Vec<String>) {
+        let mut faults = Vec::new();
+        let mut patterns = |name: &str| match env.list(name) {
+            None => Patterns::default(),
+            Some(Ok(list)) => Patterns::new(list),
+            Some(Err(reason)) => {
+                faults.push(format!("{name}: {reason}; ignored"));
+                Patterns::default()
+            }
+        };
+        let functions = patterns("UR_TRACE_FUNCTIONS");
+        let adapters = patterns("UR_TRACE_ADAPTERS");
+        let format = match env.text("UR_TRACE_FORMAT").as_deref() {
+            None | Some("text") => Format::Text,
+            Some("json") => Format::Json,
+            Some(other) => {
+                faults.push(format!(
+                    "UR_TRACE_FORMAT: `{other}` is neither text nor json; text it is"
+                ));
+                Format::Text
+            }
+        };
+        let output = match env.text("UR_TRACE_OUTPUT").as_deref() {
+            None | Some("stderr") => Output::Stderr,
+            Some("stdout") => Output::Stdout,
+            Some("none") => Output::Nothing,
+            Some(path) => Output::File(expanded(path)),
+        };
+        let min_time = env
+            .text("UR_TRACE_MIN_TIME")
+            .map_or(Duration::ZERO, |text| {
+                duration(&text).unwrap_or_else(|| {
+                    faults.push(format!(
+                        "UR_TRACE_MIN_TIME: `{text}` is no time such as 10us or 1.5ms; ignored"
+                    ));
+                    Duration::ZERO
+                })
+            });
+        let settings = Settings {
+            output,
+            format,
+            functions,
+            adapters,
+            min_time,
+            summary: env.text("UR_TRACE_SUMMARY").map(|path| expanded(&path)),
+        };
+        (settings, faults)
+    }
+}
+
+fn expanded(path: &str) -> String {
+    path.replace("%p", &std::process::id().to_string())
+}
+
+/// A number and its unit: ns, us, ms or s.
+fn duration(text: &str) -> Option<Duration> {
+    let (number, scale) = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]
+        .iter()
+        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
+    let number: f64 = number.trim().parse().ok()?;
+    Duration::try_from_secs_f64(number * scale).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> (Settings, Vec<String>) {
+        let get = |name: &str| {
+            let found = variables.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Settings::read(&Env::new(&get))
+    }
+
+    #[test]
+    fn defaults_trace_everything_to_stderr() {
+        let (settings, faults) = read(&[]);
+        assert_eq!(settings.output, Output::Stderr);
+        assert_eq!(settings.format, Format::Text);
+        assert!(settings.functions.is_empty() && settings.adapters.is_empty());
+        assert!(settings.min_time.is_zero() && settings.summary.is_none());
+        assert!(faults.is_empty());
+    }
+
+    #[test]
+    fn everything_can_be_set() {
+        let (settings, faults) = read(&[
+            ("UR_TRACE_OUTPUT", "/tmp/x-%p.json"),
+            ("UR_TRACE_FORMAT", "json"),
+            ("UR_TRACE_FUNCTIONS", "urQueue*,!urQueueRelease"),
+            ("UR_TRACE_ADAPTERS", "cuda"),
+            ("UR_TRACE_MIN_TIME", "1.5ms"),
+            ("UR_TRACE_SUMMARY", "s-%p"),
+        ]);
+        let own = std::process::id();
+        assert_eq!(faults, Vec::<String>::new());
+        assert_eq!(settings.output, Output::File(format!("/tmp/x-{own}.json")));
+        assert_eq!(settings.format, Format::Json);
+        assert!(
+            settings.functions.admits("urQueueCreate")
+                && !settings.functions.admits("urQueueRelease")
+        );
+        assert!(settings.adapters.admits("cuda") && !settings.adapters.admits("hip"));
+        assert_eq!(settings.min_time, Duration::from_micros(1500));
+        assert_eq!(settings.summary, Some(format!("s-{own}")));
+        assert_eq!(
+            read(&[("UR_TRACE_OUTPUT", "none")]).0.output,
+            Output::Nothing
+        );
+        assert_eq!(
+            read(&[("UR_TRACE_OUTPUT", "stdout")]).0.output,
+            Output::Stdout
+        );
+    }
+
+    #[test]
+    fn faults_are_said_and_change_nothing() {
+        let (settings, faults) = read(&[
+            ("UR_TRACE_FORMAT", "xml"),
+            ("UR_TRACE_FUNCTIONS", "a,,b"),
+            ("UR_TRACE_MIN_TIME", "10"),
+        ]);
+        assert_eq!(faults.len(), 3, "{faults:?}");
+        assert_eq!(settings, read(&[]).0);
+    }
+
+    #[test]
+    fn times_have_units() {
+        let micros = |text| duration(text).map(|time| time.as_nanos());
+        assert_eq!(micros("10us"), Some(10_000));
+        assert_eq!(micros("7ns"), Some(7));
+        assert_eq!(micros("2 ms"), Some(2_000_000));
+        assert_eq!(micros("0.5s"), Some(500_000_000));
+        for bad in ["", "us", "10", "-1us", "nans", "1e400s", "10 minutes"] {
+            assert_eq!(micros(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Bounds checking, by itself.
+
+use std::ffi::c_void;
+use std::ptr::null;
+
+use ur::abi::*;
+
+use crate::common::null as null_mut;
+use crate::world::{World, call, strict};
+
+#[test]
+fn ranges_end_with_their_object() {
+    let log = strict("layers::bounds::scenario", "UR_LAYER_BOUNDS_CHECKING", &[]);
+    let line =
+        "<VALIDATION>[ERROR]: urEnqueueMemBufferRead: hBuffer is used up to 65, but ends at 64\n";
+    assert!(log.contains(line), "{log}");
+}
+
+const OK: ur_result_t = UR_RESULT_SUCCESS;
+const OUTSIDE: ur_result_t = UR_RESULT_ERROR_INVALID_SIZE;
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario() {
+    let world = World::init();
+    buffers(&world);
+    images(&world);
+    usm(&world);
+    command_buffers(&world);
+    world.end();
+}
+
+fn buffers(world: &World) {
+    let all = world.all;
+    let buffer = world.buffer(64);
+    let mut host = [0u8; 1];
+    let to: *mut c_void = host.as_mut_ptr().cast();
+    let queue = world.queue;
+    let read = |offset, size| {
+        let none = null_mut();
+        call!(
+            all,
+            Enqueue.pfnMemBufferRead(queue, buffer, 0, offset, size, to, 0, null(), none)
+        )
+    };
+    assert_eq!([read(0, 64), read(63, 1), read(64, 0)], [OK; 3]);
+    assert_eq!(
+        [
+            read(0, 65),
+            read(64, 1),
+            read(usize::MAX, 2),
+            read(2, usize::MAX)
+        ],
+        [OUTSIDE; 4]
+    );
+    let boxed = |[x, y]: [u64; 2], [width, height]: [u64; 2], pitch| {
+        let origin = ur_rect_offset_t { x, y, z: 0 };
+        let none = ur_rect_offset_t::default();
+        let region = ur_rect_region_t {
+            width,
+            height,
+            depth: 1,
+        };
+        call!(
+            all,
+            Enqueue.pfnMemBufferReadRect(
+                queue,
+                buffer,
+                0,
+                origin,
+                none,
+                region,
+                pitch,
+                0,
+                0,
+                0,
+                to,
+                0,
+                null(),
+                null_mut()
+            )
+        )
+    };
+    assert_eq!(
+        [
+            boxed([0, 0], [8, 8], 0),
+            boxed([4, 3], [4, 5], 8),
+            boxed([15, 3], [1, 1], 16)
+        ],
+        [OK; 3],
+        "the last row need not be whole"
+    );
+    assert_eq!(
+        [
+            boxed([0, 1], [8, 8], 0),
+            boxed([5, 3], [4, 5], 8),
+            boxed([0, 0], [u64::MAX, 2], 0)
+        ],
+        [OUTSIDE; 3]
+    );
+    assert_eq!(call!(all, Mem.pfnRelease(buffer)), OK);
+}
+
+fn images(world: &World) {
+    let all = world.all;
+    // 16 by 8 pixels, and 4 layers of 16.
+    let (plane, layers) = (world.buffer(64), world.buffer(65));
+    let host = [0u8; 1];
+    let read = |image, [x, y]: [u64; 2], [width, height]: [u64; 2]| {
+        let origin = ur_rect_offset_t { x, y, z: 0 };
+        let region = ur_rect_region_t {
+            width,
+            height,
+            depth: 1,
+        };
+        let to = host.as_ptr().cast_mut().cast();
+        call!(
+            all,
+            Enqueue.pfnMemImageRead(
+                world.queue,
+                image,
+                0,
+                origin,
+                region,
+                0,
+                0,
+                to,
+                0,
+                null(),
+                null_mut()
+            )
+        )
+    };
+    let inside = [
+        read(plane, [0, 0], [16, 8]),
+        read(plane, [15, 7], [1, 1]),
+        read(layers, [0, 0], [16, 4]),
+    ];
+    assert_eq!(inside, [OK; 3]);
+    let outside = [
+        read(plane, [1, 0], [16, 8]),
+        read(plane, [0, 8], [1, 1]),
+        read(layers, [0, 1], [16, 4]),
+    ];
+    assert_eq!(outside, [OUTSIDE; 3]);
+    for image in [plane, layers] {
+        assert_eq!(call!(all, Mem.pfnRelease(image)), OK);
+    }
+}
+
+fn usm(world: &World) {
+    let all = world.all;
+    let block = world.usm(256);
+    let mut host = [0u8; 8];
+    let at = |offset| block.wrapping_byte_add(offset);
+    let pattern: *const c_void = host.as_mut_ptr().cast_const().cast();
+    let fill = |pointer, size| {
+        call!(
+            all,
+            Enqueue.pfnUSMFill(
+                world.queue,
+                pointer,
+                1,
+                pattern,
+                size,
+                0,
+                null(),
+                null_mut()
+            )
+        )
+    };
+    let copy = |to, from: *mut c_void, size| {
+        call!(
+            all,
+            Enqueue.pfnUSMMemcpy(world.queue, 0, to, from, size, 0, null(), null_mut())
+        )
+    };
+    let rows = |pointer, pitch, width, height| {
+        call!(
+            all,
+            Enqueue.pfnUSMFill2D(
+                world.queue,
+                pointer,
+                pitch,
+                1,
+                pattern,
+                width,
+                height,
+                0,
+                null(),
+                null_mut()
+            )
+        )
+    };
+    let host: *mut c_void = host.as_mut_ptr().cast();
+    let inside = [
+        fill(at(0), 256),
+        fill(at(255), 1),
+        copy(at(128), at(0), 128),
+        copy(host, at(248), 8),
+        // The layer does not know where host memory ends.
+        copy(host, at(0), 256),
+        fill(host, 1 << 40),
+        rows(at(0), 64, 64, 4),
+        rows(at(32), 64, 32, 4),
+    ];
+    assert_eq!(inside, [OK; 8]);
+    let outside = [
+        fill(at(0), 257),
+        fill(at(255), 2),
+        fill(at(1), usize::MAX),
+        copy(at(129), at(0), 128),
+        copy(at(0), at(129), 128),
+        copy(at(200), host, 57),
+        rows(at(0), 64, 64, 5),
+        rows(at(33), 64, 32, 4),
+    ];
+    assert_eq!(outside, [OUTSIDE; 8]);
+    assert_eq!(call!(all, USM.pfnFree(world.context, block)), OK);
+    assert_eq!(fill(at(0), 257), OK, "no allocation any more");
+}
+
+fn command_buffers(world: &World) {
+    let all = world.all;
+    let block = world.usm(256);
+    let desc = ur_exp_command_buffer_desc_t::default();
+    let mut buffer = null_mut();
+    let made = call!(
+        all,
+        CommandBufferExp.pfnCreateExp(world.context, world.device, &desc, &mut buffer)
+    );
+    assert_eq!(made, OK);
+    let pattern = 0u8;
+    let fill = |size| {
+        let pattern = (&raw const pattern).cast();
+        call!(
+            all,
+            CommandBufferExp.pfnAppendUSMFillExp(
+                buffer,
+                block,
+                pattern,
+                1,
+                size,
+                0,
+                null(),
+                0,
+                null(),
+                null_mut(),
+                null_mut(),
+                null_mut()
+            )
+        )
+    };
+    assert_eq!([fill(256), fill(257)], [OK, OUTSIDE]);
+    assert_eq!(call!(all, CommandBufferExp.pfnReleaseExp(buffer)), OK);
+    assert_eq!(call!(all, USM.pfnFree(world.context, block)), OK);
+}

@@ -1,0 +1,351 @@
+//! Leak checking and lifetime validation.
+
+use std::ffi::c_void;
+use std::ptr::null;
+
+use ur::abi::*;
+
+use crate::common::{loader, null as null_mut};
+use crate::world::{Strict, World, call, strict};
+
+const OK: ur_result_t = UR_RESULT_SUCCESS;
+
+#[test]
+fn leaks_are_listed_with_where_they_were_made() {
+    let log = strict(
+        "layers::handles::scenario_leaks",
+        "UR_LAYER_LEAK_CHECKING",
+        &[],
+    );
+    let leaks: Vec<&str> = log.lines().filter(|line| line.contains("leak: ")).collect();
+    assert_eq!(leaks.len(), 2, "{log}");
+    assert!(
+        leaks[0].contains("leak: queue 0x")
+            && leaks[0].ends_with("has 2 references, made by urQueueCreate"),
+        "{log}"
+    );
+    assert!(
+        leaks[1].contains("leak: event 0x")
+            && leaks[1].ends_with("has 1 reference, made by urEnqueueEventsWait"),
+        "{log}"
+    );
+    let place = "    loader::layers::handles::leave_a_queue";
+    assert!(
+        log.contains(place),
+        "no frame of the application first:\n{log}"
+    );
+    assert!(log.contains("2 handles are leaked"), "{log}");
+    assert!(
+        log.contains("urEventRelease: event 0x")
+            && log.contains("was not given out by any adapter"),
+        "{log}"
+    );
+}
+
+#[inline(never)]
+fn leave_a_queue(world: &World) -> ur_queue_handle_t {
+    world.queue(ur_queue_flags_t(0))
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_leaks() {
+    let world = World::init();
+    let queue = leave_a_queue(&world);
+    assert_eq!(call!(world.all, Queue.pfnRetain(queue)), OK);
+    let mut context: ur_context_handle_t = null_mut();
+    let result = call!(
+        world.all,
+        Queue.pfnGetInfo(
+            queue,
+            UR_QUEUE_INFO_CONTEXT,
+            8,
+            (&raw mut context).cast(),
+            null_mut()
+        )
+    );
+    assert_eq!(
+        (result, context),
+        (OK, world.context),
+        "asked, not referenced"
+    );
+    world.event();
+    // Leak checking says what is wrong and does not stand in the way.
+    let released = call!(world.all, Event.pfnRelease(null_mut()));
+    assert_eq!(released, UR_RESULT_ERROR_INVALID_NULL_HANDLE);
+    let object = stranger();
+    let released = call!(
+        world.all,
+        Event.pfnRelease(object.as_ptr().cast_mut().cast())
+    );
+    assert_eq!(released, UR_RESULT_ERROR_UNINITIALIZED, "its table is null");
+    world.end();
+}
+
+/// Something that is no handle, but looks harmless to the loader.
+fn stranger() -> [usize; 8] {
+    [0; 8]
+}
+
+#[test]
+fn nothing_is_said_of_a_program_without_leaks() {
+    for layers in ["UR_LAYER_LEAK_CHECKING", "UR_LAYER_FULL_VALIDATION"] {
+        let log = strict("layers::handles::scenario_clean", layers, &[]);
+        assert!(!log.contains("<VALIDATION>"), "{log}");
+    }
+    let log = strict(
+        "layers::handles::scenario_clean",
+        "UR_LAYER_LEAK_CHECKING",
+        &[("UR_LOG_VALIDATION", "level:info")],
+    );
+    assert_eq!(log.matches("no handle is leaked").count(), 2, "{log}");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_clean() {
+    // Twice: the second life begins with nothing.
+    for _ in 0..2 {
+        let world = World::init();
+        let event = world.event();
+        // More room than there are devices, and no count.
+        let mut list = [null_mut::<ur_device_handle_t_>().cast(); 3];
+        let any = UR_DEVICE_TYPE_ALL;
+        let results = [
+            call!(
+                world.all,
+                Device.pfnGet(world.platform, any, 3, list.as_mut_ptr(), null_mut())
+            ),
+            call!(world.all, Device.pfnRelease(list[0])),
+            call!(world.all, Event.pfnRetain(event)),
+            call!(world.all, Event.pfnRelease(event)),
+            call!(world.all, Event.pfnRelease(event)),
+        ];
+        assert_eq!(results, [OK; 5]);
+        world.end();
+        assert_eq!(Strict::open().live(), 0);
+    }
+}
+
+#[test]
+fn dead_and_strange_handles_are_refused() {
+    let log = strict(
+        "layers::handles::scenario_dead",
+        "UR_LAYER_LIFETIME_VALIDATION",
+        &[],
+    );
+    for part in [
+        "urQueueFinish: queue 0x",
+        "was released for the last time by urQueueRelease, in loader::layers::handles::scenario_dead",
+        "; made by urQueueCreate, in ",
+        "urEnqueueEventsWait: event 0x",
+        "urQueueGetInfo: queue 0x",
+        "was not given out by any adapter",
+        "is a handle of another kind: context",
+        "is released, but the application has no reference to it",
+        "urKernelSetArgLocal: kernel 0x",
+        "urEnqueueKernelLaunchWithArgsExp: memory object 0x",
+    ] {
+        assert!(log.contains(part), "{part} is not in\n{log}");
+    }
+    assert!(!log.contains("leaked"), "{log}");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_dead() {
+    let world = World::init();
+    let all = world.all;
+    let (dead, event) = (world.queue(ur_queue_flags_t(0)), world.event());
+    assert_eq!(call!(all, Queue.pfnRelease(dead)), OK);
+    let finish = |queue| call!(all, Queue.pfnFinish(queue));
+    assert_eq!(finish(dead), UR_RESULT_ERROR_INVALID_QUEUE);
+    assert_eq!(
+        call!(all, Queue.pfnRelease(dead)),
+        UR_RESULT_ERROR_INVALID_QUEUE
+    );
+    assert_eq!(
+        call!(all, Queue.pfnRetain(dead)),
+        UR_RESULT_ERROR_INVALID_QUEUE
+    );
+
+    // In a list, and beneath a live queue.
+    assert_eq!(call!(all, Event.pfnRelease(event)), OK);
+    let wait = call!(
+        all,
+        Enqueue.pfnEventsWait(world.queue, 1, &event, null_mut())
+    );
+    assert_eq!(wait, UR_RESULT_ERROR_INVALID_EVENT);
+
+    // Nothing of the kind, nothing at all, something of another kind.
+    let strange = stranger();
+    let mut size = 0;
+    let mut ask = |queue: *const c_void| {
+        let info = UR_QUEUE_INFO_CONTEXT;
+        call!(
+            all,
+            Queue.pfnGetInfo(queue.cast_mut().cast(), info, 0, null_mut(), &mut size)
+        )
+    };
+    for queue in [
+        strange.as_ptr().cast(),
+        std::ptr::without_provenance(8),
+        std::ptr::without_provenance(usize::MAX),
+        world.context.cast_const().cast(),
+    ] {
+        assert_eq!(ask(queue), UR_RESULT_ERROR_INVALID_QUEUE);
+    }
+
+    lent(&world);
+    failed_release(&world);
+    kernels(&world);
+    world.end();
+}
+
+/// A handle that a query told lives as long as what told it.
+fn lent(world: &World) {
+    let all = world.all;
+    let queue = world.queue(ur_queue_flags_t(0));
+    let mut event = null_mut();
+    let results = [
+        call!(all, Enqueue.pfnEventsWait(queue, 0, null(), &mut event)),
+        call!(all, Queue.pfnRelease(queue)),
+    ];
+    assert_eq!(results, [OK; 2]);
+    let finish = |queue| call!(all, Queue.pfnFinish(queue));
+    assert_eq!(finish(queue), UR_RESULT_ERROR_INVALID_QUEUE, "not told yet");
+    let mut told: ur_queue_handle_t = null_mut();
+    let what = UR_EVENT_INFO_COMMAND_QUEUE;
+    let to = (&raw mut told).cast();
+    let ask = call!(all, Event.pfnGetInfo(event, what, 8, to, null_mut()));
+    assert_eq!((ask, told), (OK, queue));
+    assert_eq!(finish(told), OK);
+    assert_eq!(
+        call!(all, Queue.pfnRelease(told)),
+        UR_RESULT_ERROR_INVALID_QUEUE,
+        "the reference is not the application's"
+    );
+    assert_eq!(call!(all, Queue.pfnRetain(told)), OK);
+    assert_eq!(call!(all, Queue.pfnRelease(told)), OK);
+    assert_eq!(finish(told), OK);
+    assert_eq!(call!(all, Event.pfnRelease(event)), OK);
+    assert_eq!(finish(told), UR_RESULT_ERROR_INVALID_QUEUE);
+}
+
+/// A release that the adapter refuses is none.
+fn failed_release(world: &World) {
+    let all = world.all;
+    let event = world.event();
+    Strict::open().fail_release();
+    let results = [
+        call!(all, Event.pfnRelease(event)),
+        call!(all, Event.pfnWait(1, &event)),
+        call!(all, Event.pfnRelease(event)),
+        call!(all, Event.pfnWait(1, &event)),
+    ];
+    let failed = UR_RESULT_ERROR_OUT_OF_RESOURCES;
+    assert_eq!(results, [failed, OK, OK, UR_RESULT_ERROR_INVALID_EVENT]);
+}
+
+/// Functions that are in no table, and objects among a kernel's arguments.
+fn kernels(world: &World) {
+    let all = world.all;
+    let kernel = world.kernel();
+    let memory = world.buffer(64);
+    let argument = ur_exp_kernel_arg_properties_t {
+        r#type: UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ,
+        size: 8,
+        value: ur_exp_kernel_arg_value_t {
+            memObjTuple: ur_exp_kernel_arg_mem_obj_tuple_t {
+                hMem: memory,
+                flags: UR_MEM_FLAG_READ_WRITE,
+            },
+        },
+        ..ur_exp_kernel_arg_properties_t::default()
+    };
+    let launch = || {
+        let size = 1;
+        call!(
+            all,
+            EnqueueExp.pfnKernelLaunchWithArgsExp(
+                world.queue,
+                kernel,
+                1,
+                null(),
+                &size,
+                null(),
+                1,
+                &argument,
+                null(),
+                0,
+                null(),
+                null_mut()
+            )
+        )
+    };
+    assert_eq!(launch(), OK);
+    assert_eq!(call!(all, Mem.pfnRelease(memory)), OK);
+    assert_eq!(launch(), UR_RESULT_ERROR_INVALID_MEM_OBJECT);
+    let set = || {
+        // SAFETY: what is wrong with the handle is the layer's to find.
+        unsafe { (loader().urKernelSetArgLocal)(kernel, 0, 8, null()) }
+    };
+    assert_eq!(set(), OK);
+    assert_eq!(call!(all, Kernel.pfnRelease(kernel)), OK);
+    assert_eq!(set(), UR_RESULT_ERROR_INVALID_KERNEL);
+}
+
+#[test]
+fn messages_say_where_the_application_says_that_it_is() {
+    let log = strict("layers::handles::scenario_place", "UR_LAYER_TSAN", &[]);
+    for part in [
+        "(called at main.sycl:42:7 in submit)",
+        "made by urQueueCreate at main.sycl:42:7 in submit",
+        "has 1 reference, made by urEnqueueEventsWait at main.sycl:42:7 in submit",
+    ] {
+        assert!(log.contains(part), "{part} is not in\n{log}");
+    }
+}
+
+unsafe extern "C" fn place(line: *mut c_void) -> ur_code_location_t {
+    ur_code_location_t {
+        functionName: c"submit".as_ptr(),
+        sourceFile: c"main.sycl".as_ptr(),
+        // SAFETY: the scenario gives a number.
+        lineNumber: unsafe { *line.cast::<u32>() },
+        columnNumber: 7,
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_place() {
+    let loader = loader();
+    let mut line = 42u32;
+    let mut config = null_mut();
+    // SAFETY: the configuration is live between create and release; the callback's argument lives
+    // until the teardown.
+    let results = unsafe {
+        [
+            (loader.urLoaderConfigCreate)(&mut config),
+            (loader.urLoaderConfigEnableLayer)(config, c"UR_LAYER_LIFETIME_VALIDATION".as_ptr()),
+            (loader.urLoaderConfigSetCodeLocationCallback)(
+                config,
+                Some(place),
+                (&raw mut line).cast(),
+            ),
+            (loader.urLoaderInit)(ur_device_init_flags_t(0), config),
+            (loader.urLoaderConfigRelease)(config),
+        ]
+    };
+    assert_eq!(results, [OK; 5]);
+    let world = World::new();
+    let queue = world.queue(ur_queue_flags_t(0));
+    assert_eq!(call!(world.all, Queue.pfnRelease(queue)), OK);
+    assert_eq!(
+        call!(world.all, Queue.pfnFinish(queue)),
+        UR_RESULT_ERROR_INVALID_QUEUE
+    );
+    world.event();
+    world.end();
+}

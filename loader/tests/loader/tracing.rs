@@ -1,0 +1,634 @@
+//! `UR_LAYER_TRACING` as a program meets it: what it writes, where, and when.
+
+use std::ffi::c_void;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use ur::abi::*;
+use ur::dl::{Binding, Library, function};
+
+use crate::common::{build_library, child, child_output, directory, loader, null, table};
+use sweep::CALLS;
+
+// Any arguments will do: the callee takes what C allows, and that is what is under test.
+#[allow(clippy::undocumented_unsafe_blocks)]
+#[rustfmt::skip]
+#[path = "../../../tests/generated/sweep.rs"]
+mod sweep;
+
+/// Where the generated calls take their arguments from.
+pub trait Source {
+    fn number(&mut self) -> u64;
+    fn count(&mut self) -> u32;
+    fn handle(&mut self) -> *mut c_void;
+    fn list(&mut self) -> *mut c_void;
+    fn memory(&mut self) -> *mut c_void;
+}
+
+/// The adapter of `willing.c`, and the handle that stands for all of its objects.
+struct Willing {
+    library: Library,
+}
+
+impl Willing {
+    fn build(folder: &str) -> String {
+        build_library(
+            "willing.c",
+            &directory(folder).join("libur_adapter_willing.so.0"),
+            &[],
+        )
+    }
+
+    fn open() -> Willing {
+        let path = std::env::var("UR_ADAPTERS_FORCE_LOAD").expect("set by the test");
+        let path = path.split(',').next().expect("a path").to_owned();
+        let library = Library::open(path, Binding::Usual).expect("built by the test");
+        Willing { library }
+    }
+
+    fn handle(&self) -> *mut c_void {
+        type Give = unsafe extern "C" fn() -> *mut c_void;
+        // SAFETY: the types are those of `willing.c`.
+        unsafe { function::<Give>(self.library.address(c"willing_handle")).expect("exported")() }
+    }
+
+    fn queue(&self) -> ur_queue_handle_t {
+        self.handle().cast()
+    }
+}
+
+/// The layer and these settings, over one willing adapter.
+fn traced<'a>(adapter: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let mut variables = vec![
+        ("UR_ADAPTERS_FORCE_LOAD", adapter),
+        ("UR_ENABLE_LAYERS", "UR_LAYER_TRACING"),
+    ];
+    variables.extend(more);
+    variables
+}
+
+/// A file of a test, which is not there yet.
+fn fresh(folder: &str, name: &str) -> PathBuf {
+    let path = directory(folder).join(name);
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("paths here are text")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The calls that a trace of lines shows: `(arrow, function, the whole line)`.
+fn lines(trace: &str) -> Vec<(&str, &str, &str)> {
+    let parse = |line| {
+        let at = str::find(line, "--->").or_else(|| str::find(line, "<---"))?;
+        let (arrow, rest) = line[at..].split_once(' ')?;
+        Some((arrow, rest.split('(').next()?, line))
+    };
+    trace.lines().filter_map(parse).collect()
+}
+
+/// Every call gets an object, lists and memory full of zeros.
+struct Plenty {
+    handle: *mut c_void,
+    list: [*mut c_void; 4],
+    memory: Vec<u64>,
+}
+
+impl Source for Plenty {
+    fn number(&mut self) -> u64 {
+        1
+    }
+    fn count(&mut self) -> u32 {
+        2
+    }
+    fn handle(&mut self) -> *mut c_void {
+        self.handle
+    }
+    fn list(&mut self) -> *mut c_void {
+        self.list.as_mut_ptr().cast()
+    }
+    fn memory(&mut self) -> *mut c_void {
+        // What an earlier call wrote means nothing to this one.
+        self.memory.fill(0);
+        self.memory.as_mut_ptr().cast()
+    }
+}
+
+/// Every call gets nothing.
+struct Nulls;
+
+impl Source for Nulls {
+    fn number(&mut self) -> u64 {
+        0
+    }
+    fn count(&mut self) -> u32 {
+        0
+    }
+    fn handle(&mut self) -> *mut c_void {
+        null()
+    }
+    fn list(&mut self) -> *mut c_void {
+        null()
+    }
+    fn memory(&mut self) -> *mut c_void {
+        null()
+    }
+}
+
+/// Does what no sweep may: it ends the process.
+const CRASHES: &str = "urDeviceWaitExp";
+
+#[test]
+fn every_function_leaves_its_lines() {
+    let adapter = Willing::build("tracing-sweep");
+    for (scenario, succeeds) in [
+        ("tracing::scenario_sweep", true),
+        ("tracing::scenario_nulls", false),
+    ] {
+        let trace = child(scenario, &traced(&adapter, &[]));
+        let calls = lines(&trace);
+        let expected: Vec<&str> = CALLS
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| *name != CRASHES)
+            .collect();
+        assert_eq!(expected.len(), 240);
+        assert_eq!(calls.len(), 2 * expected.len(), "{scenario}");
+        for (pair, name) in calls.chunks(2).zip(expected) {
+            let [(enter, first, begin), (leave, second, end)] = pair else {
+                panic!("{name} has one line");
+            };
+            assert_eq!(
+                (*enter, *first, *leave, *second),
+                ("--->", name, "<---", name)
+            );
+            assert!(begin.ends_with(')'), "{begin}");
+            assert!(
+                end.contains(") -> UR_RESULT_") && end.ends_with('s'),
+                "{end}"
+            );
+            if succeeds {
+                assert!(end.contains(") -> UR_RESULT_SUCCESS in "), "{end}");
+            } else if !end.contains("UR_RESULT_SUCCESS") {
+                assert!(
+                    end.contains(&format!("<--- {name}() -> ")),
+                    "outputs of a failure are not read: {end}"
+                );
+            }
+        }
+    }
+}
+
+fn sweep_all(mut source: impl Source) {
+    assert_eq!(loader().init(), UR_RESULT_SUCCESS);
+    let table = table();
+    for (name, call) in CALLS.iter().filter(|(name, _)| *name != CRASHES) {
+        assert!(
+            call(&table, &mut source).is_some(),
+            "{name} has no function"
+        );
+    }
+    assert_eq!(loader().tear_down(), UR_RESULT_SUCCESS);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_sweep() {
+    let handle = Willing::open().handle();
+    sweep_all(Plenty {
+        handle,
+        list: [handle; 4],
+        memory: vec![0; 4096],
+    });
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_nulls() {
+    sweep_all(Nulls);
+}
+
+/// A few calls with known outcomes: 10 retains, 3 of them refused, around a native command that
+/// takes 20 ms and calls back twice.
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_calls() {
+    let lives = std::env::var("LIVES").map_or(1, |text| text.parse().expect("a number"));
+    for _ in 0..lives {
+        assert_eq!(loader().init(), UR_RESULT_SUCCESS);
+        let willing = Willing::open();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let queue = willing.queue().addr();
+                std::thread::spawn(move || work(std::ptr::with_exposed_provenance_mut(queue)))
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        if std::env::var_os("NO_TEARDOWN").is_none() {
+            assert_eq!(loader().tear_down(), UR_RESULT_SUCCESS);
+        }
+    }
+}
+
+fn work(queue: ur_queue_handle_t) {
+    let table = table();
+    let retain = table.Queue.pfnRetain.expect("traced");
+    let native = table.EnqueueExp.pfnNativeCommandExp.expect("traced");
+    let mut count = 0;
+    let get = table.Adapter.pfnGet.expect("traced");
+    // SAFETY: handles are null or live, lists are empty, outputs null or writable.
+    unsafe {
+        for at in 0..10 {
+            let queue = if at < 3 { null() } else { queue };
+            let refused = retain(queue) != UR_RESULT_SUCCESS;
+            assert_eq!(refused, at < 3);
+        }
+        let result = native(
+            queue,
+            Some(within),
+            null(),
+            0,
+            null(),
+            null(),
+            0,
+            null(),
+            null(),
+        );
+        assert_eq!(result, UR_RESULT_SUCCESS);
+        assert_eq!(get(0, null(), &mut count), UR_RESULT_SUCCESS);
+    }
+}
+
+unsafe extern "C" fn within(queue: ur_queue_handle_t, _: *mut c_void) {
+    std::thread::sleep(Duration::from_millis(20));
+    let table = table();
+    // SAFETY: the queue is live.
+    unsafe {
+        assert_eq!(
+            table.Queue.pfnFlush.expect("traced")(queue),
+            UR_RESULT_SUCCESS
+        );
+        assert_eq!(
+            table.Queue.pfnFinish.expect("traced")(queue),
+            UR_RESULT_SUCCESS
+        );
+    }
+}
+
+/// Calls of `work`.
+const CALLS_A_THREAD: usize = 14;
+
+#[test]
+fn lines_tell_of_inputs_outputs_and_depth() {
+    let adapter = Willing::build("tracing-lines");
+    let trace = child("tracing::scenario_calls", &traced(&adapter, &[]));
+    let calls = lines(&trace);
+    assert_eq!(calls.len(), 2 * 2 * CALLS_A_THREAD, "{trace}");
+    let holds = |part: &str| trace.lines().any(|line| line.contains(part));
+    assert!(holds(" ---> urQueueRetain(.hQueue = nullptr)"), "{trace}");
+    assert!(
+        holds(" <--- urQueueRetain() -> UR_RESULT_ERROR_INVALID_NULL_HANDLE in "),
+        "{trace}"
+    );
+    assert!(
+        holds("   ---> urQueueFlush(.hQueue = 0x"),
+        "nested calls are indented: {trace}"
+    );
+    assert!(
+        holds(" ---> urAdapterGet(.NumEntries = 0, .phAdapters = nullptr, .pNumAdapters = 0x"),
+        "{trace}"
+    );
+    let got = trace
+        .lines()
+        .find(|line| line.contains("<--- urAdapterGet("))
+        .expect("there");
+    assert!(
+        got.contains("urAdapterGet(.pNumAdapters = 0x")
+            && got.contains(" (1)) -> UR_RESULT_SUCCESS in "),
+        "{got}"
+    );
+}
+
+#[test]
+fn filters_leave_out_functions_adapters_and_short_calls() {
+    let adapter = Willing::build("tracing-filters");
+    let names = |more: &[(&str, &str)]| {
+        let trace = child("tracing::scenario_calls", &traced(&adapter, more));
+        let found: Vec<String> = lines(&trace)
+            .iter()
+            .map(|(_, name, _)| (*name).to_owned())
+            .collect();
+        (found, trace)
+    };
+    let count = |found: &[String], name: &str| found.iter().filter(|own| *own == name).count();
+
+    let (found, trace) = names(&[("UR_TRACE_FUNCTIONS", "urQueue*,!urQueueRetain")]);
+    assert_eq!(count(&found, "urQueueFlush"), 4, "{trace}");
+    assert_eq!(found.len(), 8, "{trace}");
+
+    // What goes to no single adapter stays.
+    let (found, trace) = names(&[("UR_TRACE_ADAPTERS", "other")]);
+    assert_eq!(count(&found, "urAdapterGet"), 4, "{trace}");
+    assert_eq!(
+        count(&found, "urQueueRetain"),
+        2 * 2 * 3,
+        "null handles have no adapter: {trace}"
+    );
+    assert_eq!(found.len(), 16, "{trace}");
+    let (found, trace) = names(&[("UR_TRACE_ADAPTERS", "will*")]);
+    assert_eq!(found.len(), 2 * 2 * CALLS_A_THREAD, "{trace}");
+    assert!(trace.contains(" willing ---> urQueueRetain"), "{trace}");
+
+    let (found, trace) = names(&[("UR_TRACE_MIN_TIME", "15ms")]);
+    assert_eq!(found, ["urEnqueueNativeCommandExp"; 2], "{trace}");
+    assert!(
+        trace.contains("<--- urEnqueueNativeCommandExp(.hQueue = 0x"),
+        "inputs come with it: {trace}"
+    );
+
+    let (found, _) = names(&[("UR_TRACE_OUTPUT", "none")]);
+    assert!(found.is_empty());
+}
+
+#[test]
+fn faults_in_settings_are_said() {
+    let adapter = Willing::build("tracing-faults");
+    let variables = [
+        ("UR_TRACE_FORMAT", "xml"),
+        ("UR_TRACE_MIN_TIME", "soon"),
+        ("UR_TRACE_OUTPUT", "/no/such/folder/x"),
+    ];
+    let trace = child("tracing::scenario_calls", &traced(&adapter, &variables));
+    for part in [
+        "UR_TRACE_FORMAT: `xml`",
+        "UR_TRACE_MIN_TIME: `soon`",
+        "/no/such/folder/x",
+    ] {
+        assert!(trace.contains(part), "{part} is missing in {trace}");
+    }
+    assert!(lines(&trace).is_empty(), "{trace}");
+}
+
+/// Events of calls.
+fn spans(trace: &Value) -> Vec<&Value> {
+    let events = trace.as_array().expect("a list of events");
+    events.iter().filter(|event| event["ph"] == "X").collect()
+}
+
+/// Begin and end in nanoseconds.
+fn extent(span: &Value) -> (u64, u64) {
+    let nanos = |name: &str| (span[name].as_f64().expect("a number") * 1000.0).round() as u64;
+    (nanos("ts"), nanos("ts") + nanos("dur"))
+}
+
+/// Any two spans of a thread are apart, or one is inside the other.
+fn check_nesting(trace: &Value) -> usize {
+    let spans = spans(trace);
+    let mut nested = 0;
+    for (at, one) in spans.iter().enumerate() {
+        for other in &spans[at + 1..] {
+            if one["tid"] != other["tid"] {
+                continue;
+            }
+            let ((a, b), (c, d)) = (extent(one), extent(other));
+            let inside = (a <= c && d <= b) || (c <= a && b <= d);
+            assert!(b <= c || d <= a || inside, "{one} and {other} overlap");
+            nested += usize::from(inside);
+        }
+    }
+    nested
+}
+
+#[test]
+fn events_are_valid_json_and_nest() {
+    let adapter = Willing::build("tracing-events");
+    for (lives, more) in [("1", None), ("3", None), ("1", Some(("NO_TEARDOWN", "1")))] {
+        let path = fresh("tracing-events", "trace.json");
+        let mut variables = traced(
+            &adapter,
+            &[
+                ("UR_TRACE_FORMAT", "json"),
+                ("UR_TRACE_OUTPUT", text(&path)),
+                ("LIVES", lives),
+            ],
+        );
+        variables.extend(more);
+        child("tracing::scenario_calls", &variables);
+        let trace: Value = serde_json::from_str(&read(&path)).expect("valid JSON");
+        let spans = spans(&trace);
+        let lives: usize = lives.parse().expect("a number");
+        assert_eq!(spans.len(), lives * 2 * CALLS_A_THREAD);
+        assert!(
+            check_nesting(&trace) >= lives * 4,
+            "two calls inside of one, in two threads"
+        );
+        let retain = spans
+            .iter()
+            .find(|span| span["name"] == "urQueueRetain")
+            .expect("there");
+        assert_eq!(retain["args"]["hQueue"], "nullptr");
+        assert_eq!(
+            retain["args"]["result"],
+            "UR_RESULT_ERROR_INVALID_NULL_HANDLE"
+        );
+        let got = spans
+            .iter()
+            .find(|span| span["name"] == "urAdapterGet")
+            .expect("there");
+        let count = got["args"]["pNumAdapters"].as_str().expect("text");
+        assert!(count.ends_with(" (1)"), "{count}");
+        let names = trace
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter(|event| event["name"] == "process_name");
+        assert_eq!(names.count(), 1);
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_crash() {
+    assert_eq!(loader().init(), UR_RESULT_SUCCESS);
+    let willing = Willing::open();
+    let table = table();
+    // SAFETY: the handles are live.
+    unsafe {
+        for _ in 0..3000 {
+            table.Queue.pfnRetain.expect("traced")(willing.queue());
+        }
+        table.DeviceExp.pfnWaitExp.expect("traced")(willing.handle().cast());
+    }
+}
+
+#[test]
+fn a_crash_loses_a_buffer_of_events_and_no_line() {
+    let adapter = Willing::build("tracing-crash");
+    let path = fresh("tracing-crash", "trace.json");
+    let variables = traced(
+        &adapter,
+        &[
+            ("UR_TRACE_FORMAT", "json"),
+            ("UR_TRACE_OUTPUT", text(&path)),
+        ],
+    );
+    assert!(
+        !child_output("tracing::scenario_crash", &variables)
+            .status
+            .success()
+    );
+    let written = read(&path);
+    let whole = written
+        .trim_end()
+        .rsplit_once(",\n")
+        .expect("several events")
+        .0;
+    let trace: Value = serde_json::from_str(&format!("{whole}]")).expect("valid but for its end");
+    let count = spans(&trace).len();
+    // 64 KiB hold some 400 events.
+    assert!((2000..3000).contains(&count), "{count}");
+
+    let path = fresh("tracing-crash", "trace.txt");
+    let variables = traced(&adapter, &[("UR_TRACE_OUTPUT", text(&path))]);
+    assert!(
+        !child_output("tracing::scenario_crash", &variables)
+            .status
+            .success()
+    );
+    let written = read(&path);
+    assert_eq!(lines(&written).len(), 6001);
+    assert!(
+        written
+            .lines()
+            .next_back()
+            .expect("lines")
+            .contains("---> urDeviceWaitExp(.hDevice = 0x")
+    );
+}
+
+#[test]
+fn the_summary_counts_every_call() {
+    let adapter = Willing::build("tracing-summary");
+    for more in [None, Some(("NO_TEARDOWN", "1"))] {
+        let path = fresh("tracing-summary", "summary.json");
+        let mut variables = traced(
+            &adapter,
+            &[
+                ("UR_TRACE_OUTPUT", "none"),
+                ("UR_TRACE_SUMMARY", text(&path)),
+                ("UR_TRACE_MIN_TIME", "1s"),
+                ("LIVES", "2"),
+            ],
+        );
+        variables.extend(more);
+        child("tracing::scenario_calls", &variables);
+        let summary: Value = serde_json::from_str(&read(&path)).expect("valid JSON");
+        let functions = summary["functions"].as_array().expect("a list");
+        let figures = |name: &str| {
+            let found = functions.iter().find(|one| one["name"] == name);
+            found.unwrap_or_else(|| panic!("no {name} in {summary}"))
+        };
+        let number = |value: &Value| value.as_u64().expect("a number");
+        let retain = figures("urQueueRetain");
+        assert_eq!(
+            (number(&retain["calls"]), number(&retain["failed"])),
+            (40, 12)
+        );
+        let native = figures("urEnqueueNativeCommandExp");
+        assert_eq!(
+            (number(&native["calls"]), number(&native["failed"])),
+            (4, 0)
+        );
+        assert!(number(&native["total_ns"]) >= 80_000_000, "{native}");
+        assert!(number(&native["max_ns"]) >= 20_000_000, "{native}");
+        assert_eq!(functions.len(), 5, "{summary}");
+        for one in functions {
+            let times = one["times"].as_array().expect("a list");
+            let calls: u64 = times.iter().map(|pair| number(&pair[1])).sum();
+            assert_eq!(calls, number(&one["calls"]), "{one}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_fork() {
+    assert_eq!(loader().init(), UR_RESULT_SUCCESS);
+    let willing = Willing::open();
+    let retain = table().Queue.pfnRetain.expect("traced");
+    // SAFETY: the child makes a few calls and ends; the handles are live.
+    unsafe {
+        retain(willing.queue());
+        let child = libc::fork();
+        if child == 0 {
+            retain(willing.queue());
+            libc::exit(0);
+        }
+        let mut status = 1;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        assert_eq!(status, 0, "the child neither hung nor crashed");
+    }
+    assert_eq!(loader().tear_down(), UR_RESULT_SUCCESS);
+}
+
+#[test]
+fn a_forked_child_leaves_no_trace() {
+    let adapter = Willing::build("tracing-fork");
+    let path = fresh("tracing-fork", "trace.json");
+    let variables = traced(
+        &adapter,
+        &[
+            ("UR_TRACE_FORMAT", "json"),
+            ("UR_TRACE_OUTPUT", text(&path)),
+        ],
+    );
+    child("tracing::scenario_fork", &variables);
+    let trace: Value = serde_json::from_str(&read(&path)).expect("valid JSON");
+    assert_eq!(spans(&trace).len(), 1);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_off() {
+    let address = |table: &ur_dditable_t| table.Queue.pfnRetain.map(|call| call as usize);
+    let life = |layer: Option<&std::ffi::CStr>| {
+        let mut config = null();
+        // SAFETY: outputs are writable and the configuration live.
+        unsafe {
+            assert_eq!(
+                (loader().urLoaderConfigCreate)(&mut config),
+                UR_RESULT_SUCCESS
+            );
+            if let Some(layer) = layer {
+                let enable = loader().urLoaderConfigEnableLayer;
+                assert_eq!(enable(config, layer.as_ptr()), UR_RESULT_SUCCESS);
+            }
+            let init = loader().urLoaderInit;
+            assert_eq!(init(ur_device_init_flags_t(0), config), UR_RESULT_SUCCESS);
+        }
+        let found = address(&table());
+        assert_eq!(loader().tear_down(), UR_RESULT_SUCCESS);
+        found
+    };
+    let bare = life(None);
+    let traced = life(Some(c"UR_LAYER_TRACING"));
+    assert_ne!(bare, traced);
+    assert_eq!(life(None), bare, "nothing stays in the way");
+}
+
+#[test]
+fn off_it_is_not_there() {
+    let adapter = Willing::build("tracing-off");
+    child(
+        "tracing::scenario_off",
+        &[("UR_ADAPTERS_FORCE_LOAD", &adapter)],
+    );
+}

@@ -1,0 +1,139 @@
+//! The checks that the specification declares of a call's raw arguments, as Rust text: for an
+//! adapter's shims and for the loader's parameter validation alike.
+//!
+//! Each function gives statements that end in `?` with the error. They go together in the order in
+//! which spec/README.md lists them, in a scope with the parameters under their own names and with
+//! `ur::object::{checks::*, ensure}` and `abi` at hand.
+
+use super::{expr, rust};
+use crate::model::{Dir, Function, Param, Spec};
+use anyhow::{Context as _, Result};
+use std::fmt::Write as _;
+
+/// Pointers that must be there. Callbacks are left to the caller.
+pub fn pointers(spec: &Spec, function: &Function) -> String {
+    let mut out = String::new();
+    for param in &function.params {
+        let ty = param.c_type();
+        let is_callback = spec.is_callback(&ty.base) && ty.pointers == 0;
+        if ty.is_pointer() && !param.optional && !param.nocheck && !is_callback {
+            let _ = writeln!(out, "pointer({})?;", rust::ident(&param.name));
+        }
+    }
+    out
+}
+
+/// Enum ranges and flag masks, of parameters and of the members of structs that they point to.
+pub fn ranges(spec: &Spec, function: &Function) -> String {
+    let params = function.params.iter();
+    params.map(|param| range(spec, param)).collect()
+}
+
+fn range(spec: &Spec, param: &Param) -> String {
+    let ty = param.c_type();
+    let raw = rust::ident(&param.name);
+    if ty.is_plain() {
+        if param.name == "propName" {
+            return String::new();
+        }
+        return value(spec, &ty.base, &raw);
+    }
+    if ty.pointers == 1
+        && param.dir == Dir::In
+        && param.count.is_none()
+        && spec.struct_of(&ty.base).is_some()
+    {
+        let inner = members(spec, &ty.base, "inner");
+        if !inner.is_empty() {
+            return format!("if let Some(inner) = unsafe {{ {raw}.as_ref() }} {{ {inner} }}\n");
+        }
+    }
+    String::new()
+}
+
+/// The conditions that a function's errors name.
+pub fn conditions(spec: &Spec, function: &Function) -> Result<String> {
+    let mut out = String::new();
+    for case in &function.errors {
+        let Some(when) = &case.when else { continue };
+        let condition = expr::rust(spec, function, when).with_context(|| function.name.clone())?;
+        let _ = writeln!(
+            out,
+            "ensure(!(unsafe {{ {condition} }}), UR_RESULT_ERROR_{})?;",
+            case.code
+        );
+    }
+    Ok(out)
+}
+
+/// Wait lists are null exactly when their count is 0.
+pub fn wait_lists(function: &Function) -> String {
+    let mut out = String::new();
+    for param in &function.params {
+        if let ("phEventWaitList", true, Some(count)) =
+            (param.name.as_str(), param.optional, &param.count)
+        {
+            let _ = writeln!(
+                out,
+                "ensure(phEventWaitList.is_null() == ({count} == 0), UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;"
+            );
+        }
+    }
+    out
+}
+
+/// What a list's elements must be: pointers that are there, structs with members in range. `list` is
+/// something to iterate over.
+pub fn elements(spec: &Spec, param: &Param, list: &str) -> String {
+    let ty = param.c_type();
+    if param.count.is_none() || param.dir != Dir::In || spec.is_handle(&ty.base) {
+        return String::new();
+    }
+    if ty.pointers == 2 {
+        return format!("for element in {list} {{ pointer(*element)?; }}\n");
+    }
+    let inner = members(spec, &ty.base, "inner");
+    match inner.is_empty() {
+        true => String::new(),
+        false => format!("for inner in {list} {{ {inner} }}\n"),
+    }
+}
+
+/// The error of a null in a list of handles, or of a null list that has a count.
+pub fn null_in_list(param: &Param) -> &'static str {
+    match param.name.as_str() {
+        "phEventWaitList" => "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST",
+        _ => "UR_RESULT_ERROR_INVALID_NULL_HANDLE",
+    }
+}
+
+fn members(spec: &Spec, base: &str, holder: &str) -> String {
+    let Some(found) = spec.struct_of(base) else {
+        return String::new();
+    };
+    found
+        .members
+        .iter()
+        .filter(|member| member.name != "stype" && member.c_type().is_plain())
+        .map(|member| {
+            let text = format!("{holder}.{}", rust::ident(&member.name));
+            value(spec, &member.c_type().base, &text)
+        })
+        .collect()
+}
+
+/// One value of an enum or a flag set.
+pub fn value(spec: &Spec, base: &str, text: &str) -> String {
+    if let Some(flags) = spec.flags_of(base).filter(|flags| flags.name == base) {
+        return format!(
+            "ensure({text}.0 & {} == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n",
+            flags.mask
+        );
+    }
+    match spec.enum_of(base) {
+        Some(_) if base != "ur_structure_type_t" => {
+            format!("ensure({text}.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n")
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,121 @@
+//! Native commands: work that the user gives to the stream beneath, as one command of the queue.
+//!
+//! The lane is open while the user's function runs, so that what others do with it meanwhile counts on
+//! nothing; a command of ours behind the work then stands for it, and the lane is as before.
+
+use super::engine::enter;
+use super::event::{Event, Times};
+use super::lane::LaneCore;
+use super::queue::Shape;
+use super::reach::Reach;
+use super::{Driver, Queue, Stamps, Work};
+use crate::abi::UR_COMMAND_ENQUEUE_NATIVE_EXP;
+use crate::object::{Handles, Object, OutHandle, Result};
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+/// A lane that a native command has, until dropped.
+struct Loan<'a, D: Driver> {
+    queue: &'a Queue<D>,
+    lane: Arc<LaneCore<D>>,
+    thread: ThreadId,
+}
+
+impl<D: Driver> Drop for Loan<'_, D> {
+    fn drop(&mut self) {
+        let own = |(thread, lane): &(ThreadId, Arc<LaneCore<D>>)| {
+            *thread == self.thread && Arc::ptr_eq(lane, &self.lane)
+        };
+        let mut lent = enter(&self.queue.lent);
+        if let Some(at) = lent.iter().rposition(own) {
+            lent.swap_remove(at);
+        }
+        drop(lent);
+        if let Err(error) = self.lane.take_back() {
+            log::error!("a lane stays open: {:?}", error.code());
+        }
+    }
+}
+
+impl<D: Driver> Queue<D> {
+    /// Calls `run`, which may give work to the stream that [`Queue::expose`] shows there: between what
+    /// the queue's order and the wait list demand before, `bring` included, and what comes after.
+    pub fn native_command(
+        this: &Object<Self>,
+        bring: Option<Work<D>>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        run: impl FnOnce(),
+    ) -> Result<()> {
+        this.engine().check()?;
+        let waits = Event::join(this.context(), waits.iter())?;
+        let queued = match event.wanted() {
+            true => this.times(false)?,
+            false => None,
+        };
+        let loan = this.lend(&waits, bring, queued.as_ref())?;
+        run();
+        let end = queued.as_ref().map(|_| Arc::new(Stamps::default()));
+        let lane = Arc::clone(&loan.lane);
+        let behind = lane.submit(&Reach::default(), Work::Marker, end.clone(), event.wanted());
+        let reach = behind.inspect_err(|_| {
+            // Nothing of ours covers the work: the lane stays open.
+            if let Err(error) = lane.expose() {
+                log::error!("native work is lost sight of: {:?}", error.code());
+            }
+        })?;
+        drop(loan);
+        let times = queued
+            .zip(end)
+            .map(|(Times { queued, stamps }, end)| Times {
+                queued,
+                stamps: Stamps::between(stamps, end),
+            });
+        Self::deliver(
+            this,
+            UR_COMMAND_ENQUEUE_NATIVE_EXP,
+            reach,
+            times,
+            event,
+            false,
+        )
+    }
+
+    /// A lane with everything on it that comes before the command. With `times`, that is when the
+    /// command starts.
+    fn lend(
+        &self,
+        waits: &Reach,
+        bring: Option<Work<D>>,
+        times: Option<&Times>,
+    ) -> Result<Loan<'_, D>> {
+        let (lane, waits) = match &self.shape {
+            Shape::InOrder(lane) => {
+                lane.lend()?;
+                (Arc::clone(lane), waits.clone())
+            }
+            Shape::OutOfOrder(lanes) => enter(lanes).lend(waits)?,
+        };
+        let thread = thread::current().id();
+        enter(&self.lent).push((thread, Arc::clone(&lane)));
+        let loan = Loan {
+            queue: self,
+            lane,
+            thread,
+        };
+        let stamps = times.map(|times| Arc::clone(&times.stamps));
+        match bring.or(stamps.is_some().then_some(Work::Marker)) {
+            Some(work) => drop(loan.lane.submit(&waits, work, stamps, false)?),
+            None => drop(loan.lane.after(&waits)?),
+        }
+        Ok(loan)
+    }
+
+    /// The lane of the native command whose function runs on this thread, the innermost.
+    pub(crate) fn lent_here(&self) -> Option<Arc<LaneCore<D>>> {
+        let here = thread::current().id();
+        let lent = enter(&self.lent);
+        let own = lent.iter().rev().find(|(thread, _)| *thread == here);
+        own.map(|(_, lane)| Arc::clone(lane))
+    }
+}

@@ -1,0 +1,112 @@
+//! Memory that can be given another address: shared memory of the fake driver has pages.
+
+use crate::abi::*;
+use crate::hal::{self, UsmPoolInfo};
+use crate::stream::testing::vm::PAGE;
+use crate::stream::testing::*;
+use crate::stream::{Kind, Queue, UsmPool};
+
+fn shared<D: AnyFake>(
+    queue: &QueueArc<D>,
+    pool: &PoolArc<D>,
+    bytes: usize,
+) -> crate::object::Result<usize> {
+    without(&[], |waits, out| {
+        Queue::alloc(queue, Kind::Shared, Some(&**pool), bytes, waits, out)
+    })
+    .map(|address| address.addr())
+}
+
+fn reserved<D: AnyFake>(pool: &PoolArc<D>) -> usize {
+    let what = UsmPoolInfo::ReservedCurrentExp;
+    info::<usize>(|out| <UsmPool<D> as hal::UsmPool<D>>::get_info_exp(pool, what, out)).unwrap()
+}
+
+/// How many pages there are, and how many addresses lead to one.
+fn books<D: AnyFake>(bench: &Bench<D>) -> (usize, usize) {
+    let vm = bench.world.vm.lock().unwrap();
+    (vm.pages.len(), vm.mapped.len())
+}
+
+fn what_is_scattered_is_gathered<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let pool = bench.pool(0, usize::MAX);
+    let queue = bench.in_order();
+    let blocks = [(); 3].map(|()| shared(&queue, &pool, PAGE).unwrap());
+    launch_only(&queue, 1, &[]);
+    free_only(&queue, blocks[0], &[]).unwrap();
+    free_only(&queue, blocks[2], &[]).unwrap();
+    assert_eq!(books(&bench), (3, 3));
+    // No more memory, no wait, and the old addresses lead there until the launch is over.
+    let waits = bench.world.waits();
+    let block = shared(&queue, &pool, 2 * PAGE).unwrap();
+    assert!(blocks.iter().all(|old| block != *old));
+    assert_eq!((books(&bench), bench.world.waits()), ((3, 5), waits));
+    assert_eq!(reserved(&pool), 3 * PAGE);
+    bench.world.run();
+    hal::Queue::<D>::finish(&queue).unwrap();
+    assert_eq!(books(&bench), (3, 3));
+    // The addresses serve again.
+    free_only(&queue, block, &[]).unwrap();
+    let whole = shared(&queue, &pool, 4 * PAGE).unwrap();
+    assert_eq!(reserved(&pool), 5 * PAGE);
+    free_only(&queue, whole, &[]).unwrap();
+    free_only(&queue, blocks[1], &[]).unwrap();
+}
+
+#[test]
+fn what_is_scattered_is_gathered_when_tracked() {
+    what_is_scattered_is_gathered::<Tracked>();
+}
+
+#[test]
+fn what_is_scattered_is_gathered_when_polled() {
+    what_is_scattered_is_gathered::<Polled>();
+}
+
+#[test]
+fn pages_go_one_by_one_and_addresses_with_their_pool() {
+    let bench = Bench::<Tracked>::new();
+    let world = std::sync::Arc::clone(&bench.world);
+    let pool = bench.pool(0, 0);
+    let queue = bench.in_order();
+    let blocks = [(); 4].map(|()| shared(&queue, &pool, PAGE).unwrap());
+    free_only(&queue, blocks[1], &[]).unwrap();
+    free_only(&queue, blocks[2], &[]).unwrap();
+    let pair = shared(&queue, &pool, 2 * PAGE).unwrap();
+    assert_eq!(pair, blocks[1], "they lie side by side");
+    free_only(&queue, pair, &[]).unwrap();
+    free_only(&queue, blocks[0], &[]).unwrap();
+    launch_only(&queue, 1, &[]);
+    bench.world.run();
+    hal::Queue::<Tracked>::finish(&queue).unwrap();
+    // Under a threshold of nothing, only the page in use stays.
+    assert_eq!((books(&bench), reserved(&pool)), ((1, 1), PAGE));
+    free_only(&queue, blocks[3], &[]).unwrap();
+    hal::Queue::<Tracked>::finish(&queue).unwrap();
+    drop((queue, pool, bench));
+    until(|| world.vm.lock().unwrap().reserved.is_empty());
+    assert!(world.vm.lock().unwrap().pages.is_empty());
+}
+
+#[test]
+fn a_mapping_that_fails_costs_nothing() {
+    let bench = Bench::<Tracked>::new();
+    let pool = bench.pool(4 * PAGE, usize::MAX);
+    let queue = bench.in_order();
+    let blocks = [(); 3].map(|()| shared(&queue, &pool, PAGE).unwrap());
+    bench.world.vm.lock().unwrap().broken = 100;
+    let dry = Some(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+    assert_eq!(code(shared(&queue, &pool, PAGE)), dry);
+    assert_eq!((books(&bench), reserved(&pool)), ((3, 3), 3 * PAGE));
+    bench.world.vm.lock().unwrap().broken = 0;
+    free_only(&queue, blocks[0], &[]).unwrap();
+    free_only(&queue, blocks[2], &[]).unwrap();
+    bench.world.vm.lock().unwrap().broken = 100;
+    // What could not move is still there.
+    assert_eq!(code(shared(&queue, &pool, 2 * PAGE)), dry);
+    bench.world.vm.lock().unwrap().broken = 0;
+    assert_eq!(shared(&queue, &pool, PAGE), Ok(blocks[0]));
+    assert!(shared(&queue, &pool, 2 * PAGE).is_ok());
+    assert_eq!(reserved(&pool), 4 * PAGE);
+}

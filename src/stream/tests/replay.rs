@@ -1,0 +1,336 @@
+//! Command buffers: what is submitted, in which order, and what becomes of it when that fails.
+
+use crate::abi::*;
+use crate::hal;
+use crate::object::{Handles, Object, Out, OutHandle, Result};
+use crate::stream::command::Command;
+use crate::stream::command_buffer::Outputs;
+use crate::stream::testing::*;
+use crate::stream::{CommandBuffer, Event, RecordedCommand, Work};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+type BufferArc<D> = Arc<Object<CommandBuffer<D>>>;
+
+fn buffer<D: AnyFake>(bench: &Bench<D>, in_order: bool) -> BufferArc<D> {
+    let desc = ur_exp_command_buffer_desc_t {
+        isUpdatable: 1,
+        isInOrder: in_order.into(),
+        ..Default::default()
+    };
+    CommandBuffer::create(&bench.context, &bench.device, &desc).unwrap()
+}
+
+/// Appends a command that leaves its label.
+fn append<D: AnyFake>(
+    buffer: &BufferArc<D>,
+    label: u32,
+    after: &[u32],
+    waits: &[&EventArc<D>],
+    wanted: bool,
+) -> Result<(u32, Option<EventArc<D>>)> {
+    let handles: Vec<_> = waits.iter().map(|event| event.handle()).collect();
+    let (mut point, mut event) = (0, null_mut());
+    // SAFETY: what is not null outlives the call.
+    let out = unsafe {
+        Outputs {
+            sync_point: Out::new(&raw mut point),
+            event: OutHandle::new(if wanted { &raw mut event } else { null_mut() }),
+            command: OutHandle::<RecordedCommand<D>>::new(null_mut()),
+        }
+    };
+    let made = Command::new(UR_COMMAND_KERNEL_LAUNCH, Work::Launch(label));
+    let waits = list::<D, Event<D>>(&handles);
+    CommandBuffer::append(buffer, made, Handles::EMPTY, after, waits, out)?;
+    // SAFETY: a wanted event was set, and the node keeps it.
+    let event = wanted.then(|| unsafe { Object::<Event<D>>::borrow(event, D::table()) });
+    Ok((point, event.transpose()?.map(Object::arc)))
+}
+
+fn simply<D: AnyFake>(buffer: &BufferArc<D>, label: u32, after: &[u32]) -> u32 {
+    append(buffer, label, after, &[], false).unwrap().0
+}
+
+fn enqueue<D: AnyFake>(
+    buffer: &BufferArc<D>,
+    queue: &QueueArc<D>,
+    waits: &[&EventArc<D>],
+) -> Result<EventArc<D>> {
+    let done = with_event(waits, |waits, event| {
+        CommandBuffer::enqueue(buffer, queue, waits, event)
+    });
+    done.map(|((), event)| event)
+}
+
+/// Runs everything. A driver that has to be asked records a marker at the first question.
+fn completes<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) {
+    until(|| {
+        bench.world.run();
+        status(event) == UR_EVENT_STATUS_COMPLETE
+    });
+}
+
+macro_rules! on_both {
+    ($($name:ident)*) => { $(
+        mod $name {
+            #[test]
+            fn with_a_tracking_driver() {
+                super::$name::<crate::stream::testing::Tracked>();
+            }
+            #[test]
+            fn with_a_polled_driver() {
+                super::$name::<crate::stream::testing::Polled>();
+            }
+        }
+    )* };
+}
+
+on_both! {
+    it_goes_on_one_lane_in_a_row independent_commands_spread submissions_follow_each_other
+    events_stand_for_the_last_submission what_waits_before_is_held_back only_what_waits_is_held_back
+    a_failure_on_the_way a_failure_on_the_way_of_several_lanes its_life its_objects_stay
+    sync_points_are_its_own
+}
+
+fn it_goes_on_one_lane_in_a_row<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (queue, other) = (bench.in_order(), bench.in_order());
+    let buffer = buffer(&bench, false);
+    for label in 0..5 {
+        simply(&buffer, label, &[]);
+    }
+    buffer.finalize().unwrap();
+    launch_only(&queue, 10, &[]);
+    let first = launch(&other, 11, &[]);
+    let [submits, waits, ..] = bench.world.calls();
+    let done = enqueue(&buffer, &queue, &[&first]).unwrap();
+    assert_eq!(
+        bench.world.calls()[0],
+        submits + 5,
+        "one submission a command"
+    );
+    assert_eq!(bench.world.calls()[1], waits + 1, "one wait for all");
+    launch_only(&queue, 12, &[]);
+    assert_eq!(status(&done), UR_EVENT_STATUS_SUBMITTED);
+    completes(&bench, &done);
+    let ran = bench.world.ran();
+    let own: Vec<_> = ran.into_iter().filter(|label| *label != 11).collect();
+    assert_eq!(own, [10, 0, 1, 2, 3, 4, 12]);
+}
+
+fn independent_commands_spread<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.out_of_order();
+    let buffer = buffer(&bench, false);
+    let root = simply(&buffer, 0, &[]);
+    let middle: Vec<_> = (1..4)
+        .map(|label| simply(&buffer, label, &[root]))
+        .collect();
+    simply(&buffer, 4, &middle);
+    buffer.finalize().unwrap();
+    let done = enqueue(&buffer, &queue, &[]).unwrap();
+    assert!(bench.world.loads().len() >= 3, "{:?}", bench.world.loads());
+    assert_eq!(status(&done), UR_EVENT_STATUS_SUBMITTED);
+    completes(&bench, &done);
+    let ran = bench.world.ran();
+    assert_eq!((ran[0], ran[4]), (0, 4));
+}
+
+fn submissions_follow_each_other<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.out_of_order());
+    let buffer = buffer(&bench, false);
+    let first = simply(&buffer, 0, &[]);
+    simply(&buffer, 1, &[first]);
+    buffer.finalize().unwrap();
+    enqueue(&buffer, &p, &[]).unwrap();
+    let waits = bench.world.waits();
+    enqueue(&buffer, &p, &[]).unwrap();
+    assert_eq!(bench.world.waits(), waits, "a lane orders its own");
+    enqueue(&buffer, &q, &[]).unwrap();
+    assert_eq!(bench.world.waits(), waits + 1, "and another waits for it");
+    let done = enqueue(&buffer, &r, &[]).unwrap();
+    completes(&bench, &done);
+    assert_eq!(bench.world.ran(), [0, 1, 0, 1, 0, 1, 0, 1]);
+}
+
+fn events_stand_for_the_last_submission<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (p, q) = (bench.in_order(), bench.in_order());
+    let buffer = buffer(&bench, true);
+    let (_, event) = append(&buffer, 0, &[], &[], true).unwrap();
+    let event = event.unwrap();
+    simply(&buffer, 1, &[]);
+    buffer.finalize().unwrap();
+    assert_eq!(status(&event), UR_EVENT_STATUS_QUEUED);
+    for _ in 0..3 {
+        enqueue(&buffer, &p, &[]).unwrap();
+        assert_ne!(
+            status(&event),
+            UR_EVENT_STATUS_COMPLETE,
+            "of the new submission"
+        );
+        let behind = launch(&q, 7, &[&event]);
+        assert_eq!(status(&behind), UR_EVENT_STATUS_SUBMITTED);
+        let line = bench.world.lanes.lock().unwrap()[0].number;
+        while status(&event) != UR_EVENT_STATUS_COMPLETE {
+            assert!(bench.world.step(line));
+        }
+        assert_ne!(bench.world.ran().last(), Some(&1), "its own command only");
+        completes(&bench, &behind);
+    }
+}
+
+/// What waits for a command before its recording was ever submitted waits for the first time.
+fn what_waits_before_is_held_back<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (p, q) = (bench.in_order(), bench.in_order());
+    let buffer = buffer(&bench, false);
+    let (_, event) = append(&buffer, 0, &[], &[], true).unwrap();
+    let event = event.unwrap();
+    buffer.finalize().unwrap();
+    let behind = launch(&q, 1, &[&event]);
+    bench.world.run();
+    assert_eq!(status(&behind), UR_EVENT_STATUS_SUBMITTED);
+    assert_eq!(status(&event), UR_EVENT_STATUS_QUEUED);
+    enqueue(&buffer, &p, &[]).unwrap();
+    until(|| {
+        bench.world.run();
+        status(&behind) == UR_EVENT_STATUS_COMPLETE
+    });
+    assert_eq!(bench.world.ran(), [0, 1]);
+}
+
+fn only_what_waits_is_held_back<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (p, q) = (bench.in_order(), bench.in_order());
+    let buffer = buffer(&bench, false);
+    let one = launch(&q, 1, &[]);
+    simply(&buffer, 0, &[]);
+    append(&buffer, 2, &[], &[&one], false).unwrap();
+    buffer.finalize().unwrap();
+    let done = enqueue(&buffer, &p, &[]).unwrap();
+    let line = bench.world.lanes.lock().unwrap()[0].number;
+    while bench.world.step(line) {}
+    assert_eq!(
+        bench.world.ran(),
+        [0],
+        "only the one that waits is held back"
+    );
+    completes(&bench, &done);
+    assert_eq!(bench.world.ran(), [0, 1, 2]);
+}
+
+fn a_failure_on_the_way<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.in_order();
+    let buffer = buffer(&bench, false);
+    let event = |label| append(&buffer, label, &[], &[], true).unwrap().1.unwrap();
+    let events = [event(0), event(1), event(2)];
+    buffer.finalize().unwrap();
+    *bench.world.fails_after.lock().unwrap() = Some(2);
+    let failed = enqueue(&buffer, &queue, &[]);
+    assert_eq!(code(failed), Some(UR_RESULT_ERROR_OUT_OF_RESOURCES));
+    *bench.world.fails_after.lock().unwrap() = None;
+    assert_eq!(status(&events[2]), UR_EVENT_STATUS_ERROR);
+    let behind = without(&[&events[2]], |waits, event| {
+        CommandBuffer::enqueue(&buffer, &queue, waits, event)
+    });
+    assert_eq!(
+        code(behind),
+        Some(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)
+    );
+    completes(&bench, &events[1]);
+    assert_eq!(bench.world.ran(), [0, 1], "what was given runs");
+    let again = enqueue(&buffer, &queue, &[]).unwrap();
+    completes(&bench, &again);
+    assert_eq!(status(&events[2]), UR_EVENT_STATUS_COMPLETE);
+    assert_eq!(bench.world.ran(), [0, 1, 0, 1, 2]);
+}
+
+fn a_failure_on_the_way_of_several_lanes<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (queue, other) = (bench.out_of_order(), bench.in_order());
+    let buffer = buffer(&bench, false);
+    let roots = [simply(&buffer, 0, &[]), simply(&buffer, 1, &[])];
+    simply(&buffer, 2, &roots);
+    buffer.finalize().unwrap();
+    *bench.world.fails_after.lock().unwrap() = Some(2);
+    let failed = enqueue(&buffer, &queue, &[]);
+    assert_eq!(code(failed), Some(UR_RESULT_ERROR_OUT_OF_RESOURCES));
+    *bench.world.fails_after.lock().unwrap() = None;
+    // The next submission follows what was given of this one.
+    let waits = bench.world.waits();
+    enqueue(&buffer, &other, &[]).unwrap();
+    assert_eq!(bench.world.waits(), waits + 2);
+    drop((buffer, queue));
+    bench.world.run();
+    until(|| bench.world.ran().len() == 5);
+    let ran = bench.world.ran();
+    assert_eq!(ran[2..], [0, 1, 2]);
+}
+
+fn its_life<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.in_order();
+    let buffer = buffer(&bench, false);
+    let refused = |result: Result<()>| {
+        assert_eq!(code(result), Some(UR_RESULT_ERROR_INVALID_OPERATION));
+    };
+    refused(enqueue(&buffer, &queue, &[]).map(drop));
+    buffer.finalize().unwrap();
+    refused(buffer.finalize());
+    refused(append(&buffer, 0, &[], &[], false).map(drop));
+    // An empty one is a marker.
+    launch_only(&queue, 1, &[]);
+    let done = enqueue(&buffer, &queue, &[]).unwrap();
+    assert_eq!(status(&done), UR_EVENT_STATUS_SUBMITTED);
+    completes(&bench, &done);
+    let foreign = Bench::<D>::new();
+    let elsewhere = enqueue(&buffer, &foreign.in_order(), &[]);
+    assert_eq!(code(elsewhere), Some(UR_RESULT_ERROR_INVALID_QUEUE));
+}
+
+/// What a submission uses lives until it has completed, whoever lets go of it before.
+fn its_objects_stay<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.in_order();
+    let buffer = buffer(&bench, false);
+    let mem = Object::new(D::table(), FakeMem(64, 64));
+    let made = buffer.site().buffer_fill(&mem, &[1], 0, 64).unwrap();
+    // SAFETY: null means not wanted.
+    let out = unsafe {
+        Outputs {
+            sync_point: Out::new(null_mut()),
+            event: OutHandle::new(null_mut()),
+            command: OutHandle::new(null_mut()),
+        }
+    };
+    CommandBuffer::append(&buffer, made, Handles::EMPTY, &[], Handles::EMPTY, out).unwrap();
+    buffer.finalize().unwrap();
+    enqueue(&buffer, &queue, &[]).unwrap();
+    let alive = Arc::downgrade(&mem);
+    drop((mem, buffer));
+    assert!(alive.upgrade().is_some());
+    bench.world.run();
+    until(|| alive.upgrade().is_none());
+}
+
+fn sync_points_are_its_own<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (one, two) = (buffer(&bench, false), buffer(&bench, false));
+    let point = simply(&one, 0, &[]);
+    let own = simply(&two, 0, &[]);
+    for wrong in [point, own.wrapping_add(1), own.wrapping_sub(1)] {
+        let refused = append(&two, 1, &[wrong], &[], false);
+        assert_eq!(
+            code(refused),
+            Some(UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_EXP)
+        );
+    }
+    let info: Result<ur_exp_command_buffer_desc_t> = info(|out| {
+        let what = hal::CommandBufferInfo::Descriptor;
+        <CommandBuffer<D> as hal::CommandBuffer<D>>::get_info_exp(&two, what, out)
+    });
+    assert_eq!(info.unwrap().isUpdatable, 1);
+}

@@ -1,0 +1,215 @@
+//! What there is: adapters, their platforms, their devices, each with its properties, as plain data.
+//!
+//! Owns the walk and the numbering of devices. A call that fails leaves its error where its answer
+//! would be, and the walk goes on.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+use ur::abi::*;
+
+use crate::api::{self, Answer};
+use crate::generated::info::{ADAPTER_INFO, DEVICE_INFO, LOADER_CONFIG_INFO, PLATFORM_INFO};
+use crate::value::{Missing, Property, Value};
+
+/// The properties of one object, by name.
+#[derive(Debug, Default, Serialize)]
+pub struct Properties {
+    pub info: BTreeMap<&'static str, Value>,
+    /// Those that have no value, with the reason.
+    pub missing: BTreeMap<&'static str, Missing>,
+    /// All names, in the order of the specification.
+    #[serde(skip)]
+    pub order: Vec<&'static str>,
+}
+
+/// A loader and what it leads to.
+#[derive(Debug, Serialize)]
+pub struct Inventory {
+    pub loader: String,
+    /// ONEAPI_DEVICE_SELECTOR as it stood.
+    pub selector: Option<String>,
+    #[serde(flatten)]
+    pub properties: Properties,
+    pub adapters: Vec<Adapter>,
+    /// Why the adapters could not be listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Adapter {
+    pub backend: String,
+    #[serde(flatten)]
+    pub properties: Properties,
+    pub platforms: Vec<Platform>,
+    /// Why its platforms could not be listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Platform {
+    /// The version of the interface that its adapter implements.
+    pub api_version: Option<String>,
+    #[serde(flatten)]
+    pub properties: Properties,
+    pub devices: Vec<Device>,
+    /// Devices that the selector hides.
+    pub hidden: usize,
+    /// Why its devices could not be listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Device {
+    /// Terms of ONEAPI_DEVICE_SELECTOR that the device answers to; only a root device has the
+    /// second one, its number.
+    pub selectors: Vec<String>,
+    #[serde(flatten)]
+    pub properties: Properties,
+}
+
+impl Properties {
+    fn read(table: &[Property], ask: impl Fn(u32) -> Answer<Vec<u8>>) -> Properties {
+        let mut found = Properties::default();
+        for property in table {
+            let value = ask(property.value)
+                .map_err(refusal)
+                .and_then(|bytes| (property.read)(&bytes).ok_or(Missing::Malformed(bytes.len())));
+            match value {
+                Ok(value) => drop(found.info.insert(property.name, value)),
+                Err(reason) => drop(found.missing.insert(property.name, reason)),
+            }
+            found.order.push(property.name);
+        }
+        found
+    }
+
+    /// A property as text; an empty one if it is missing.
+    pub fn text(&self, name: &str) -> String {
+        self.info
+            .get(name)
+            .map(Value::to_string)
+            .unwrap_or_default()
+    }
+
+    /// An enumerator without its prefix, in small letters.
+    fn word(&self, name: &str, prefix: &str) -> String {
+        let text = self.text(name);
+        let word = text.strip_prefix(prefix).unwrap_or("unknown");
+        word.to_lowercase()
+    }
+}
+
+fn refusal(result: ur_result_t) -> Missing {
+    match result {
+        UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION
+        | UR_RESULT_ERROR_UNSUPPORTED_FEATURE
+        | UR_RESULT_ERROR_INVALID_ENUMERATION => Missing::Unsupported(result),
+        other => Missing::Failed(other),
+    }
+}
+
+/// The values of a list, or none and the sentence that says why.
+fn listed<T>(what: &str, answer: Answer<Vec<T>>) -> (Vec<T>, Option<String>) {
+    match answer {
+        Ok(list) => (list, None),
+        Err(result) => (Vec::new(), Some(format!("{what}: {result:?}"))),
+    }
+}
+
+impl Inventory {
+    pub fn take(loader: &api::Loader, path: &Path, selector: Option<String>) -> Inventory {
+        let (adapters, error) = listed("urAdapterGet", loader.adapters());
+        Inventory {
+            loader: path.display().to_string(),
+            selector,
+            properties: Properties::read(LOADER_CONFIG_INFO, |property| loader.info(property)),
+            adapters: adapters.iter().map(Adapter::take).collect(),
+            error,
+        }
+    }
+
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.platforms().flat_map(|platform| &platform.devices)
+    }
+
+    pub fn platforms(&self) -> impl Iterator<Item = &Platform> {
+        self.adapters.iter().flat_map(|adapter| &adapter.platforms)
+    }
+
+    /// What could not be listed, and why.
+    pub fn errors(&self) -> impl Iterator<Item = &str> {
+        let adapters = self.adapters.iter().filter_map(|one| one.error.as_deref());
+        let platforms = self.platforms().filter_map(|one| one.error.as_deref());
+        self.error
+            .as_deref()
+            .into_iter()
+            .chain(adapters)
+            .chain(platforms)
+    }
+}
+
+impl Adapter {
+    fn take(adapter: &api::Adapter<'_>) -> Adapter {
+        let properties = Properties::read(ADAPTER_INFO, |property| adapter.info(property));
+        let backend = properties.word("UR_ADAPTER_INFO_BACKEND", "UR_BACKEND_");
+        let (platforms, error) = listed(&format!("{backend}: urPlatformGet"), adapter.platforms());
+        // A selector's numbers count over all platforms of an adapter.
+        let mut first = 0;
+        let platforms = platforms.iter();
+        let platforms = platforms.map(|platform| Platform::take(platform, &backend, &mut first));
+        Adapter {
+            platforms: platforms.collect(),
+            backend,
+            properties,
+            error,
+        }
+    }
+}
+
+impl Platform {
+    fn take(platform: &api::Platform<'_>, backend: &str, first: &mut usize) -> Platform {
+        let (all, failed) = listed(&format!("{backend}: urDeviceGet"), platform.devices());
+        let (selected, refused) = listed(
+            &format!("{backend}: urDeviceGetSelected"),
+            platform.selected(),
+        );
+        let number = |device: &api::Device<'_>| all.iter().position(|one| one.is_same(device));
+        let devices: Vec<Device> = selected
+            .iter()
+            .map(|device| Device::take(device, backend, number(device).map(|at| *first + at)))
+            .collect();
+        let shown = |one: &&api::Device<'_>| selected.iter().any(|other| other.is_same(one));
+        let hidden = match refused {
+            None => all.len() - all.iter().filter(shown).count(),
+            Some(_) => 0,
+        };
+        *first += all.len();
+        let version = platform.api_version().ok();
+        Platform {
+            api_version: version
+                .map(|version| format!("{}.{}", version.0 >> 16, version.0 & 0xffff)),
+            properties: Properties::read(PLATFORM_INFO, |property| platform.info(property)),
+            devices,
+            hidden,
+            error: failed.or(refused),
+        }
+    }
+}
+
+impl Device {
+    fn take(device: &api::Device<'_>, backend: &str, number: Option<usize>) -> Device {
+        let properties = Properties::read(DEVICE_INFO, |property| device.info(property));
+        let kind = properties.word("UR_DEVICE_INFO_TYPE", "UR_DEVICE_TYPE_");
+        let mut selectors = vec![format!("{backend}:{kind}")];
+        selectors.extend(number.map(|number| format!("{backend}:{number}")));
+        Device {
+            selectors,
+            properties,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `urinfo`: lists the adapters, platforms and devices that a loader finds.
+//!
+//! It may use `ur::abi` and `ur::dl`, and is a consumer like any other: the loader is opened at run
+//! time and no adapter is known.
+
+mod api;
+#[rustfmt::skip]
+mod generated;
+mod inventory;
+mod report;
+mod value;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use inventory::Inventory;
+
+/// Lists the devices that Unified Runtime finds, one a line: the terms of ONEAPI_DEVICE_SELECTOR
+/// that select it, its platform, its name, version and driver.
+///
+/// The environment chooses as for any program: UR_ADAPTERS_FORCE_LOAD, UR_ADAPTERS_SEARCH_PATH and
+/// ONEAPI_DEVICE_SELECTOR. Exits with 0 if a device was listed, 1 if there is none, 2 if the loader
+/// cannot be used.
+#[derive(Parser)]
+#[command(name = "urinfo", version)]
+struct Cli {
+    /// Loader library; by default libur_loader.so.0 beside this program, in ../lib or of the system
+    #[arg(long, value_name = "PATH")]
+    loader: Option<PathBuf>,
+    /// Prints every property of the loader, adapters, platforms and devices
+    #[arg(long, short)]
+    verbose: bool,
+    /// Prints everything as JSON
+    #[arg(long, conflicts_with = "verbose")]
+    json: bool,
+    /// Ignores ONEAPI_DEVICE_SELECTOR
+    #[arg(long, short)]
+    all: bool,
+}
+
+const NO_DEVICE: u8 = 1;
+const NO_LOADER: u8 = 2;
+
+const LOADERS: [&str; 2] = ["libur_loader.so.0", "libur_loader.so"];
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if cli.all {
+        api::forget_selector();
+    }
+    let selector = std::env::var(api::SELECTOR).ok();
+    let path = cli.loader.clone();
+    let path = path.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
+    let loader = match api::Loader::open(&path) {
+        Ok(loader) => loader,
+        Err(reason) => {
+            eprintln!("urinfo: {reason}");
+            return ExitCode::from(NO_LOADER);
+        }
+    };
+    let inventory = Inventory::take(&loader, &path, selector);
+    drop(loader);
+    // A reader that has seen enough may close the pipe.
+    let _ = std::io::stdout().write_all(cli.show(&inventory).as_bytes());
+    explain(&inventory)
+}
+
+impl Cli {
+    fn show(&self, inventory: &Inventory) -> String {
+        if self.json {
+            // Strings and numbers only: nothing that JSON could not take.
+            serde_json::to_string_pretty(inventory).unwrap_or_default() + "\n"
+        } else if self.verbose {
+            report::Long(inventory).to_string()
+        } else {
+            report::Short(inventory).to_string()
+        }
+    }
+}
+
+/// Says what is not listed, and why.
+fn explain(inventory: &Inventory) -> ExitCode {
+    for error in inventory.errors() {
+        eprintln!("urinfo: {error}");
+    }
+    let hidden: usize = inventory.platforms().map(|platform| platform.hidden).sum();
+    if let (Some(selector), true) = (&inventory.selector, hidden > 0) {
+        eprintln!(
+            "urinfo: ONEAPI_DEVICE_SELECTOR={selector} hides {hidden} devices; --all lists them"
+        );
+    }
+    if inventory.devices().next().is_some() {
+        return ExitCode::SUCCESS;
+    }
+    let reason = match (&inventory.selector, inventory.adapters.is_empty()) {
+        (_, true) => "no adapter was found; UR_LOG_LOADER=level:info says where the loader looked",
+        (Some(_), false) => "no device is selected",
+        (None, false) => "no device was found",
+    };
+    eprintln!("urinfo: {reason}");
+    ExitCode::from(NO_DEVICE)
+}

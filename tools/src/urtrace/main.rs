@@ -1,0 +1,248 @@
+//! `urtrace`: runs a program with the loader's tracing layer on, and sums up what it called.
+//!
+//! Owns the way from options to the layer's environment variables; what they mean is the layer's.
+//! The program and everything that it starts inherit them.
+
+mod summary;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use clap::{Parser, ValueEnum};
+use summary::Summary;
+
+/// Runs a command with every Unified Runtime call traced, then prints a table of the calls.
+///
+/// Arguments are shown as a call begins, its result, outputs and time as it ends. The command uses
+/// the loader of this installation, if it uses libur_loader.so.0: SYCL programs on libsycl 2026.1 do.
+/// libsycl 2026.2 has a loader of its own inside, which has no such layer: nothing is traced there.
+///
+/// Exits as the command does: with its code, or 128 and the number of the signal that ended it; with
+/// 127 or 126 if there is no such command or it cannot be run.
+#[derive(Parser)]
+#[command(name = "urtrace", version)]
+struct Cli {
+    /// Where the trace goes: a file (%p is the process id), stderr or stdout. By default stderr, or
+    /// urtrace-%p.json for Perfetto
+    #[arg(long, short)]
+    output: Option<String>,
+    /// How the trace is written
+    #[arg(long, short, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Functions to trace: names with * and ?, comma-separated; those after ! are left out
+    #[arg(long, value_name = "GLOBS")]
+    functions: Option<String>,
+    /// Adapters to trace, such as native_cpu or !opencl
+    #[arg(long, value_name = "GLOBS")]
+    adapters: Option<String>,
+    /// Shows calls that took at least that long, such as 10us or 1.5ms; the table counts all
+    #[arg(long, value_name = "TIME")]
+    min_time: Option<String>,
+    /// Prints the table alone
+    #[arg(long, short, conflicts_with_all = ["output", "format", "no_summary", "min_time"])]
+    summary: bool,
+    /// Prints no table
+    #[arg(long)]
+    no_summary: bool,
+    /// Loader library; by default libur_loader.so.0 beside this program, in ../lib or of the system
+    #[arg(long, value_name = "PATH", conflicts_with = "keep_loader")]
+    loader: Option<PathBuf>,
+    /// Leaves LD_LIBRARY_PATH alone: the command finds its own loader
+    #[arg(long)]
+    keep_loader: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Lines for people
+    Text,
+    /// Chrome's JSON, for ui.perfetto.dev
+    #[value(alias = "json")]
+    Perfetto,
+}
+
+const LAYER: &str = "UR_LAYER_TRACING";
+const LOADERS: [&str; 2] = ["libur_loader.so.0", "libur_loader.so"];
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+const OWN_FAULT: u8 = 125;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("urtrace: {error}");
+            ExitCode::from(OWN_FAULT)
+        }
+    }
+}
+
+impl Cli {
+    fn run(&self) -> io::Result<ExitCode> {
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Ok(ExitCode::from(OWN_FAULT));
+        };
+        let folder = tempfile::Builder::new().prefix("urtrace-").tempdir()?;
+        let output = self.output();
+        let mut command = Command::new(program);
+        command.args(arguments);
+        self.configure(&mut command, folder.path(), &output)?;
+        // Lines are appended, so that processes may share a file.
+        if self.format == Format::Text && is_one_file(&output) {
+            std::fs::File::create(&output)?;
+        }
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                eprintln!("urtrace: {}: {error}", program.display());
+                let missing = error.kind() == io::ErrorKind::NotFound;
+                return Ok(ExitCode::from(if missing { NOT_FOUND } else { NOT_RUN }));
+            }
+        };
+        outlive(child.id());
+        let status = child.wait()?;
+        self.report(&Summary::read(folder.path()), status, &output);
+        Ok(code(status))
+    }
+
+    fn output(&self) -> String {
+        match (&self.output, self.format) {
+            _ if self.summary => "none".to_owned(),
+            (Some(output), _) => output.clone(),
+            (None, Format::Text) => "stderr".to_owned(),
+            (None, Format::Perfetto) => "urtrace-%p.json".to_owned(),
+        }
+    }
+
+    /// Sets what the layer reads. Relative paths are made absolute: the command may go elsewhere.
+    fn configure(&self, command: &mut Command, folder: &Path, output: &str) -> io::Result<()> {
+        let mut layers = std::env::var("UR_ENABLE_LAYERS").unwrap_or_default();
+        if !layers.split(',').any(|layer| layer == LAYER) {
+            layers.push_str(if layers.is_empty() { "" } else { "," });
+            layers.push_str(LAYER);
+        }
+        let format = match self.format {
+            Format::Text => "text",
+            Format::Perfetto => "json",
+        };
+        let output = match output {
+            "none" | "stderr" | "stdout" => output.into(),
+            path => std::path::absolute(path)?,
+        };
+        command
+            .env("UR_ENABLE_LAYERS", layers)
+            .env("UR_TRACE_FORMAT", format)
+            .env("UR_TRACE_OUTPUT", output)
+            .env("UR_TRACE_SUMMARY", folder.join("%p.json"));
+        for (name, value) in [
+            ("UR_TRACE_FUNCTIONS", &self.functions),
+            ("UR_TRACE_ADAPTERS", &self.adapters),
+            ("UR_TRACE_MIN_TIME", &self.min_time),
+        ] {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if !self.keep_loader {
+            command.env("LD_LIBRARY_PATH", self.library_path(folder)?);
+        }
+        Ok(())
+    }
+
+    /// A folder with nothing but the loader, under the names that programs look for, before what
+    /// was there.
+    fn library_path(&self, folder: &Path) -> io::Result<OsString> {
+        let loader = self.loader.clone();
+        let loader = loader.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
+        let mut path = OsString::new();
+        // A bare name is the system's to find, and found without help.
+        if loader.components().count() > 1 || loader.exists() {
+            let loader = std::fs::canonicalize(&loader).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", loader.display()))
+            })?;
+            for name in LOADERS {
+                symlink(&loader, folder.join(name))?;
+            }
+            path.push(folder);
+        }
+        if let Some(old) = std::env::var_os("LD_LIBRARY_PATH").filter(|old| !old.is_empty()) {
+            path.push(if path.is_empty() { "" } else { ":" });
+            path.push(old);
+        }
+        Ok(path)
+    }
+
+    fn report(&self, summary: &Summary, status: ExitStatus, output: &str) {
+        if summary.processes.is_empty() {
+            eprintln!(
+                "urtrace: nothing was traced: no process of the command used a loader that has {LAYER} \
+                 (the one inside of libsycl 2026.2 has not)"
+            );
+            return;
+        }
+        if self.format == Format::Perfetto {
+            for process in &summary.processes {
+                let path = output.replace("%p", &process.to_string());
+                eprintln!("urtrace: process {process} is in {path}");
+            }
+        }
+        if self.no_summary {
+            return;
+        }
+        match (summary.is_empty(), status.signal()) {
+            (false, _) => eprintln!("{}", summary.table()),
+            (true, Some(_)) => {
+                eprintln!("urtrace: the program ended before its figures were written")
+            }
+            (true, None) => eprintln!("urtrace: no call was made, or none that the filters want"),
+        }
+    }
+}
+
+/// Whether all processes write to the same path.
+fn is_one_file(output: &str) -> bool {
+    !matches!(output, "none" | "stderr" | "stdout") && !output.contains("%p")
+}
+
+fn code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| Some(128 + status.signal()?));
+    ExitCode::from(
+        code.and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(OWN_FAULT),
+    )
+}
+
+/// The command's process, for signals that are passed on.
+static CHILD: AtomicI32 = AtomicI32::new(0);
+
+/// Stays until the command has ended: what a terminal sends reaches the command by itself, what is
+/// sent to this process alone is passed on.
+fn outlive(child: u32) {
+    CHILD.store(i32::try_from(child).unwrap_or(0), Ordering::Relaxed);
+    let pass_on = pass_on as extern "C" fn(i32);
+    // SAFETY: the handler only loads an atomic and calls `kill`, as handlers may.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
+        libc::signal(libc::SIGTERM, pass_on as libc::sighandler_t);
+        libc::signal(libc::SIGHUP, pass_on as libc::sighandler_t);
+    }
+}
+
+extern "C" fn pass_on(signal: i32) {
+    let child = CHILD.load(Ordering::Relaxed);
+    if child > 0 {
+        // SAFETY: the call takes numbers.
+        unsafe { libc::kill(child, signal) };
+    }
+}
