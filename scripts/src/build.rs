@@ -26,6 +26,20 @@ pub fn workspace(root: &Path, release: bool) -> Result<PathBuf> {
     Ok(target_dir(root)?.join(if release { "release" } else { "debug" }))
 }
 
+/// Builds some packages; returns the folder that their libraries and programs are in.
+pub fn packages(root: &Path, names: &[&str], release: bool) -> Result<PathBuf> {
+    let mut cargo = cargo(root);
+    cargo.arg("build");
+    for name in names {
+        cargo.args(["--package", name]);
+    }
+    if release {
+        cargo.arg("--release");
+    }
+    run(&mut cargo)?;
+    Ok(target_dir(root)?.join(if release { "release" } else { "debug" }))
+}
+
 pub fn target_dir(root: &Path) -> Result<PathBuf> {
     let output = cargo(root)
         .args(["metadata", "--no-deps", "--format-version", "1"])

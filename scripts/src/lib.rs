@@ -1,6 +1,7 @@
 //! The project's tools as a library, so that tests call them without a process: the model of
 //! spec/ and the generators that turn it into code and headers.
 
+pub mod bench;
 pub mod build;
 pub mod generate;
 pub mod install;

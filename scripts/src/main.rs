@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::{Command as Process, ExitCode};
-use xtask::{build, generate, install, model, real_client, repository, tidy};
+use xtask::{bench, build, generate, install, model, real_client, repository, tidy};
 
 #[derive(Parser)]
 #[command(about = "Tools of the Unified Runtime project")]
@@ -36,6 +36,11 @@ enum Command {
     },
     /// Runs SYCL programs and dpctl's tests on Intel's libsycl, over our adapters.
     RealClient(real_client::Options),
+    /// Measures beside others, in one run.
+    Bench {
+        #[command(subcommand)]
+        bench: bench::Bench,
+    },
 }
 
 fn main() -> Result<ExitCode> {
@@ -67,6 +72,7 @@ fn main() -> Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Bench { bench } => bench::run(&root, &bench)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -262,9 +262,14 @@ impl<D: Driver> Engine<D> {
         }
     }
 
+    /// Whether there is no point that the host has yet to signal.
+    pub(crate) fn all_signalled(&self) -> bool {
+        self.unsignalled.load(Ordering::Acquire) == 0
+    }
+
     /// The points of the frontier that the host has yet to signal.
     pub(crate) fn unsignalled(&self, frontier: &Frontier) -> Frontier {
-        if self.unsignalled.load(Ordering::Acquire) == 0 {
+        if self.all_signalled() {
             return Frontier::new();
         }
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
@@ -277,17 +282,9 @@ impl<D: Driver> Engine<D> {
             .collect()
     }
 
-    /// The points that a lane waits for and that the host has yet to signal.
-    pub(crate) fn unsignalled_before(&self, lane: &LaneCore<D>) -> Frontier {
-        match self.unsignalled.load(Ordering::Acquire) {
-            0 => Frontier::new(),
-            _ => self.unsignalled(&lane.waited()),
-        }
-    }
-
     /// All points of a domain that the host has yet to signal.
     pub(crate) fn unsignalled_of(&self, domain: &Domain<D>) -> Frontier {
-        if self.unsignalled.load(Ordering::Acquire) == 0 {
+        if self.all_signalled() {
             return Frontier::new();
         }
         domain.host_points()

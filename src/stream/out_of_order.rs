@@ -170,11 +170,20 @@ impl<D: Driver> OutOfOrder<D> {
     /// that is idle, a new one, or the one with the least to do.
     fn place(&mut self, waits: &Reach) -> Result<Arc<LaneCore<D>>> {
         let engine = self.context.domain().engine();
-        let hosts = engine.unsignalled(&waits.order);
+        // Mostly nothing waits for the host, and no lane is held by it.
+        let quiet = engine.all_signalled();
+        let hosts = if quiet {
+            Frontier::new()
+        } else {
+            engine.unsignalled(&waits.order)
+        };
         let mut best: Option<(Fit, &Arc<LaneCore<D>>)> = None;
         let mut free = 0;
         for lane in self.lanes.iter().filter(|lane| !lane.is_lent()) {
-            let held = engine.unsignalled_before(lane);
+            let held = match quiet {
+                true => Frontier::new(),
+                false => engine.unsignalled(&lane.waited()),
+            };
             free += usize::from(held.is_empty());
             if !held.points().all(|point| hosts.covers_point(point)) {
                 continue;

@@ -40,6 +40,8 @@ enum Kept {
     #[default]
     No,
     Value(Bytes),
+    /// A pointer that was set once. Set again, it is worth finding out whose memory it leads to.
+    Once(usize),
     /// A pointer into memory that was ours when so many slabs had been given back. OpenCL may have
     /// looked up what it leads to.
     Pointer(usize, u64),
@@ -162,23 +164,20 @@ impl Native {
     /// What `run` does with the kernel once it has these arguments and before it gets others.
     pub fn with<T>(&self, args: &Indexed, run: impl FnOnce(cl_kernel) -> Result<T>) -> Result<T> {
         let mut arguments = self.arguments();
+        let given_back = self.slabs.given_back();
         for (index, arg) in args {
-            let given = self.slabs.given_back();
-            let kept = arguments.kept.get_mut(*index as usize).map(std::mem::take);
-            let kept = match kept {
-                Some(kept) if kept.is(arg, given) => kept,
-                _ => {
-                    self.set(*index, arg)?;
-                    if arguments.open {
-                        continue;
-                    }
-                    Kept::of(arg, given, &self.slabs)
-                }
-            };
-            // OpenCL has accepted the place, so it is one of few.
-            let places = arguments.kept.len().max(*index as usize + 1);
-            arguments.kept.resize_with(places, Kept::default);
-            arguments.kept[*index as usize] = kept;
+            let place = *index as usize;
+            let known = arguments.kept.get(place);
+            if known.is_some_and(|kept| kept.is(arg, given_back)) {
+                continue;
+            }
+            // Until it is set, nothing is known of it.
+            let known = arguments.kept.get_mut(place).map(std::mem::take);
+            self.set(*index, arg)?;
+            if !arguments.open {
+                let kept = Kept::of(arg, &known.unwrap_or_default(), given_back, &self.slabs);
+                arguments.keep(place, kept);
+            }
         }
         run(self.kernel.raw())
     }
@@ -215,13 +214,29 @@ impl Native {
     }
 }
 
+impl Arguments {
+    /// The place is one that OpenCL has accepted, hence one of few.
+    fn keep(&mut self, place: usize, kept: Kept) {
+        if place >= self.kept.len() {
+            self.kept.resize_with(place + 1, Kept::default);
+        }
+        self.kept[place] = kept;
+    }
+}
+
 impl Kept {
-    /// What is known of an argument after it was set.
-    fn of(arg: &Arg, given_back: u64, slabs: &Slabs) -> Self {
-        match arg {
-            Arg::Value(bytes) => Self::Value(bytes.clone()),
-            Arg::Pointer(at) if slabs.hold(*at) => Self::Pointer(*at, given_back),
-            Arg::Pointer(_) | Arg::Local(_) | Arg::Mem(_) | Arg::Sampler(_) => Self::No,
+    /// What is known of an argument after it was set; `before`: what was known until then.
+    fn of(arg: &Arg, before: &Self, given_back: u64, slabs: &Slabs) -> Self {
+        match (arg, before) {
+            (Arg::Value(bytes), _) => Self::Value(bytes.clone()),
+            (Arg::Pointer(at), Self::Once(own) | Self::Pointer(own, _)) if own == at => {
+                match slabs.hold(*at) {
+                    true => Self::Pointer(*at, given_back),
+                    false => Self::No,
+                }
+            }
+            (Arg::Pointer(at), _) => Self::Once(*at),
+            (Arg::Local(_) | Arg::Mem(_) | Arg::Sampler(_), _) => Self::No,
         }
     }
 
@@ -304,14 +319,19 @@ mod tests {
         let slabs = Slabs::default();
         slabs.add(0x1000, 0x100);
         let value = |bytes: &[u8]| Arg::Value(Bytes::of(bytes));
-        let number = Kept::of(&value(&[1, 2]), 0, &slabs);
+        let number = Kept::of(&value(&[1, 2]), &Kept::No, 0, &slabs);
         assert!(number.is(&value(&[1, 2]), 7));
         assert!(!number.is(&value(&[1, 2, 0]), 0) && !number.is(&Arg::Pointer(1), 0));
-        let inside = Kept::of(&Arg::Pointer(0x10ff), slabs.given_back(), &slabs);
+        let set_twice = |at| {
+            let arg = Arg::Pointer(at);
+            let once = Kept::of(&arg, &Kept::No, slabs.given_back(), &slabs);
+            assert!(!once.is(&arg, slabs.given_back()));
+            Kept::of(&arg, &once, slabs.given_back(), &slabs)
+        };
+        let inside = set_twice(0x10ff);
         assert!(inside.is(&Arg::Pointer(0x10ff), slabs.given_back()));
         assert!(!inside.is(&Arg::Pointer(0x10fe), slabs.given_back()));
-        let outside = Kept::of(&Arg::Pointer(0x1100), slabs.given_back(), &slabs);
-        assert!(!outside.is(&Arg::Pointer(0x1100), slabs.given_back()));
+        assert!(!set_twice(0x1100).is(&Arg::Pointer(0x1100), slabs.given_back()));
         slabs.remove(0x1000);
         assert!(!inside.is(&Arg::Pointer(0x10ff), slabs.given_back()));
     }

@@ -32,6 +32,9 @@ struct Cli {
     /// Adapter library that our loader is to load, and no other
     #[arg(long)]
     adapter: Option<PathBuf>,
+    /// What the table calls the sides, separated by a comma
+    #[arg(long, value_delimiter = ',', default_values = ["ours", "theirs"])]
+    names: Vec<String>,
     /// Samples of each call on each side, in each process
     #[arg(long, default_value_t = 21)]
     rounds: usize,
@@ -106,8 +109,7 @@ impl Cli {
         for _ in 0..self.processes {
             self.sample(&mut sides, &mut table)?;
         }
-        let names: Vec<String> = sides.iter().map(Side::name).collect();
-        print!("{}", table.text(&names));
+        print!("{}", table.text(&self.names));
         Ok(table.met())
     }
 

@@ -67,7 +67,7 @@ impl Table {
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         };
         let mut head = vec!["call".to_owned()];
-        for side in sides {
+        for side in sides.iter().take(self.sides) {
             head.extend([format!("{side}, median"), "least".to_owned()]);
         }
         head.extend(["ratio".to_owned(), "target".to_owned()]);

@@ -34,11 +34,6 @@ impl Side {
         }
     }
 
-    pub fn name(&self) -> String {
-        let folder = self.loader.parent().unwrap_or(Path::new(""));
-        folder.display().to_string()
-    }
-
     /// A new process that samples are taken in.
     pub fn open(&mut self) -> Result<(), String> {
         self.worker = Some(self.spawn()?);

@@ -1,0 +1,111 @@
+//! `cargo xtask bench`: what this project's libraries cost beside others', measured in one run.
+
+use crate::build;
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[derive(Subcommand)]
+pub enum Bench {
+    /// The OpenCL adapter beside Intel's, on Intel's OpenCL driver for the CPU.
+    Opencl(Opencl),
+}
+
+#[derive(Args)]
+pub struct Opencl {
+    /// Where scripts/drivers.sh keeps the drivers; below target/ by default
+    #[arg(long)]
+    drivers: Option<PathBuf>,
+    /// Another loader than that of intel-cmplr-lib-ur, which has Intel's adapter built in
+    #[arg(long)]
+    peer: Option<PathBuf>,
+    /// Passed on to ur-bench: --filter, --rounds, --processes, --starts
+    #[arg(last = true)]
+    rest: Vec<String>,
+}
+
+/// The package that Intel's loader comes in.
+const PEER: &str = "intel-cmplr-lib-ur==2026.2.0";
+
+pub fn run(root: &Path, bench: &Bench) -> Result<()> {
+    match bench {
+        Bench::Opencl(options) => opencl(root, options),
+    }
+}
+
+fn opencl(root: &Path, options: &Opencl) -> Result<()> {
+    let target = build::target_dir(root)?;
+    let built = build::packages(
+        root,
+        &["ur-loader", "ur-adapter-opencl", "ur-conformance"],
+        true,
+    )?;
+    let drivers = options.drivers.clone();
+    let drivers = drivers.unwrap_or_else(|| target.join("drivers"));
+    let script = root.join("scripts/drivers.sh");
+    build::run(Command::new(&script).arg(&drivers).arg("install"))?;
+    let peer = match &options.peer {
+        Some(peer) => peer.clone(),
+        None => intel_loader(&target.join("bench"))?,
+    };
+    println!("{}\n", circumstances()?);
+    let mut command = Command::new(&script);
+    command.arg(&drivers).arg("intel");
+    command.arg(built.join("ur-bench"));
+    command.arg(built.join("libur_loader.so")).arg(&peer);
+    command
+        .arg("--adapter")
+        .arg(built.join("libur_adapter_opencl.so"));
+    command
+        .args(["--names", "ours,Intel's"])
+        .args(&options.rest);
+    command.env("ONEAPI_DEVICE_SELECTOR", "opencl:cpu");
+    build::run(&mut command)
+}
+
+/// Intel's loader, fetched once.
+fn intel_loader(folder: &Path) -> Result<PathBuf> {
+    let venv = folder.join(PEER.replace("==", "-"));
+    let loader = venv.join("lib/libur_loader.so.0");
+    if !loader.exists() {
+        fs::create_dir_all(folder)?;
+        build::run(
+            Command::new("python3")
+                .args(["-m", "venv", "--clear"])
+                .arg(&venv),
+        )?;
+        // What it is linked to comes with the driver.
+        build::run(Command::new(venv.join("bin/pip")).args([
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            PEER,
+        ]))?;
+    }
+    Ok(loader)
+}
+
+/// Which machine, when, and how busy.
+fn circumstances() -> Result<String> {
+    let cpus = fs::read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
+    let model = cpus
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    let model = model.and_then(|line| line.split_once(": "));
+    let model = model.map_or("unknown", |(_, name)| name);
+    let count = cpus
+        .lines()
+        .filter(|line| line.starts_with("processor"))
+        .count();
+    let load = fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
+    let load = load.split(' ').next().unwrap_or_default();
+    let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output()?;
+    let date = String::from_utf8_lossy(&date.stdout);
+    Ok(format!(
+        "{count} cores of {model}, {}, load average {load}",
+        date.trim()
+    ))
+}
