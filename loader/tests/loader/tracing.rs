@@ -377,6 +377,44 @@ fn faults_in_settings_are_said() {
     assert!(lines(&trace).is_empty(), "{trace}");
 }
 
+unsafe extern "C" fn locate(_: *mut c_void) -> ur_code_location_t {
+    ur_code_location_t {
+        functionName: c"compute".as_ptr(),
+        sourceFile: c"main.cpp".as_ptr(),
+        lineNumber: 12,
+        columnNumber: 3,
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_located() {
+    let mut config = null();
+    // SAFETY: outputs are writable, and the configuration is live until it is released.
+    unsafe {
+        let create = loader().urLoaderConfigCreate;
+        assert_eq!(create(&mut config), UR_RESULT_SUCCESS);
+        let set = loader().urLoaderConfigSetCodeLocationCallback;
+        assert_eq!(set(config, Some(locate), null()), UR_RESULT_SUCCESS);
+        let init = loader().urLoaderInit;
+        assert_eq!(init(ur_device_init_flags_t(0), config), UR_RESULT_SUCCESS);
+        assert_eq!((loader().urLoaderConfigRelease)(config), UR_RESULT_SUCCESS);
+    }
+    assert_eq!(loader().adapters(0).0, UR_RESULT_SUCCESS);
+    assert_eq!(loader().tear_down(), UR_RESULT_SUCCESS);
+}
+
+#[test]
+fn places_in_the_source_are_shown() {
+    let adapter = Willing::build("tracing-located");
+    let trace = child("tracing::scenario_located", &traced(&adapter, &[]));
+    let enter = trace
+        .lines()
+        .find(|line| line.contains("---> urAdapterGet("))
+        .expect("a line");
+    assert!(enter.ends_with(") at compute main.cpp:12:3"), "{enter}");
+}
+
 /// Events of calls.
 fn spans(trace: &Value) -> Vec<&Value> {
     let events = trace.as_array().expect("a list of events");
