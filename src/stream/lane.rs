@@ -167,7 +167,14 @@ impl<D: Driver> LaneCore<D> {
         let mut state = self.after(waits)?;
         self.record_if_watched(&mut state)?;
         let epoch = state.order.epoch() + 1;
-        D::submit(&self.native, epoch, work, stamps)?;
+        if let Err(error) = D::submit(&self.native, epoch, work, stamps) {
+            if !D::TRACKS {
+                // A part of it may be there: what comes to pass now includes that.
+                state.order.advance();
+                self.publish(&state);
+            }
+            return Err(error);
+        }
         let point = state.order.advance();
         state.recent = Reach::default();
         self.publish(&state);
