@@ -46,7 +46,7 @@ impl Kernel {
         let raw = ptr::with_exposed_provenance_mut(native);
         let api = context.domain().state().context.api();
         // SAFETY: the caller says that this is a kernel of OpenCL.
-        let kernel = unsafe { KernelRef::adopted(api, raw, owned) }?;
+        let kernel = unsafe { KernelRef::adopted(api, raw, false) }?;
         let program = match program {
             Some(program) => program.arc(),
             None => {
@@ -67,6 +67,7 @@ impl Kernel {
             }
         };
         program.check_context(context)?;
+        kernel.own(owned);
         Ok(Self::new(&program, kernel))
     }
 
