@@ -3,7 +3,8 @@
 //! libsycl of 2026.1 asks the library of this name for OpenCL's own functions (`clRetainContext` and
 //! its like, for interoperability), where the reference's adapter was linked to OpenCL. An auxiliary
 //! filter answers it: OpenCL is searched through this library where it is installed, and where it is
-//! not, nobody misses it.
+//! not, nobody misses it. (`ldd` on this library itself aborts in glibc 2.36, as on any whose filtee
+//! has thread-locals; opening it, linking to it and `ldd` on a program that does are all right.)
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -50,7 +50,13 @@ impl<D: Driver> Queue<D> {
             Kind::Device => UR_COMMAND_ENQUEUE_USM_DEVICE_ALLOC_EXP,
             Kind::Shared => UR_COMMAND_ENQUEUE_USM_SHARED_ALLOC_EXP,
         };
-        Self::deliver_bookkeeping(this, command, reach, event)?;
+        if let Some(reach) = reach.filter(|_| event.wanted()) {
+            let (reach, times) = this.timed(&reach).inspect_err(|_| {
+                // Nobody gets to know the block.
+                pool.core().release(part, block.addr, reach.done.clone());
+            })?;
+            Self::deliver(this, command, Some(reach), times, event, false)?;
+        }
         Ok(std::ptr::with_exposed_provenance_mut(block.addr as usize))
     }
 
@@ -169,6 +175,12 @@ impl<D: Driver> Queue<D> {
                 Some(reach)
             }
         };
-        Self::deliver_bookkeeping(this, UR_COMMAND_ENQUEUE_USM_FREE_EXP, reach, event)
+        let Some(reach) = reach.filter(|_| event.wanted()) else {
+            return Ok(());
+        };
+        // The block is free, whatever becomes of the event's times.
+        let (reach, times) = this.timed(&reach).unwrap_or((reach, None));
+        let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
+        Self::deliver(this, command, Some(reach), times, event, false)
     }
 }

@@ -245,8 +245,9 @@ pub trait Driver:
     const SPANS: bool = false;
 
     /// Gives work to a lane as the command with this epoch. Returns at once. With `stamps`, the
-    /// driver notes there when the command started and ended. On failure nothing was given, and the
-    /// epoch is used again.
+    /// driver notes there when the command started and ended. On failure of a driver that tracks
+    /// nothing was given, and the epoch is used again; another may have given a part, which the next
+    /// marker covers.
     fn submit(
         lane: &Self::Lane,
         epoch: u64,

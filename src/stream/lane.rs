@@ -217,7 +217,14 @@ impl<D: Driver> LaneCore<D> {
         give: impl FnOnce(&D::Lane, u64) -> Result<()>,
     ) -> Result<Option<Reach>> {
         self.record_if_watched(state)?;
-        give(&self.native, state.order.epoch() + 1)?;
+        if let Err(error) = give(&self.native, state.order.epoch() + 1) {
+            if !D::TRACKS {
+                // A part of it may be there: what comes to pass now includes that.
+                state.order.advance();
+                self.publish(state);
+            }
+            return Err(error);
+        }
         let point = state.order.advance();
         state.recent = Reach::default();
         self.publish(state);

@@ -220,12 +220,18 @@ impl<D: Driver> Queue<D> {
         let Some(reach) = reach.filter(|_| event.wanted()) else {
             return Ok(());
         };
-        let times = this.times(false)?;
-        let reach = match &times {
-            Some(_) => this.submit(&reach, Work::Marker, times.as_ref(), true)?,
-            None => Some(reach),
+        let (reach, times) = this.timed(&reach)?;
+        Self::deliver(this, command, Some(reach), times, event, false)
+    }
+
+    /// What reaches as far, with its times where the queue keeps them.
+    pub(crate) fn timed(&self, reach: &Reach) -> Result<(Reach, Option<Times>)> {
+        let times = self.times(false)?;
+        let marked = match &times {
+            Some(_) => self.submit(reach, Work::Marker, times.as_ref(), true)?,
+            None => None,
         };
-        Self::deliver(this, command, reach, times, event, false)
+        Ok((marked.unwrap_or_else(|| reach.clone()), times))
     }
 
     /// An event wait: after the list or, without one, after everything before. A barrier also holds

@@ -178,10 +178,11 @@ impl hal::Adapter<OpenCl> for Adapter {
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         // SAFETY: as above.
-        let context = unsafe { ContextRef::adopted(first.api(), raw, owned) }?;
-        let state = State::new(context);
+        let context = unsafe { ContextRef::adopted(first.api(), raw, false) }?;
+        let engine = engine()?;
         if !devices.is_empty() {
-            return Ok(Context::new(&engine()?, devices, state));
+            context.own(owned);
+            return Ok(Context::new(&engine, devices, State::new(context)));
         }
         let handles: Vec<*const c_void> = own
             .iter()
@@ -191,7 +192,8 @@ impl hal::Adapter<OpenCl> for Adapter {
         // SAFETY: handles of live devices of ours.
         let devices =
             unsafe { Handles::borrow(handles.as_ptr(), handles.len(), OpenCl::table(), null) }?;
-        Ok(Context::new(&engine()?, devices, state))
+        context.own(owned);
+        Ok(Context::new(&engine, devices, State::new(context)))
     }
 }
 

@@ -53,7 +53,7 @@ pub fn adopt_queue(
         &this.domain().state().context,
     );
     // SAFETY: the caller says that this is a command queue of OpenCL.
-    let queue = unsafe { QueueRef::adopted(context.api(), raw, owned) }?;
+    let queue = unsafe { QueueRef::adopted(context.api(), raw, false) }?;
     let of: usize = exec::queue_property(&queue, CL_QUEUE_CONTEXT)?;
     ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
     let id: usize = exec::queue_property(&queue, CL_QUEUE_DEVICE)?;
@@ -66,8 +66,10 @@ pub fn adopt_queue(
         (None, Some(own)) => Arc::clone(own),
         (None, None) => Device::from_native(id)?,
     };
-    let (lane, flags) = Lane::adopt(queue, &device)?;
-    Queue::adopt(this, &device, flags, lane)
+    let (lane, flags) = Lane::adopt(queue.clone(), &device)?;
+    let adopted = Queue::adopt(this, &device, flags, lane)?;
+    queue.own(owned);
+    Ok(adopted)
 }
 
 /// The queue of OpenCL's that an in-order queue is.
@@ -88,16 +90,18 @@ pub fn adopt_event(
         &this.domain().state().context,
     );
     // SAFETY: the caller says that this is an event of OpenCL.
-    let event = unsafe { EventRef::adopted(context.api(), raw, owned) }?;
+    let event = unsafe { EventRef::adopted(context.api(), raw, false) }?;
     let of: usize = exec::event_property(&event, CL_EVENT_CONTEXT)?;
     ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
     let command = command(exec::event_property(&event, CL_EVENT_COMMAND_TYPE)?);
     let queued = exec::time(&event, CL_PROFILING_COMMAND_QUEUED);
-    let marker = Marker::new(event);
+    let marker = Marker::new(event.clone());
     let stamps = queued.map(|queued| {
         let stamps = Arc::new(Stamps::default());
         exec::times(&stamps, marker.clone(), marker.clone());
         (queued, stamps)
     });
-    Event::adopt(this, command, marker, stamps)
+    let adopted = Event::adopt(this, command, marker, stamps)?;
+    event.own(owned);
+    Ok(adopted)
 }

@@ -19,6 +19,8 @@ mod pipe;
 mod platform;
 mod program;
 mod sampler;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use ur::hal;

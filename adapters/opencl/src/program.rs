@@ -101,13 +101,14 @@ impl Program {
         let raw = ptr::with_exposed_provenance_mut(native);
         let own = &context.domain().state().context;
         // SAFETY: the caller says that this is a program of OpenCL.
-        let program = unsafe { ProgramRef::adopted(own.api(), raw, owned) }?;
+        let program = unsafe { ProgramRef::adopted(own.api(), raw, false) }?;
         let object = Self {
             context: context.arc(),
             program,
         };
         let of: usize = object.property(CL_PROGRAM_CONTEXT)?;
         ensure(of == own.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        object.program.own(owned);
         Ok(hal::new::<OpenCl, _>(object))
     }
 

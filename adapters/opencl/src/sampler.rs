@@ -77,7 +77,8 @@ impl Sampler {
         let raw = ptr::with_exposed_provenance_mut(native);
         let own = &context.domain().state().context;
         // SAFETY: the caller says that this is a sampler of OpenCL.
-        let sampler = unsafe { SamplerRef::adopted(own.api(), raw, owned) }?;
+        let sampler = unsafe { SamplerRef::adopted(own.api(), raw, false) }?;
+        sampler.own(owned);
         Ok(hal::new::<OpenCl, _>(Self {
             context: context.arc(),
             sampler,

@@ -43,7 +43,6 @@ ur::dl::symbols! {
             urLoaderConfigRelease: unsafe extern "C" fn(ur_loader_config_handle_t) -> ur_result_t,
             urLoaderConfigSetCodeLocationCallback: unsafe extern "C" fn(ur_loader_config_handle_t, ur_code_location_callback_t, *mut c_void) -> ur_result_t,
             urLoaderConfigEnableLayer: unsafe extern "C" fn(ur_loader_config_handle_t, *const c_char) -> ur_result_t,
-            urLoaderConfigSetCodeLocationCallback: unsafe extern "C" fn(ur_loader_config_handle_t, ur_code_location_callback_t, *mut c_void) -> ur_result_t,
             urGetAdapterProcAddrTable: unsafe extern "C" fn(ur_api_version_t, *mut ur_adapter_dditable_t) -> ur_result_t,
         }
         optional {}

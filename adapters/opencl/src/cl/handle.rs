@@ -79,6 +79,15 @@ impl<K: Counted> Ref<K> {
         self.raw
     }
 
+    /// Lets go of the caller's own reference, if that came with the handle. Done when nothing can fail
+    /// any more: until then the caller has it.
+    pub fn own(&self, given: bool) {
+        if given {
+            // SAFETY: a reference beside ours.
+            unsafe { K::release(self.api)(self.raw) };
+        }
+    }
+
     pub fn api(&self) -> &'static Api {
         self.api
     }

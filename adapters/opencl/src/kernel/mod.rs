@@ -51,7 +51,7 @@ impl Kernel {
         let raw = ptr::with_exposed_provenance_mut(native);
         let api = context.domain().state().context.api();
         // SAFETY: the caller says that this is a kernel of OpenCL.
-        let kernel = unsafe { KernelRef::adopted(api, raw, owned) }?;
+        let kernel = unsafe { KernelRef::adopted(api, raw, false) }?;
         let program = match program {
             Some(program) => program.arc(),
             None => {
@@ -72,6 +72,7 @@ impl Kernel {
             }
         };
         program.check_context(context)?;
+        kernel.own(owned);
         Ok(Self::over(&program, kernel, true))
     }
 

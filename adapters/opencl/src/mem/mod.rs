@@ -111,7 +111,7 @@ impl Mem {
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let own = &context.domain().state().context;
         // SAFETY: the caller says that this is a memory object of OpenCL.
-        let mem = unsafe { MemRef::adopted(own.api(), raw, owned) }?;
+        let mem = unsafe { MemRef::adopted(own.api(), raw, false) }?;
         let object = Self {
             context: context.arc(),
             mem,
@@ -120,6 +120,7 @@ impl Mem {
         };
         let of: usize = object.property(CL_MEM_CONTEXT)?;
         ensure(of == own.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        object.mem.own(owned);
         Ok(hal::new::<OpenCl, _>(object))
     }
 

@@ -1,0 +1,132 @@
+//! Buffers as plain memory, samplers, and images in name only.
+
+use std::ffi::c_void;
+
+use opencl_sys::*;
+
+use crate::world::{Kind, code, enter, made, put};
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clCreateBuffer(
+    context: cl_context,
+    bits: cl_mem_flags,
+    bytes: usize,
+    host: *mut c_void,
+    ret: *mut cl_int,
+) -> cl_mem {
+    let context = context.addr();
+    let answer = enter("clCreateBuffer", |world| {
+        world.get(Kind::Context, context)?;
+        if bytes == 0 {
+            return Err(CL_INVALID_BUFFER_SIZE);
+        }
+        let at = match bits & CL_MEM_USE_HOST_PTR != 0 {
+            true => host.expose_provenance(),
+            false => world.alloc(bytes, false),
+        };
+        if bits & CL_MEM_COPY_HOST_PTR != 0 {
+            // SAFETY: the caller's memory is as large as the buffer.
+            unsafe { std::ptr::copy_nonoverlapping(host.cast::<u8>(), at as *mut u8, bytes) };
+        }
+        Ok(world.make(Kind::Mem, |mem| {
+            (mem.context, mem.bits, mem.at, mem.bytes) = (context, bits, at, bytes);
+        }))
+    });
+    made(answer, ret)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clCreateSubBuffer(
+    whole: cl_mem,
+    bits: cl_mem_flags,
+    _: cl_buffer_create_type,
+    region: *const c_void,
+    ret: *mut cl_int,
+) -> cl_mem {
+    let answer = enter("clCreateSubBuffer", |world| {
+        // SAFETY: the caller's region, of the one type that there is.
+        let region = unsafe { region.cast::<cl_buffer_region>().read() };
+        let of = world.get(Kind::Mem, whole.addr())?;
+        let (context, at) = (of.context, of.at + region.origin);
+        Ok(world.make(Kind::Mem, |part| {
+            (part.context, part.bits, part.at) = (context, bits, at);
+            (part.bytes, part.parent) = (region.size, whole.addr());
+        }))
+    });
+    made(answer, ret)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clCreateImage(
+    _: cl_context,
+    _: cl_mem_flags,
+    _: *const cl_image_format,
+    _: *const cl_image_desc,
+    _: *mut c_void,
+    ret: *mut cl_int,
+) -> cl_mem {
+    made(enter("clCreateImage", |_| Err(CL_INVALID_OPERATION)), ret)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetMemObjectInfo(
+    mem: cl_mem,
+    what: cl_mem_info,
+    size: usize,
+    value: *mut c_void,
+    ret: *mut usize,
+) -> cl_int {
+    code(enter("clGetMemObjectInfo", |world| {
+        let mem = world.get(Kind::Mem, mem.addr())?;
+        let bytes = match what {
+            CL_MEM_SIZE => mem.bytes,
+            CL_MEM_CONTEXT => mem.context,
+            _ => return Err(CL_INVALID_VALUE),
+        };
+        put(&bytes.to_ne_bytes(), size, value, ret)
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetImageInfo(
+    _: cl_mem,
+    _: cl_image_info,
+    _: usize,
+    _: *mut c_void,
+    _: *mut usize,
+) -> cl_int {
+    code(enter("clGetImageInfo", |_| Err(CL_INVALID_MEM_OBJECT)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clCreateSampler(
+    context: cl_context,
+    _: cl_bool,
+    _: cl_addressing_mode,
+    _: cl_filter_mode,
+    ret: *mut cl_int,
+) -> cl_sampler {
+    let context = context.addr();
+    let answer = enter("clCreateSampler", |world| {
+        world.get(Kind::Context, context)?;
+        Ok(world.make(Kind::Sampler, |sampler| sampler.context = context))
+    });
+    made(answer, ret)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetSamplerInfo(
+    sampler: cl_sampler,
+    what: cl_sampler_info,
+    size: usize,
+    value: *mut c_void,
+    ret: *mut usize,
+) -> cl_int {
+    code(enter("clGetSamplerInfo", |world| {
+        let sampler = world.get(Kind::Sampler, sampler.addr())?;
+        match what {
+            CL_SAMPLER_CONTEXT => put(&sampler.context.to_ne_bytes(), size, value, ret),
+            _ => Err(CL_INVALID_VALUE),
+        }
+    }))
+}

@@ -1,0 +1,276 @@
+//! The machine: one platform with one device, contexts and queues.
+
+use std::ffi::{c_char, c_void};
+use std::slice;
+
+use opencl_sys::*;
+
+use crate::world::{Answer, Kind, World, code, enter, hold, made, put, text};
+
+pub const PLATFORM: usize = 0xc1f0;
+pub const DEVICE: usize = 0xc1d0;
+
+const EXTENSIONS: &str = "cl_intel_unified_shared_memory cl_khr_il_program";
+
+/// Writes a list of one handle, or of none.
+fn listed(found: Option<usize>, room: cl_uint, to: *mut *mut c_void, count: *mut cl_uint) {
+    if let Some(found) = found
+        && !to.is_null()
+        && room > 0
+    {
+        // SAFETY: the caller's list has room for that many.
+        unsafe { to.write(found as *mut c_void) };
+    }
+    if !count.is_null() {
+        // SAFETY: the caller's place for a count.
+        unsafe { count.write(u32::from(found.is_some())) };
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetPlatformIDs(
+    room: cl_uint,
+    to: *mut cl_platform_id,
+    count: *mut cl_uint,
+) -> cl_int {
+    code(enter("clGetPlatformIDs", |world| {
+        let found = (!world.script.shape.no_platform).then_some(PLATFORM);
+        listed(found, room, to, count);
+        Ok(())
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetPlatformInfo(
+    _: cl_platform_id,
+    what: cl_platform_info,
+    size: usize,
+    value: *mut c_void,
+    ret: *mut usize,
+) -> cl_int {
+    code(enter("clGetPlatformInfo", |_| {
+        let told = match what {
+            CL_PLATFORM_NAME => "Scripted OpenCL",
+            CL_PLATFORM_VENDOR => "Nobody",
+            CL_PLATFORM_VERSION => "OpenCL 3.0 scripted",
+            CL_PLATFORM_PROFILE => "FULL_PROFILE",
+            CL_PLATFORM_EXTENSIONS => EXTENSIONS,
+            _ => return Err(CL_INVALID_VALUE),
+        };
+        put(&text(told), size, value, ret)
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetDeviceIDs(
+    _: cl_platform_id,
+    _: cl_device_type,
+    room: cl_uint,
+    to: *mut cl_device_id,
+    count: *mut cl_uint,
+) -> cl_int {
+    code(enter("clGetDeviceIDs", |world| {
+        let found = (!world.script.shape.no_device).then_some(DEVICE);
+        listed(found, room, to, count);
+        found.map(drop).ok_or(CL_DEVICE_NOT_FOUND)
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetDeviceInfo(
+    device: cl_device_id,
+    what: cl_device_info,
+    size: usize,
+    value: *mut c_void,
+    ret: *mut usize,
+) -> cl_int {
+    code(enter("clGetDeviceInfo", |world| {
+        if device.addr() != DEVICE {
+            return Err(CL_INVALID_DEVICE);
+        }
+        let sizes = [256_usize; 3].map(usize::to_ne_bytes).concat();
+        let bytes = match what {
+            CL_DEVICE_TYPE => match world.script.shape.accelerator {
+                true => CL_DEVICE_TYPE_ACCELERATOR,
+                false => CL_DEVICE_TYPE_CPU,
+            }
+            .to_ne_bytes()
+            .to_vec(),
+            CL_DEVICE_NAME => text("Scripted device"),
+            CL_DEVICE_VERSION => text("OpenCL 3.0 scripted"),
+            CL_DEVICE_EXTENSIONS => text(EXTENSIONS),
+            CL_DEVICE_IL_VERSION => text("SPIR-V_1.2"),
+            CL_DEVICE_PLATFORM => PLATFORM.to_ne_bytes().to_vec(),
+            CL_DEVICE_MAX_MEM_ALLOC_SIZE | CL_DEVICE_GLOBAL_MEM_SIZE => {
+                (1_u64 << 30).to_ne_bytes().to_vec()
+            }
+            CL_DEVICE_MAX_WORK_ITEM_SIZES => sizes,
+            CL_DEVICE_MAX_WORK_GROUP_SIZE => 256_usize.to_ne_bytes().to_vec(),
+            // A number that is 0, as wide as is asked for.
+            _ => vec![0; if value.is_null() { 4 } else { size.min(8) }],
+        };
+        put(&bytes, size, value, ret)
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clCreateSubDevices(
+    _: cl_device_id,
+    _: *const cl_device_partition_property,
+    _: cl_uint,
+    _: *mut cl_device_id,
+    _: *mut cl_uint,
+) -> cl_int {
+    code(enter("clCreateSubDevices", |_| {
+        Err(CL_DEVICE_PARTITION_FAILED)
+    }))
+}
+
+/// Functions that count references.
+macro_rules! counted {
+    ($($kind:ident $retain:ident $release:ident;)*) => { $(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $retain(object: *mut c_void) -> cl_int {
+            let name = stringify!($retain);
+            code(enter(name, |world| world.retain(Kind::$kind, object.addr())))
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $release(object: *mut c_void) -> cl_int {
+            let name = stringify!($release);
+            code(enter(name, |world| world.release(Kind::$kind, object.addr())))
+        }
+    )* };
+}
+
+counted! {
+    Context clRetainContext clReleaseContext;
+    Queue clRetainCommandQueue clReleaseCommandQueue;
+    Event clRetainEvent clReleaseEvent;
+    Mem clRetainMemObject clReleaseMemObject;
+    Sampler clRetainSampler clReleaseSampler;
+    Program clRetainProgram clReleaseProgram;
+    Kernel clRetainKernel clReleaseKernel;
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clRetainDevice(_: cl_device_id) -> cl_int {
+    CL_SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clReleaseDevice(_: cl_device_id) -> cl_int {
+    CL_SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clCreateContext(
+    _: *const cl_context_properties,
+    count: cl_uint,
+    devices: *const cl_device_id,
+    _: Option<unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void)>,
+    _: *mut c_void,
+    ret: *mut cl_int,
+) -> cl_context {
+    let answer = enter("clCreateContext", |world| {
+        // SAFETY: as many devices as the caller says.
+        let devices = unsafe { slice::from_raw_parts(devices, count as usize) };
+        match devices.iter().all(|device| device.addr() == DEVICE) {
+            true => Ok(world.make(Kind::Context, |_| {})),
+            false => Err(CL_INVALID_DEVICE),
+        }
+    });
+    made(answer, ret)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetContextInfo(
+    context: cl_context,
+    what: cl_context_info,
+    size: usize,
+    value: *mut c_void,
+    ret: *mut usize,
+) -> cl_int {
+    code(enter("clGetContextInfo", |world| {
+        world.get(Kind::Context, context.addr())?;
+        match what {
+            CL_CONTEXT_DEVICES => put(&DEVICE.to_ne_bytes(), size, value, ret),
+            CL_CONTEXT_NUM_DEVICES => put(&1_u32.to_ne_bytes(), size, value, ret),
+            _ => Err(CL_INVALID_VALUE),
+        }
+    }))
+}
+
+fn queue(world: &mut World, context: cl_context, bits: u64) -> Answer<usize> {
+    let context = context.addr();
+    world.get(Kind::Context, context)?;
+    Ok(world.make(Kind::Queue, |queue| {
+        (queue.context, queue.bits) = (context, bits);
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clCreateCommandQueue(
+    context: cl_context,
+    _: cl_device_id,
+    bits: cl_command_queue_properties,
+    ret: *mut cl_int,
+) -> cl_command_queue {
+    made(
+        enter("clCreateCommandQueue", |world| queue(world, context, bits)),
+        ret,
+    )
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clCreateCommandQueueWithProperties(
+    context: cl_context,
+    _: cl_device_id,
+    properties: *const cl_queue_properties,
+    ret: *mut cl_int,
+) -> cl_command_queue {
+    // SAFETY: a list of one property that ends with zero.
+    let bits = unsafe { properties.add(1).read() };
+    let name = "clCreateCommandQueueWithProperties";
+    made(enter(name, |world| queue(world, context, bits)), ret)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clGetCommandQueueInfo(
+    queue: cl_command_queue,
+    what: cl_command_queue_info,
+    size: usize,
+    value: *mut c_void,
+    ret: *mut usize,
+) -> cl_int {
+    code(enter("clGetCommandQueueInfo", |world| {
+        let queue = world.get(Kind::Queue, queue.addr())?;
+        let bytes = match what {
+            CL_QUEUE_CONTEXT => queue.context.to_ne_bytes(),
+            CL_QUEUE_DEVICE => DEVICE.to_ne_bytes(),
+            CL_QUEUE_PROPERTIES => queue.bits.to_ne_bytes(),
+            _ => return Err(CL_INVALID_VALUE),
+        };
+        put(&bytes, size, value, ret)
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clFlush(queue: cl_command_queue) -> cl_int {
+    code(enter("clFlush", |world| {
+        world.get(Kind::Queue, queue.addr()).map(drop)
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clFinish(queue: cl_command_queue) -> cl_int {
+    let queue = queue.addr();
+    let asked = enter("clFinish", |world| world.get(Kind::Queue, queue).map(drop));
+    if asked.is_ok() {
+        let mut world = hold();
+        while !world.is_idle(queue) {
+            world = world.wait();
+        }
+    }
+    code(asked)
+}

@@ -1,0 +1,313 @@
+//! The objects behind OpenCL's handles, and the one lock that every entry point takes.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{CString, c_void};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use opencl_sys::*;
+
+use crate::queue::{Commands, Due};
+use crate::script::Script;
+
+/// What an entry point answers: a value, or OpenCL's code.
+pub type Answer<T = ()> = Result<T, cl_int>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Context,
+    Queue,
+    Event,
+    Mem,
+    Sampler,
+    Program,
+    Kernel,
+}
+
+impl Kind {
+    /// What OpenCL answers to a handle that is none of this kind.
+    pub fn invalid(self) -> cl_int {
+        match self {
+            Kind::Context => CL_INVALID_CONTEXT,
+            Kind::Queue => CL_INVALID_COMMAND_QUEUE,
+            Kind::Event => CL_INVALID_EVENT,
+            Kind::Mem => CL_INVALID_MEM_OBJECT,
+            Kind::Sampler => CL_INVALID_SAMPLER,
+            Kind::Program => CL_INVALID_PROGRAM,
+            Kind::Kernel => CL_INVALID_KERNEL,
+        }
+    }
+}
+
+/// One object. Those that have none of a field leave it as it is.
+pub struct Object {
+    pub kind: Kind,
+    pub refs: u32,
+    /// The context that it belongs to, by handle.
+    pub context: usize,
+    pub queue: usize,
+    /// Flags, properties or the command's type.
+    pub bits: u64,
+    /// An event's status.
+    pub status: cl_int,
+    pub times: [u64; 4],
+    /// A buffer's bytes: where they lie, and how many.
+    pub at: usize,
+    pub bytes: usize,
+    /// What it keeps alive.
+    pub parent: usize,
+    pub name: CString,
+}
+
+/// Everything that the library has.
+#[derive(Default)]
+pub struct World {
+    pub script: Script,
+    objects: HashMap<usize, Object>,
+    pub commands: Commands,
+    /// Memory handed out: its length and whether it is USM.
+    memory: BTreeMap<usize, (usize, bool)>,
+    next: usize,
+    clock: u64,
+}
+
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+/// Something has completed.
+pub static CHANGED: Condvar = Condvar::new();
+
+/// The world, locked.
+pub struct Held(MutexGuard<'static, Option<World>>);
+
+impl std::ops::Deref for Held {
+    type Target = World;
+    fn deref(&self) -> &World {
+        self.0
+            .as_ref()
+            .unwrap_or_else(|| unreachable!("made by `hold`"))
+    }
+}
+
+impl std::ops::DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut World {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl Held {
+    /// Waits until something completes, for a tenth of a second at most.
+    pub fn wait(self) -> Self {
+        let (guard, _) = CHANGED
+            .wait_timeout(self.0, std::time::Duration::from_millis(100))
+            .unwrap_or_else(PoisonError::into_inner);
+        Self(guard)
+    }
+}
+
+pub fn hold() -> Held {
+    let mut guard = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+    guard.get_or_insert_default();
+    Held(guard)
+}
+
+/// An entry point: counted, failed if the script says so, else `body`; then the device runs what it
+/// can, and callbacks are called without the lock.
+pub fn enter<T>(name: &'static str, body: impl FnOnce(&mut World) -> Answer<T>) -> Answer<T> {
+    let mut world = hold();
+    let answer = match world.script.called(name) {
+        Some(code) => Err(code),
+        None => body(&mut world),
+    };
+    let due = world.run();
+    drop(world);
+    settle(due);
+    answer
+}
+
+/// Calls what is due.
+pub fn settle(due: Vec<Due>) {
+    CHANGED.notify_all();
+    for Due {
+        run,
+        event,
+        status,
+        data,
+    } in due
+    {
+        // SAFETY: set by whoever called `clSetEventCallback`, for this.
+        unsafe { run(event as cl_event, status, data as *mut c_void) };
+    }
+}
+
+/// An entry point that answers with a code.
+pub fn code(answer: Answer) -> cl_int {
+    answer.err().unwrap_or(CL_SUCCESS)
+}
+
+/// An entry point that answers with a handle, and a code beside it.
+pub fn made(answer: Answer<usize>, ret: *mut cl_int) -> *mut c_void {
+    let (handle, code) = match answer {
+        Ok(handle) => (handle, CL_SUCCESS),
+        Err(code) => (0, code),
+    };
+    if !ret.is_null() {
+        // SAFETY: the caller's place for a code.
+        unsafe { ret.write(code) };
+    }
+    handle as *mut c_void
+}
+
+/// Writes a property as `clGet*Info` does.
+pub fn put(bytes: &[u8], size: usize, value: *mut c_void, ret: *mut usize) -> Answer {
+    if !value.is_null() {
+        if size < bytes.len() {
+            return Err(CL_INVALID_VALUE);
+        }
+        // SAFETY: the caller's buffer has that size.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), bytes.len()) };
+    }
+    if !ret.is_null() {
+        // SAFETY: the caller's place for a size.
+        unsafe { ret.write(bytes.len()) };
+    }
+    Ok(())
+}
+
+/// Text as OpenCL gives it.
+pub fn text(text: &str) -> Vec<u8> {
+    [text.as_bytes(), b"\0"].concat()
+}
+
+impl World {
+    pub fn tick(&mut self) -> u64 {
+        self.clock += 1000;
+        self.clock
+    }
+
+    fn blank(kind: Kind) -> Object {
+        Object {
+            kind,
+            refs: 1,
+            context: 0,
+            queue: 0,
+            bits: 0,
+            status: CL_COMPLETE,
+            times: [0; 4],
+            at: 0,
+            bytes: 0,
+            parent: 0,
+            name: CString::default(),
+        }
+    }
+
+    /// A new object with one reference.
+    pub fn make(&mut self, kind: Kind, fill: impl FnOnce(&mut Object)) -> usize {
+        self.next += 16;
+        let handle = 0x00c1_0000_0000 + self.next;
+        let mut object = Self::blank(kind);
+        fill(&mut object);
+        for kept in [object.context, object.parent] {
+            if let Some(kept) = self.objects.get_mut(&kept) {
+                kept.refs += 1;
+            }
+        }
+        self.objects.insert(handle, object);
+        handle
+    }
+
+    pub fn get(&mut self, kind: Kind, handle: usize) -> Answer<&mut Object> {
+        let known = self
+            .objects
+            .get(&handle)
+            .is_some_and(|object| object.kind == kind);
+        if !known {
+            self.script.broken(format!("{kind:?} {handle:#x} is none"));
+            return Err(kind.invalid());
+        }
+        self.objects.get_mut(&handle).ok_or(kind.invalid())
+    }
+
+    pub fn peek(&self, handle: usize) -> Option<&Object> {
+        self.objects.get(&handle)
+    }
+
+    /// The object, if it is still there.
+    pub fn find(&mut self, handle: usize) -> Option<&mut Object> {
+        self.objects.get_mut(&handle)
+    }
+
+    pub fn retain(&mut self, kind: Kind, handle: usize) -> Answer {
+        self.get(kind, handle)?.refs += 1;
+        Ok(())
+    }
+
+    pub fn release(&mut self, kind: Kind, handle: usize) -> Answer {
+        let object = self.get(kind, handle)?;
+        object.refs -= 1;
+        if object.refs > 0 {
+            return Ok(());
+        }
+        let (context, parent) = (object.context, object.parent);
+        let own = object.kind == Kind::Mem && parent == 0 && object.bits & CL_MEM_USE_HOST_PTR == 0;
+        let at = object.at;
+        self.objects.remove(&handle);
+        if own {
+            self.free(at);
+        }
+        for (kept, kind) in [
+            (context, Kind::Context),
+            (parent, Kind::Mem),
+            (parent, Kind::Program),
+        ] {
+            if self
+                .objects
+                .get(&kept)
+                .is_some_and(|object| object.kind == kind)
+            {
+                self.release(kind, kept)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Objects that are alive, memory of the USM kind counted as one each.
+    pub fn live(&self) -> usize {
+        self.objects.len() + self.memory.values().filter(|(_, usm)| *usm).count()
+    }
+
+    /// What is alive, for a message.
+    pub fn report(&self) -> String {
+        let mut lines: Vec<String> = self
+            .objects
+            .iter()
+            .map(|(handle, object)| format!("{:?} {handle:#x} x{}", object.kind, object.refs))
+            .collect();
+        let usm = self.memory.iter().filter(|(_, (_, usm))| *usm);
+        lines.extend(usm.map(|(at, (bytes, _))| format!("USM {at:#x} of {bytes}")));
+        lines.sort();
+        lines.join(", ")
+    }
+
+    /// Zeroed memory at a multiple of 64 KiB.
+    pub fn alloc(&mut self, bytes: usize, usm: bool) -> usize {
+        let layout = layout(bytes);
+        // SAFETY: the size is not 0.
+        let at = unsafe { alloc_zeroed(layout) } as usize;
+        self.memory.insert(at, (bytes, usm));
+        at
+    }
+
+    /// False if nothing begins there.
+    pub fn free(&mut self, at: usize) -> bool {
+        let Some((bytes, _)) = self.memory.remove(&at) else {
+            return false;
+        };
+        // SAFETY: allocated so, and forgotten now.
+        unsafe { dealloc(at as *mut u8, layout(bytes)) };
+        true
+    }
+}
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes.max(1), 64 << 10)
+        .unwrap_or_else(|_| Layout::from_size_align(1, 1).unwrap_or(Layout::new::<u8>()))
+}

@@ -1,0 +1,164 @@
+//! What the adapter makes of the machine that it finds.
+
+use std::fs;
+
+use opencl_sys::{CL_DEVICE_NOT_FOUND, CL_OUT_OF_HOST_MEMORY};
+use scripted_opencl::Shape;
+use ur::abi::*;
+
+use super::scene;
+use super::stage::{Folder, Stage, adapter, alone, device, library};
+
+#[test]
+fn without_opencl_there_is_no_adapter() {
+    let folder = Folder::with("none", b"");
+    let name = "tests::discovery::without_opencl_there_is_no_adapter";
+    alone(name, &[folder.variable()], || assert!(adapter().is_none()));
+}
+
+/// The library without one of its symbols: the name is another one, which nobody looks for.
+fn without(symbol: &str) -> Vec<u8> {
+    let mut bytes = fs::read(library()).expect("the scripted library");
+    let whole = [b"\0", symbol.as_bytes(), b"\0"].concat();
+    let places: Vec<usize> = (0..bytes.len() - whole.len())
+        .filter(|at| bytes[*at..].starts_with(&whole))
+        .collect();
+    assert!(!places.is_empty(), "{symbol} is none of the library's");
+    for at in places {
+        bytes[at + 1] = b'x';
+    }
+    bytes
+}
+
+#[test]
+fn without_a_required_symbol_there_is_no_adapter() {
+    let name = "tests::discovery::without_a_required_symbol_there_is_no_adapter";
+    for symbol in ["clWaitForEvents", "clGetPlatformIDs", "clEnqueueMapImage"] {
+        let folder = Folder::with(symbol, &without(symbol));
+        alone(name, &[folder.variable()], || assert!(adapter().is_none()));
+    }
+}
+
+/// The library has few of the optional symbols as it is.
+#[test]
+fn without_an_optional_symbol_all_else_works() {
+    let name = "tests::discovery::without_an_optional_symbol_all_else_works";
+    for symbol in [
+        "clCreateCommandQueueWithProperties",
+        "clEnqueueMigrateMemObjects",
+    ] {
+        let folder = Folder::with(symbol, &without(symbol));
+        alone(name, &[folder.variable()], || {
+            let device = device(adapter().expect("an adapter"));
+            let steps = scene::play(device);
+            assert_eq!(steps.failed(), [], "{symbol}");
+        });
+    }
+}
+
+fn shaped(name: &str, shape: Shape, there: bool) {
+    alone(name, &[], || {
+        let stage = Stage::open();
+        stage.shape(shape);
+        assert_eq!(adapter().is_some(), there);
+        // What it found once it does not look for again.
+        stage.shape(Shape::default());
+        assert_eq!(adapter().is_some(), there);
+    });
+}
+
+#[test]
+fn without_a_platform_there_is_no_adapter() {
+    let shape = Shape {
+        no_platform: true,
+        ..Shape::default()
+    };
+    let name = "tests::discovery::without_a_platform_there_is_no_adapter";
+    shaped(name, shape, false);
+}
+
+#[test]
+fn without_a_device_there_is_no_adapter() {
+    let shape = Shape {
+        no_device: true,
+        ..Shape::default()
+    };
+    shaped(
+        "tests::discovery::without_a_device_there_is_no_adapter",
+        shape,
+        false,
+    );
+}
+
+#[test]
+fn accelerators_are_left_to_others() {
+    let shape = Shape {
+        accelerator: true,
+        ..Shape::default()
+    };
+    shaped(
+        "tests::discovery::accelerators_are_left_to_others",
+        shape,
+        false,
+    );
+}
+
+#[test]
+fn a_device_is_enough() {
+    shaped(
+        "tests::discovery::a_device_is_enough",
+        Shape::default(),
+        true,
+    );
+}
+
+/// Without its extensions the device has no memory to share, and says so.
+#[test]
+fn without_extensions_there_is_no_shared_memory() {
+    let name = "tests::discovery::without_extensions_there_is_no_shared_memory";
+    alone(name, &[], || {
+        let stage = Stage::open();
+        stage.shape(Shape {
+            no_extensions: true,
+            ..Shape::default()
+        });
+        let steps = scene::play(device(adapter().expect("an adapter")));
+        let refused = steps.failed();
+        assert!(
+            refused.contains(&("urUSMSharedAlloc", UR_RESULT_ERROR_UNSUPPORTED_FEATURE)),
+            "{refused:?}"
+        );
+        stage.check_end("a scene without extensions");
+    });
+}
+
+/// Whatever fails while the machine is looked at, there is an adapter or there is none, and what there
+/// is works once calls succeed again.
+#[test]
+fn any_call_may_fail_while_it_looks() {
+    let name = "tests::discovery::any_call_may_fail_while_it_looks";
+    let codes = [CL_OUT_OF_HOST_MEMORY, CL_DEVICE_NOT_FOUND];
+    for nth in 1..=24 {
+        let nth_and_code = format!("{nth} {}", codes[nth % 2]);
+        alone(name, &[("SCRIPTED_FAULT", nth_and_code.into())], || {
+            let stage = Stage::open();
+            let told = std::env::var("SCRIPTED_FAULT").expect("a fault");
+            let (nth, code) = told.split_once(' ').expect("two numbers");
+            stage.fail(
+                nth.parse().expect("a number"),
+                code.parse().expect("a number"),
+            );
+            let found = adapter();
+            stage.calm();
+            if let Some(found) = found {
+                let failed = scene::play(device(found)).failed();
+                let unsupported = |(_, code): &(&str, ur_result_t)| {
+                    *code == UR_RESULT_ERROR_UNSUPPORTED_FEATURE
+                        || *code == UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE
+                };
+                assert!(failed.iter().all(unsupported), "{failed:?}");
+                stage.check_end("a scene after a fault");
+            }
+        });
+    }
+}

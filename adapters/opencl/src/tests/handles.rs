@@ -1,0 +1,207 @@
+//! Native handles: who has a reference when, and that a refused one stays its owner's.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+use opencl_sys::*;
+use ur::abi::*;
+use ur::dl::{Binding, Library};
+
+use super::stage::{Stage, adapter, alone, device, library, ur};
+
+ur::dl::symbols! {
+    /// OpenCL as a client of its own calls it.
+    struct Client {
+        required {
+            clCreateUserEvent: unsafe extern "C" fn(cl_context, *mut cl_int) -> cl_event,
+            clCreateCommandQueue: unsafe extern "C" fn(
+                cl_context, cl_device_id, cl_command_queue_properties, *mut cl_int,
+            ) -> cl_command_queue,
+            clCreateBuffer: unsafe extern "C" fn(
+                cl_context, cl_mem_flags, usize, *mut c_void, *mut cl_int,
+            ) -> cl_mem,
+            clReleaseEvent: unsafe extern "C" fn(cl_event) -> cl_int,
+            clReleaseCommandQueue: unsafe extern "C" fn(cl_command_queue) -> cl_int,
+            clReleaseMemObject: unsafe extern "C" fn(cl_mem) -> cl_int,
+            clSetUserEventStatus: unsafe extern "C" fn(cl_event, cl_int) -> cl_int,
+        }
+        optional {}
+    }
+}
+
+struct Bench {
+    stage: Stage,
+    client: Client,
+    context: ur_context_handle_t,
+    device: ur_device_handle_t,
+    native: cl_context,
+    native_device: cl_device_id,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let stage = Stage::open();
+        let library = Library::open(library(), Binding::Usual).expect("the scripted library");
+        let client = Client::from_library(library).expect("its functions");
+        let device = device(adapter().expect("an adapter"));
+        let (mut context, mut native, mut native_device) = (null_mut(), 0, 0);
+        let codes = [
+            ur!(Context.pfnCreate(1, &device, null(), &mut context)),
+            ur!(Context.pfnGetNativeHandle(context, &mut native)),
+            ur!(Device.pfnGetNativeHandle(device, &mut native_device)),
+        ];
+        assert_eq!(codes, [UR_RESULT_SUCCESS; 3]);
+        Self {
+            stage,
+            client,
+            context,
+            device,
+            native: native as cl_context,
+            native_device: native_device as cl_device_id,
+        }
+    }
+
+    fn end(self) {
+        assert_eq!(ur!(Context.pfnRelease(self.context)), UR_RESULT_SUCCESS);
+        self.stage.check_end("native handles");
+    }
+}
+
+/// A handle given away with its reference is gone with the object; kept, it is still its owner's.
+/// Refused, it is in both cases.
+fn given_kept_and_refused(
+    bench: &Bench,
+    query: &str,
+    make: impl Fn(&Client) -> *mut c_void,
+    adopt: impl Fn(*mut c_void, bool) -> (ur_result_t, Option<*mut c_void>),
+    end: impl Fn(*mut c_void) -> ur_result_t,
+    release: unsafe extern "C" fn(*mut c_void) -> cl_int,
+) {
+    let before = bench.stage.look().live;
+    for given in [true, false] {
+        let native = make(&bench.client);
+        bench.stage.fail_each(query, CL_OUT_OF_RESOURCES);
+        let (code, made) = adopt(native, given);
+        assert_eq!((code, made), (UR_RESULT_ERROR_OUT_OF_RESOURCES, None));
+        assert_eq!(
+            bench.stage.look().live,
+            before + 1,
+            "{}",
+            bench.stage.tell()
+        );
+        bench.stage.calm();
+        let (code, made) = adopt(native, given);
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        assert_eq!(made.map(&end), Some(UR_RESULT_SUCCESS));
+        if !given {
+            assert_eq!(
+                bench.stage.look().live,
+                before + 1,
+                "{}",
+                bench.stage.tell()
+            );
+            // SAFETY: the owner's own reference.
+            assert_eq!(unsafe { release(native) }, CL_SUCCESS);
+        }
+        let seen = bench.stage.look();
+        assert_eq!(
+            (seen.live, seen.broken),
+            (before, 0),
+            "{}",
+            bench.stage.tell()
+        );
+    }
+}
+
+#[test]
+fn buffers() {
+    alone("tests::handles::buffers", &[], || {
+        let bench = Bench::new();
+        let make = |client: &Client| {
+            // SAFETY: a live context.
+            unsafe { (client.clCreateBuffer)(bench.native, 0, 64, null_mut(), null_mut()) }
+        };
+        let adopt = |native: *mut c_void, given: bool| {
+            let properties = ur_mem_native_properties_t {
+                isNativeHandleOwned: u8::from(given),
+                ..Default::default()
+            };
+            let (native, mut made) = (native as ur_native_handle_t, null_mut());
+            let code = ur!(Mem.pfnBufferCreateWithNativeHandle(
+                native,
+                bench.context,
+                &properties,
+                &mut made
+            ));
+            (code, (!made.is_null()).then_some(made.cast()))
+        };
+        let end = |made: *mut c_void| ur!(Mem.pfnRelease(made.cast()));
+        let release = bench.client.clReleaseMemObject;
+        given_kept_and_refused(&bench, "clGetMemObjectInfo", make, adopt, end, release);
+        bench.end();
+    });
+}
+
+#[test]
+fn queues() {
+    alone("tests::handles::queues", &[], || {
+        let bench = Bench::new();
+        let make = |client: &Client| {
+            let (context, device) = (bench.native, bench.native_device);
+            // SAFETY: a live context and device.
+            unsafe { (client.clCreateCommandQueue)(context, device, 0, null_mut()) }
+        };
+        let adopt = |native: *mut c_void, given: bool| {
+            let properties = ur_queue_native_properties_t {
+                isNativeHandleOwned: u8::from(given),
+                ..Default::default()
+            };
+            let (native, mut made) = (native as ur_native_handle_t, null_mut());
+            let code = ur!(Queue.pfnCreateWithNativeHandle(
+                native,
+                bench.context,
+                bench.device,
+                &properties,
+                &mut made
+            ));
+            (code, (!made.is_null()).then_some(made.cast()))
+        };
+        let end = |made: *mut c_void| ur!(Queue.pfnRelease(made.cast()));
+        let release = bench.client.clReleaseCommandQueue;
+        given_kept_and_refused(&bench, "clGetCommandQueueInfo", make, adopt, end, release);
+        bench.end();
+    });
+}
+
+#[test]
+fn events() {
+    alone("tests::handles::events", &[], || {
+        let bench = Bench::new();
+        let make = |client: &Client| {
+            // SAFETY: a live context, and then a live event, completed once.
+            unsafe {
+                let event = (client.clCreateUserEvent)(bench.native, null_mut());
+                (client.clSetUserEventStatus)(event, CL_COMPLETE);
+                event
+            }
+        };
+        let adopt = |native: *mut c_void, given: bool| {
+            let properties = ur_event_native_properties_t {
+                isNativeHandleOwned: u8::from(given),
+                ..Default::default()
+            };
+            let (native, mut made) = (native as ur_native_handle_t, null_mut());
+            let code =
+                ur!(Event.pfnCreateWithNativeHandle(native, bench.context, &properties, &mut made));
+            (code, (!made.is_null()).then_some(made.cast()))
+        };
+        let end = |made: *mut c_void| {
+            let mut event: ur_event_handle_t = made.cast();
+            assert_eq!(ur!(Event.pfnWait(1, &raw mut event)), UR_RESULT_SUCCESS);
+            ur!(Event.pfnRelease(event))
+        };
+        let release = bench.client.clReleaseEvent;
+        given_kept_and_refused(&bench, "clGetEventInfo", make, adopt, end, release);
+        bench.end();
+    });
+}
