@@ -3,6 +3,7 @@
 mod adapter;
 mod arguments;
 mod async_alloc;
+mod async_validation;
 mod buffer;
 mod buffer_map;
 mod buffer_rect;
@@ -56,6 +57,7 @@ pub fn all() -> Vec<Test> {
         virtual_memory::all,
         arguments::all,
         async_alloc::all,
+        async_validation::all,
     ];
     suites.into_iter().flat_map(|suite| suite()).collect()
 }

@@ -4,3 +4,4 @@
 pub mod bounds;
 pub mod lifetime;
 pub mod parameters;
+pub mod races;

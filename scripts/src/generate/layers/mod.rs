@@ -9,6 +9,7 @@
 mod bounds;
 mod lifetime;
 mod parameters;
+mod races;
 
 use super::loader::in_tables;
 use super::{File, rust};
@@ -21,6 +22,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         bounds::file(spec)?,
         lifetime::file(spec)?,
         parameters::file(spec)?,
+        races::file(spec)?,
     ];
     let mut files = vec![File::rust(
         "loader/src/generated/layers/mod.rs",
