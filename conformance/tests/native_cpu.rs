@@ -63,6 +63,40 @@ fn all_suites_pass() {
     );
 }
 
+/// The loader's validation layers find nothing wrong with what the suites do, except where a test frees
+/// something twice or a default pool, or goes beyond a buffer, to be refused.
+#[test]
+fn all_suites_pass_under_validation() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let log = format!("output:file,{}/%p.log", folder.path().display());
+    let mut command = conformance();
+    command
+        .args(["--adapter", "native_cpu"])
+        .env("UR_ENABLE_LAYERS", "UR_LAYER_FULL_VALIDATION")
+        .env("UR_LOG_VALIDATION", log);
+    let (passed, failed) = totals(&success(&mut command));
+    assert!(
+        passed >= LEAST && failed == 0,
+        "{passed} passed, {failed} failed"
+    );
+    let files = std::fs::read_dir(folder.path()).expect("the folder");
+    let text: String = files
+        .map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("a log"))
+        .collect();
+    let planted = [
+        "]: double free: ",
+        "is used up to ",
+        "has no end",
+        "urUSMPoolDestroyExp: USM pool 0x",
+    ];
+    let found: Vec<&str> = text
+        .lines()
+        .filter(|line| !planted.iter().any(|part| line.contains(part)))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(text.contains("is used up to 65, but ends at 64"), "{text}");
+}
+
 #[test]
 fn environment_chooses_the_adapter() {
     let mut command = conformance();

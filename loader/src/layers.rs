@@ -18,6 +18,7 @@ mod below;
 pub mod bounds;
 pub mod lifetime;
 pub mod parameters;
+pub mod races;
 mod report;
 pub mod tracing;
 
@@ -75,7 +76,7 @@ const FULL: &str = "UR_LAYER_FULL_VALIDATION";
 pub const KNOWN: &[Known] = &[
     Known {
         names: &["UR_LAYER_ASYNC_ALLOC_VALIDATION", FULL],
-        make: None,
+        make: Some(races::make),
     },
     Known {
         names: &["UR_LAYER_BOUNDS_CHECKING", FULL],

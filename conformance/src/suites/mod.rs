@@ -4,6 +4,7 @@ mod across_contexts;
 mod adapter;
 mod arguments;
 mod async_alloc;
+mod async_validation;
 mod buffer;
 mod buffer_map;
 mod buffer_rect;
@@ -70,6 +71,7 @@ pub fn all() -> Vec<Test> {
         command_buffer_random::all,
         arguments::all,
         async_alloc::all,
+        async_validation::all,
     ];
     suites.into_iter().flat_map(|suite| suite()).collect()
 }

@@ -3,4 +3,5 @@
 mod arguments;
 mod bounds;
 mod handles;
+mod races;
 mod random;

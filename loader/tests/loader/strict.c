@@ -31,7 +31,7 @@ static struct object the_device = {&table, ALIVE, DEVICE, 1, &the_platform, 0, 0
 static int live_objects;
 UR_APIEXPORT int strict_live(void) { return live_objects; }
 
-/* 1: the next release fails and changes nothing. */
+/* 1: the next release, callback or host task fails and changes nothing. */
 static int fail_release;
 UR_APIEXPORT void strict_fail_release(int yes) { fail_release = yes; }
 
@@ -128,6 +128,9 @@ static ur_result_t UR_APICALL device_get(ur_platform_handle_t platform, ur_devic
 static ur_result_t UR_APICALL device_get_info(ur_device_handle_t device, ur_device_info_t what,
                                               size_t size, void *value, size_t *ret) {
   struct object *object = USE(device, DEVICE);
+  ur_device_usm_access_capability_flags_t none = 0;
+  if (what == UR_DEVICE_INFO_USM_SYSTEM_SHARED_SUPPORT)
+    return put(&none, sizeof(none), size, value, ret);
   if (what == UR_DEVICE_INFO_PLATFORM) return put(&object->of, sizeof(void *), size, value, ret);
   return UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
 }
@@ -172,6 +175,13 @@ static ur_result_t UR_APICALL queue_finish(ur_queue_handle_t queue) {
   return UR_RESULT_SUCCESS;
 }
 
+static ur_result_t UR_APICALL queue_native(ur_queue_handle_t queue, ur_queue_native_desc_t *desc,
+                                           ur_native_handle_t *native) {
+  (void)desc;
+  *native = (ur_native_handle_t)USE(queue, QUEUE);
+  return UR_RESULT_SUCCESS;
+}
+
 /* A command: its wait list is looked at, its event made. */
 static ur_result_t command(ur_queue_handle_t queue, uint32_t count, const ur_event_handle_t *waits,
                            ur_event_handle_t *event) {
@@ -204,6 +214,45 @@ static ur_result_t UR_APICALL event_get_info(ur_event_handle_t event, ur_event_i
   if (what == UR_EVENT_INFO_COMMAND_EXECUTION_STATUS)
     return put(&status, sizeof(status), size, value, ret);
   return UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
+}
+
+static ur_result_t UR_APICALL event_native(ur_event_handle_t event, ur_native_handle_t *native) {
+  *native = (ur_native_handle_t)USE(event, EVENT);
+  return UR_RESULT_SUCCESS;
+}
+
+static ur_result_t UR_APICALL event_from_native(ur_native_handle_t native,
+                                                ur_context_handle_t context,
+                                                const ur_event_native_properties_t *properties,
+                                                ur_event_handle_t *event) {
+  (void)native, (void)properties;
+  *event = (ur_event_handle_t)make(EVENT, USE(context, CONTEXT), 0);
+  return UR_RESULT_SUCCESS;
+}
+
+/* Calls back at once, or refuses. */
+static ur_result_t UR_APICALL event_callback(ur_event_handle_t event, ur_execution_info_t state,
+                                             ur_event_callback_t notify, void *data) {
+  USE(event, EVENT);
+  if (fail_release) {
+    fail_release = 0;
+    return UR_RESULT_ERROR_OUT_OF_RESOURCES;
+  }
+  notify(event, state, data);
+  return UR_RESULT_SUCCESS;
+}
+
+static ur_result_t UR_APICALL host_task(ur_queue_handle_t queue, ur_exp_host_task_function_t task,
+                                        void *data, const ur_exp_host_task_properties_t *properties,
+                                        uint32_t count, const ur_event_handle_t *waits,
+                                        ur_event_handle_t *event) {
+  (void)properties;
+  if (fail_release) {
+    fail_release = 0;
+    return UR_RESULT_ERROR_OUT_OF_RESOURCES;
+  }
+  task(data);
+  return command(queue, count, waits, event);
 }
 
 static ur_result_t UR_APICALL buffer_create(ur_context_handle_t context, ur_mem_flags_t flags,
@@ -270,6 +319,11 @@ struct block {
   int live;
 };
 static struct block blocks[64];
+
+UR_APIEXPORT void strict_forget_blocks(void) {
+  for (int at = 0; at < 64; ++at) free(blocks[at].base);
+  memset(blocks, 0, sizeof(blocks));
+}
 
 static void *allocate(size_t size) {
   struct block *place = NULL;
@@ -473,11 +527,15 @@ static const ur_dditable_t table = {
               .pfnGetInfo = queue_get_info,
               .pfnRetain = queue_retain,
               .pfnRelease = queue_release,
+              .pfnGetNativeHandle = queue_native,
               .pfnFinish = queue_finish},
     .Event = {.pfnGetInfo = event_get_info,
               .pfnRetain = event_retain,
               .pfnRelease = event_release,
-              .pfnWait = event_wait},
+              .pfnWait = event_wait,
+              .pfnGetNativeHandle = event_native,
+              .pfnCreateWithNativeHandle = event_from_native,
+              .pfnSetCallback = event_callback},
     .Mem = {.pfnBufferCreate = buffer_create,
             .pfnGetInfo = mem_get_info,
             .pfnImageGetInfo = image_get_info,
@@ -510,6 +568,7 @@ static const ur_dditable_t table = {
                    .pfnUSMHostAllocExp = enqueue_alloc,
                    .pfnUSMFreeExp = enqueue_free,
                    .pfnCommandBufferExp = enqueue_command_buffer,
+                   .pfnHostTaskExp = host_task,
                    .pfnKernelLaunchWithArgsExp = launch},
     .CommandBufferExp = {.pfnCreateExp = command_buffer_create,
                          .pfnRetainExp = command_buffer_retain,

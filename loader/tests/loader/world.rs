@@ -225,6 +225,18 @@ impl Strict {
         unsafe { self.call::<unsafe extern "C" fn() -> c_int>(c"strict_live")() }
     }
 
+    /// Whether events say that they are complete.
+    pub fn complete(&self, yes: bool) {
+        // SAFETY: the function takes a number.
+        unsafe { self.call::<unsafe extern "C" fn(c_int)>(c"strict_complete")(yes.into()) }
+    }
+
+    pub fn forget_blocks(&self) {
+        // SAFETY: the function takes nothing.
+        unsafe { self.call::<unsafe extern "C" fn()>(c"strict_forget_blocks")() }
+    }
+
+    /// The next release, callback or host task is refused.
     pub fn fail_release(&self) {
         // SAFETY: the function takes a number.
         unsafe { self.call::<unsafe extern "C" fn(c_int)>(c"strict_fail_release")(1) }

@@ -5,3 +5,4 @@ pub mod bounds;
 pub mod lifetime;
 pub mod parameters;
 pub mod tracing;
+pub mod races;

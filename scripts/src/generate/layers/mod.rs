@@ -10,6 +10,7 @@ mod bounds;
 mod lifetime;
 mod parameters;
 mod tracing;
+mod races;
 
 use super::loader::in_tables;
 use super::{File, rust};
@@ -23,6 +24,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         lifetime::file(spec)?,
         parameters::file(spec)?,
         tracing::file(spec)?,
+        races::file(spec)?,
     ];
     let mut files = vec![File::rust(
         "loader/src/generated/layers/mod.rs",

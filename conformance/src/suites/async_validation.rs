@@ -1,0 +1,361 @@
+//! The loader's layer that watches asynchronous allocations: planted races on the adapter itself, each
+//! found with both commands named, and the same programs in order, of which nothing is said. A process
+//! each, in which the layer is enabled before the loader is initialised.
+
+use crate::check;
+use crate::fixture::Fixture;
+use crate::fresh::Fresh;
+use crate::kernels::{self, IOTA};
+use crate::objects::{Arg, Block, Context, Event, Kind, Pool, Program, Queue, info};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use std::path::PathBuf;
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+const SUITE: &str = "async_validation";
+const LAYER: &str = "UR_LAYER_ASYNC_ALLOC_VALIDATION";
+
+/// A program, and what is to be found in it: parts of the lines, in order.
+type Planted = (
+    &'static str,
+    fn(&Scene) -> Done,
+    &'static [&'static [&'static str]],
+);
+
+const RACES: &[Planted] = &[
+    (
+        "use_elsewhere",
+        |scene| scene.q.fill(scene.alloc()?.ptr, 1_u8, SIZE, &[]).map(drop),
+        &[&[
+            "race: urEnqueueUSMFill on queue 2 uses",
+            "allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the use after the allocation",
+        ]],
+    ),
+    (
+        "use_elsewhere_in_order",
+        |scene| {
+            let (block, allocated) = scene.alloc_event(&scene.p)?;
+            let filled = scene.q.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
+            scene.p.free(block, &[&filled])
+        },
+        &[],
+    ),
+    (
+        "kernel_after_free",
+        |scene| {
+            let (block, allocated) = scene.alloc_event(&scene.p)?;
+            scene.q.marker(&[&allocated])?;
+            scene.p.free(block, &[])?;
+            scene.kernel(&scene.q, block)
+        },
+        &[&[
+            "race: kernel iota on queue 2 uses",
+            "freed by urEnqueueUSMFreeExp on queue 1; no event orders them",
+        ]],
+    ),
+    (
+        "kernel_before_free",
+        |scene| {
+            let (block, allocated) = scene.alloc_event(&scene.p)?;
+            scene.q.marker(&[&allocated])?;
+            scene.kernel(&scene.q, block)?;
+            let used = scene.q.marker(&[])?;
+            scene.p.free(block, &[&used])
+        },
+        &[],
+    ),
+    (
+        "free_does_not_wait",
+        |scene| {
+            let (block, allocated) = scene.alloc_event(&scene.p)?;
+            scene.q.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
+            scene.p.free(block, &[])
+        },
+        &[&[
+            "race: urEnqueueUSMFreeExp on queue 1 frees",
+            "used by urEnqueueUSMFill on queue 2; no event orders the free after the use",
+        ]],
+    ),
+    (
+        "free_does_not_wait_for_allocation",
+        |scene| scene.q.free(scene.alloc()?, &[]),
+        &[&[
+            "race: urEnqueueUSMFreeExp on queue 2 frees",
+            "allocated by urEnqueueUSMDeviceAllocExp on queue 1",
+        ]],
+    ),
+    (
+        "use_after_free",
+        |scene| {
+            let block = scene.alloc()?;
+            scene.p.free(block, &[])?;
+            scene.p.fill(block.ptr, 1_u8, SIZE, &[]).map(drop)
+        },
+        &[&[
+            "use after free: urEnqueueUSMFill on queue 1 uses",
+            "freed by urEnqueueUSMFreeExp on queue 1",
+        ]],
+    ),
+    (
+        "double_free",
+        |scene| {
+            let block = scene.alloc()?;
+            scene.p.free(block, &[])?;
+            scene.refused_free(&scene.p, block)
+        },
+        &[&[
+            "double free: urEnqueueUSMFreeExp on queue 1 frees",
+            "freed by urEnqueueUSMFreeExp on queue 1 before",
+        ]],
+    ),
+    (
+        "double_free_elsewhere",
+        |scene| {
+            let block = scene.alloc()?;
+            scene.p.free(block, &[])?;
+            scene.refused_free(&scene.q, block)
+        },
+        &[&[
+            "double free: urEnqueueUSMFreeExp on queue 2 frees",
+            "no event orders them",
+        ]],
+    ),
+    (
+        "out_of_order",
+        |scene| {
+            let queue = scene.out_of_order()?;
+            let (block, _allocated) = scene.alloc_event(&queue)?;
+            queue.fill(block.ptr, 1_u8, SIZE, &[])?;
+            queue.finish()?;
+            queue.free(block, &[])
+        },
+        &[&[
+            "race: urEnqueueUSMFill on queue 3 uses",
+            "allocated by urEnqueueUSMDeviceAllocExp on queue 3",
+        ]],
+    ),
+    (
+        "out_of_order_with_barriers",
+        |scene| {
+            let queue = scene.out_of_order()?;
+            let (block, _allocated) = scene.alloc_event(&queue)?;
+            queue.barrier(&[])?;
+            queue.fill(block.ptr, 1_u8, SIZE, &[])?;
+            queue.barrier(&[])?;
+            queue.free(block, &[])
+        },
+        &[],
+    ),
+    (
+        "out_of_order_with_events",
+        |scene| {
+            let queue = scene.out_of_order()?;
+            let (block, allocated) = scene.alloc_event(&queue)?;
+            let filled = queue.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
+            queue.free(block, &[&filled])
+        },
+        &[],
+    ),
+    (
+        "host_waits",
+        |scene| {
+            let (block, allocated) = scene.alloc_event(&scene.p)?;
+            allocated.wait()?;
+            scene.q.fill(block.ptr, 1_u8, SIZE, &[])?;
+            scene.q.finish()?;
+            scene.p.free(block, &[])
+        },
+        &[],
+    ),
+    (
+        "host_waits_for_the_wrong_queue",
+        |scene| {
+            let block = scene.alloc()?;
+            scene.q.finish()?;
+            scene.q.fill(block.ptr, 1_u8, SIZE, &[]).map(drop)
+        },
+        &[&["race: urEnqueueUSMFill on queue 2 uses"]],
+    ),
+    (
+        "host_task_after_the_allocation",
+        |scene| {
+            let block = scene.alloc()?;
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let tell = move || {
+                // The test has given up by then.
+                let _ = sender.send(());
+            };
+            scene.p.host_task(tell, &[])?;
+            let ran = receiver.recv_timeout(std::time::Duration::from_secs(10));
+            check!(ran.is_ok(), "the host task did not run");
+            scene.q.fill(block.ptr, 1_u8, SIZE, &[])?;
+            scene.q.finish()?;
+            scene.q.free(block, &[])
+        },
+        &[],
+    ),
+    (
+        "ordinary_memory_freed_elsewhere",
+        |scene| {
+            let memory = scene.context.usm(&scene.fixture, Kind::Device, SIZE)?;
+            scene.p.fill(memory.ptr, 1_u8, SIZE, &[])?;
+            let (ptr, size) = (memory.into_raw(), SIZE);
+            scene.q.free(Block { ptr, size }, &[])
+        },
+        &[&[
+            "race: urEnqueueUSMFreeExp on queue 2 frees",
+            "used by urEnqueueUSMFill on queue 1",
+        ]],
+    ),
+    (
+        "reused_in_order",
+        |scene| {
+            for _ in 0..10 {
+                let block = scene.alloc()?;
+                scene.p.fill(block.ptr, 1_u8, SIZE, &[])?;
+                scene.p.free(block, &[])?;
+            }
+            Ok(())
+        },
+        &[],
+    ),
+];
+
+pub fn all() -> Vec<Test> {
+    let test = |&(name, program, expected): &Planted| {
+        Test::process(SUITE, name, move |fresh| run(fresh, program, expected))
+    };
+    RACES.iter().map(test).collect()
+}
+
+const SIZE: usize = 4096;
+
+/// A device with the layer on, and two in-order queues: the first ones, so that they are 1 and 2.
+struct Scene {
+    fixture: Fixture,
+    context: Context,
+    p: Queue,
+    q: Queue,
+    pool: Pool,
+}
+
+fn run(fresh: &Fresh, program: fn(&Scene) -> Done, expected: &[&[&str]]) -> Done {
+    needs_layer(fresh)?;
+    let log = log_file();
+    // SAFETY: the process has no other thread that looks at the environment.
+    unsafe {
+        std::env::set_var("UR_ENABLE_LAYERS", LAYER);
+        std::env::set_var(
+            "UR_LOG_VALIDATION",
+            format!("output:file,{}", log.display()),
+        );
+    }
+    let scene = Scene::new(fresh)?;
+    let done = program(&scene);
+    scene.close()?;
+    let text = std::fs::read_to_string(&log).unwrap_or_default();
+    drop(std::fs::remove_file(&log));
+    done?;
+    let lines: Vec<&str> = text.lines().collect();
+    check!(
+        lines.len() == expected.len(),
+        "{} findings instead of {}: {text}",
+        lines.len(),
+        expected.len()
+    );
+    for (line, parts) in lines.iter().zip(expected) {
+        check!(
+            parts.iter().all(|part| line.contains(part)),
+            "{parts:?} is not in {line}"
+        );
+    }
+    Ok(())
+}
+
+/// A loader of someone else may not have the layer.
+fn needs_layer(fresh: &Fresh) -> Done {
+    let ur = fresh.ur;
+    let mut config = null_mut();
+    ur.urLoaderConfigCreate(&mut config).ok()?;
+    let property = UR_LOADER_CONFIG_INFO_AVAILABLE_LAYERS;
+    let layers =
+        info::text(|size, value, ret| ur.urLoaderConfigGetInfo(config, property, size, value, ret));
+    ur.urLoaderConfigRelease(config).ok()?;
+    match layers?.split(';').any(|layer| layer == LAYER) {
+        true => Ok(()),
+        false => Err(Stop::skipped(format!("the loader has no {LAYER}"))),
+    }
+}
+
+fn log_file() -> PathBuf {
+    std::env::temp_dir().join(format!("ur-conformance-races-{}.log", std::process::id()))
+}
+
+impl Scene {
+    fn new(fresh: &Fresh) -> Result<Self, Stop> {
+        let fixture = fresh.fixture()?;
+        let context = Context::new(&fixture)?;
+        let p = context.in_order(&fixture)?;
+        fixture.require(UR_DEVICE_INFO_ASYNC_USM_ALLOCATIONS_SUPPORT_EXP, || {
+            let (none, mut out) = ((0, null()), null_mut());
+            Kind::Device.enqueue(&p, null_mut(), 64, null(), none, &mut out, null_mut())
+        })?;
+        let q = context.in_order(&fixture)?;
+        let pool = Pool::new(&fixture, &context)?;
+        Ok(Self {
+            fixture,
+            context,
+            p,
+            q,
+            pool,
+        })
+    }
+
+    fn close(self) -> Done {
+        self.p.finish()?;
+        self.q.finish()?;
+        let Self {
+            fixture,
+            context,
+            p,
+            q,
+            pool,
+        } = self;
+        drop((pool, p, q));
+        drop(context);
+        fixture.close()
+    }
+
+    fn out_of_order(&self) -> Result<Queue, Stop> {
+        self.context.out_of_order(&self.fixture)
+    }
+
+    fn alloc(&self) -> Result<Block, Stop> {
+        self.p.alloc(Kind::Device, &self.pool, SIZE, &[])
+    }
+
+    fn alloc_event(&self, queue: &Queue) -> Result<(Block, Event), Stop> {
+        queue.alloc_event(Kind::Device, &self.pool, SIZE, &[])
+    }
+
+    fn kernel(&self, queue: &Queue, block: Block) -> Done {
+        if kernels::provider(self.fixture.backend).is_none() {
+            return Err(Stop::skipped("nobody provides kernels"));
+        }
+        let kernel = Program::new(&self.fixture, &self.context)?.kernel(IOTA)?;
+        let base = 7_u32;
+        let args = [Arg::Pointer(block.ptr), Arg::of(&base)];
+        queue.launch(&kernel, 16, &args, &[])?;
+        queue.finish()
+    }
+
+    /// The layer refuses it, whatever the adapter would do.
+    fn refused_free(&self, queue: &Queue, block: Block) -> Done {
+        let (none, list) = (null_mut(), null());
+        self.fixture
+            .ur
+            .urEnqueueUSMFreeExp(queue.raw, none, block.ptr, 0, list, null_mut())
+            .fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)
+    }
+}

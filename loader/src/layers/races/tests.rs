@@ -1,0 +1,384 @@
+//! Programs as text over queues and blocks alone, and the order against a brute-force closure.
+
+mod oracle;
+
+use std::collections::HashMap;
+
+use super::blocks::{Access, Blocks, Finding, Free, Step, What};
+use super::order::{Kind, Order, Queue};
+
+/// Runs a program, gives what is found in it, in order.
+///
+/// ```text
+/// in q | out q                            a queue
+/// alloc|inner|use|read|free q a [after e f] [-> e]
+/// marker|barrier q [after e f] [-> e]
+/// finish q | wait e | open q | new a | delete a      on the host
+/// ```
+fn run(program: &str) -> Vec<Finding> {
+    let mut world = World::default();
+    let mut found = Vec::new();
+    let lines = program.split(';').map(str::trim);
+    for line in lines.filter(|line| !line.is_empty()) {
+        world.step(line, &mut found);
+    }
+    found
+}
+
+#[derive(Default)]
+struct World {
+    queues: HashMap<String, (Queue, u64)>,
+    events: HashMap<String, Order>,
+    blocks: Blocks,
+}
+
+fn what(function: &'static str, queue: Option<u64>, event: bool) -> What {
+    What {
+        function,
+        kernel: None,
+        queue,
+        event,
+        place: None,
+    }
+}
+
+/// Blocks are named by one letter.
+fn address(name: &str) -> usize {
+    0x1000 * usize::from(name.as_bytes()[0])
+}
+
+impl World {
+    fn step(&mut self, line: &str, found: &mut Vec<Finding>) {
+        let (line, event) = match line.split_once("->") {
+            Some((line, event)) => (line, Some(event.trim())),
+            None => (line, None),
+        };
+        let (line, waits) = line.split_once("after").unwrap_or((line, ""));
+        let mut before = Order::default();
+        for event in waits.split_whitespace() {
+            before.join(&self.events[event]);
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["in" | "out", name] => {
+                let number = self.queues.len() as u64 + 1;
+                let queue = Queue::new(words[0] == "in");
+                self.queues.insert(name.to_owned(), (queue, number));
+            }
+            ["finish", queue] => self.queue(queue).0.complete(),
+            ["open", queue] => self.queue(queue).0.open(),
+            ["wait", event] => self.events[event].complete(),
+            ["new", block] => self.blocks.allocated(address(block), 64, host("new")),
+            ["delete", block] => {
+                let nothing = Order::default();
+                self.blocks
+                    .freed(address(block), host("delete"), &nothing, found);
+            }
+            [word, queue, ref rest @ ..] => {
+                let command = (word, rest.first().copied(), event.is_some());
+                let order = self.command(queue, command, &before, found);
+                if let Some(event) = event {
+                    self.events.insert(event.to_owned(), order);
+                }
+            }
+            _ => panic!("{line}"),
+        }
+    }
+
+    fn queue(&mut self, name: &str) -> &mut (Queue, u64) {
+        self.queues.get_mut(name).expect(name)
+    }
+
+    fn command(
+        &mut self,
+        queue: &str,
+        (word, block, event): (&str, Option<&str>, bool),
+        waits: &Order,
+        found: &mut Vec<Finding>,
+    ) -> Order {
+        let all = *waits == Order::default();
+        let (function, kind) = match word {
+            "alloc" => ("alloc", Kind::Plain),
+            "inner" => ("inner", Kind::Plain),
+            "use" => ("use", Kind::Plain),
+            "read" => ("read", Kind::Plain),
+            "free" => ("free", Kind::Plain),
+            "marker" if all => ("marker", Kind::Marker),
+            "marker" => ("marker", Kind::Plain),
+            "barrier" => ("barrier", Kind::Barrier { all }),
+            _ => panic!("{word}"),
+        };
+        let (queue, number) = self.queue(queue);
+        let in_order = queue.is_in_order();
+        let taken = queue.take(waits, kind);
+        let step = Step {
+            what: what(function, Some(*number), event),
+            mark: Some(taken.mark),
+            instead: (word == "alloc" && !in_order && !event).then(|| taken.before.clone()),
+        };
+        let at = block.map(address).unwrap_or_default();
+        match word {
+            "alloc" => self.blocks.allocated(at, 64, step),
+            "inner" => self.blocks.allocated(at, 16, step),
+            "use" => found.extend(self.blocks.used(at + 8, Access::Usm, step, &taken.before)),
+            "read" => found.extend(self.blocks.used(at + 8, Access::Any, step, &taken.before)),
+            "free" => {
+                if let Free::Noted(freed) = self.blocks.freed(at, step, &taken.before, found) {
+                    self.blocks.settle(&freed);
+                }
+            }
+            _ => {}
+        }
+        taken.event
+    }
+}
+
+fn host(function: &'static str) -> Step {
+    Step::host(what(function, None, true))
+}
+
+/// Expected findings read `TROUBLE now / then`, commands with the numbers of their queues.
+#[track_caller]
+fn check(program: &str, expected: &[&str]) {
+    let short = |what: &What| {
+        let queue = what
+            .queue
+            .map_or_else(String::new, |queue| queue.to_string());
+        format!("{}{queue}", what.function)
+    };
+    let found: Vec<String> = run(program)
+        .iter()
+        .map(|found| {
+            let (now, then) = (short(&found.now), short(&found.then));
+            format!("{:?} {now} / {then}", found.trouble)
+        })
+        .collect();
+    assert_eq!(found, expected, "{program}");
+}
+
+#[test]
+fn in_order_queues_need_no_events() {
+    check(
+        "in p; alloc p a; use p a; free p a; alloc p a; use p a; free p a",
+        &[],
+    );
+    check(
+        "in p; in q; alloc p a; use q a",
+        &["UseBeforeAllocation use2 / alloc1"],
+    );
+    check(
+        "in p; in q; alloc p a -> e; use q a after e -> f; free p a after f",
+        &[],
+    );
+    // The wait list holds for what comes later, too.
+    check(
+        "in p; in q; alloc p a -> e; marker q after e; use q a -> f; marker p after f; free p a",
+        &[],
+    );
+    check(
+        "in p; in q; alloc p a -> e; use q a after e; free p a",
+        &["FreeBeforeUse free1 / use2"],
+    );
+    check(
+        "in p; in q; alloc p a -> e; use p a; free q a",
+        &[
+            "FreeBeforeAllocation free2 / alloc1",
+            "FreeBeforeUse free2 / use1",
+        ],
+    );
+    // An event names a point: what comes after it is not covered.
+    check(
+        "in p; in q; alloc p a -> e; use p a; free q a after e",
+        &["FreeBeforeUse free2 / use1"],
+    );
+    check("in p; in q; alloc p a; use p a -> e; free q a after e", &[]);
+}
+
+#[test]
+fn dead_blocks_are_not_used() {
+    check(
+        "in p; alloc p a; free p a; use p a",
+        &["UseAfterFree use1 / free1"],
+    );
+    check(
+        "in p; in q; alloc p a -> e; marker q after e; free p a; use q a",
+        &["UseAndFree use2 / free1"],
+    );
+    check(
+        "in p; alloc p a; free p a; free p a",
+        &["DoubleFree free1 / free1"],
+    );
+    check(
+        "in p; in q; alloc p a -> e; free p a; free q a after e",
+        &["DoubleFreeAtOnce free2 / free1"],
+    );
+    check(
+        "in p; new a; use p a; free p a; free p a",
+        &["DoubleFree free1 / free1"],
+    );
+    check(
+        "in p; new a; use p a; delete a; use p a",
+        &["UseAfterFree use1 / delete"],
+    );
+    check("new a; delete a; delete a", &["DoubleFree delete / delete"]);
+    // The same address, another block: a use of the old one is not ordered after the new one's
+    // allocation.
+    check("in p; alloc p a; free p a; alloc p a; use p a", &[]);
+    check(
+        "in p; in q; alloc p a -> e; marker q after e; free p a; alloc p a; use q a",
+        &["UseBeforeAllocation use2 / alloc1"],
+    );
+    // What may be the application's own memory by now is no one's business.
+    check(
+        "in p; alloc p a; free p a; finish p; read p a; use p a",
+        &[],
+    );
+    check(
+        "in p; alloc p a; free p a; read p a",
+        &["UseAfterFree read1 / free1"],
+    );
+    check(
+        "in p; alloc p a; free p a; finish p; use p a",
+        &["UseAfterFree use1 / free1"],
+    );
+}
+
+#[test]
+fn out_of_order_queues_need_events_or_barriers() {
+    let unordered = ["UseBeforeAllocation use1 / alloc1"];
+    check("out p; alloc p a -> e; use p a", &unordered);
+    check(
+        "out p; alloc p a -> e; use p a after e -> f; free p a after f",
+        &[],
+    );
+    check(
+        "out p; alloc p a -> e; barrier p; use p a; barrier p; free p a",
+        &[],
+    );
+    check(
+        "out p; alloc p a -> e; use p a after e; free p a after e",
+        &["FreeBeforeUse free1 / use1"],
+    );
+    // A marker orders only who names it, a barrier of some events only what they cover.
+    check("out p; alloc p a -> e; marker p; use p a", &unordered);
+    check("out p; alloc p a -> e; marker p -> m; use p a after m", &[]);
+    check(
+        "out p; alloc p a -> e; alloc p b -> f; barrier p after e; use p a",
+        &[],
+    );
+    check(
+        "out p; alloc p a -> e; alloc p b -> f; barrier p after e; use p b",
+        &unordered,
+    );
+    // Across queues.
+    check(
+        "out p; out q; alloc p a -> e; barrier p -> f; use q a after f -> g; free p a after g",
+        &[],
+    );
+    check(
+        "out p; out q; alloc p a -> e; barrier p; use q a",
+        &["UseBeforeAllocation use2 / alloc1"],
+    );
+}
+
+/// An allocation that returns no event takes only what nothing has to wait for.
+#[test]
+fn out_of_order_allocations_without_an_event_are_there_at_once() {
+    check("out p; alloc p a; use p a; barrier p; free p a", &[]);
+    check("out p; out q; alloc p a; use q a", &[]);
+    // As far as nothing comes before the allocation itself.
+    check(
+        "out p; in q; use q b -> e; alloc p a after e; use p a",
+        &["UseBeforeAllocation use1 / alloc1"],
+    );
+    check(
+        "out p; in q; use q b -> e; alloc p a after e; use p a after e",
+        &[],
+    );
+    check(
+        "out p; out q; use p b; barrier p; alloc p a; use p a; use q a",
+        &["UseBeforeAllocation use2 / alloc1"],
+    );
+    check(
+        "in p; in q; alloc p a; use q a",
+        &["UseBeforeAllocation use2 / alloc1"],
+    );
+}
+
+/// A pool over a block of the application's hands out parts of it.
+#[test]
+fn a_pools_own_memory_is_freed_after_what_it_held() {
+    check(
+        "in p; new a; inner p a; use p a; free p a; inner p a; free p a; delete a",
+        &[],
+    );
+    check("in p; alloc p a; inner p a; free p a; free p a", &[]);
+    check(
+        "in p; new a; inner p a; free p a; delete a; delete a",
+        &["DoubleFree delete / delete"],
+    );
+    check(
+        "in p; in q; new a; inner p a; use q a",
+        &["UseBeforeAllocation use2 / inner1"],
+    );
+}
+
+#[test]
+fn the_host_orders_by_what_it_saw() {
+    check(
+        "in p; in q; alloc p a; finish p; use q a; finish q; free p a",
+        &[],
+    );
+    check(
+        "out p; alloc p a -> e; wait e; use p a -> f; wait f; free p a",
+        &[],
+    );
+    check(
+        "in p; in q; alloc p a; finish q; use q a",
+        &["UseBeforeAllocation use2 / alloc1"],
+    );
+    // An event proves what its queue waited for.
+    check(
+        "in p; in q; alloc p a -> e; use q b after e -> f; wait f; out r; use r a",
+        &[],
+    );
+    check(
+        "in p; alloc p a -> e; use p a; wait e; in q; free q a",
+        &["FreeBeforeUse free2 / use1"],
+    );
+}
+
+#[test]
+fn where_more_may_be_ordered_nothing_is_said() {
+    check("in p; in q; open q; alloc p a; use q a; free p a", &[]);
+    check("in p; in q; open p; alloc p a; use q a; free q a", &[]);
+    // But a dead block is dead.
+    check(
+        "in p; in q; open q; alloc p a; free p a; use q a",
+        &["UseAfterFree use2 / free1"],
+    );
+}
+
+#[test]
+fn each_trouble_is_told_once() {
+    let found = run("in p; in q; alloc p a; use q a; use q a; use q a; free p a");
+    assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn findings_name_both_commands_and_what_is_missing() {
+    let text = |program| -> Vec<String> { run(program).iter().map(ToString::to_string).collect() };
+    assert_eq!(
+        text("in p; in q; alloc p a -> e; marker q after e; free p a; use q a"),
+        [
+            "race: use on queue 2 uses 0x61000 (64 bytes), freed by free on queue 1; no event orders them"
+        ]
+    );
+    assert_eq!(
+        text("in p; in q; alloc p a; use q a"),
+        [
+            "race: use on queue 2 uses 0x61000 (64 bytes), allocated by alloc on queue 1; no event \
+             orders the use after the allocation (it asked for no event)"
+        ]
+    );
+}
