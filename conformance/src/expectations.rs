@@ -64,6 +64,11 @@ impl Expectations {
         }
     }
 
+    /// Adds another file's entries; of two for a test, the earlier file's holds.
+    pub fn append(&mut self, mut other: Self) {
+        self.entries.append(&mut other.entries);
+    }
+
     /// Judges the end of a test.
     pub fn judge(&self, test: &str, raw: Raw) -> Verdict {
         let entry = self.entries.iter().find(|entry| matches(&entry.test, test));

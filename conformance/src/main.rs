@@ -65,9 +65,10 @@ struct Cli {
     /// Writes results and the calls made to a file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Expectations file, instead of the one that comes with this program for the adapter
+    /// Expectations file, instead of the one that comes with this program for the adapter; may be
+    /// given several times
     #[arg(long)]
-    expectations: Option<PathBuf>,
+    expectations: Vec<PathBuf>,
     /// Processes that run tests at the same time
     #[arg(long)]
     jobs: Option<usize>,
@@ -257,15 +258,17 @@ impl Cli {
     }
 
     fn expectations(&self, adapter: &str, tests: &[Test]) -> Result<Expectations, String> {
-        let expected = match &self.expectations {
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
-                Expectations::parse(&text)
-                    .map_err(|error| format!("{}: {error}", path.display()))?
-            }
-            None => Expectations::embedded(adapter)?,
-        };
+        let mut expected = Expectations::default();
+        for path in &self.expectations {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            let more = Expectations::parse(&text)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            expected.append(more);
+        }
+        if self.expectations.is_empty() {
+            expected = Expectations::embedded(adapter)?;
+        }
         let names: Vec<String> = tests.iter().map(Test::full_name).collect();
         match expected.unused(&names).as_slice() {
             [] => Ok(expected),
