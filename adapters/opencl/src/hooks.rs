@@ -253,10 +253,8 @@ impl Hooks<OpenCl> for OpenCl {
         waits: Waits<'_>,
         event: EventOut<'_>,
     ) -> Result<()> {
-        let queue = this.handle().cast();
-        // SAFETY: the user's function, called once with the user's data and a live queue.
-        let run = || unsafe { run(queue, data) };
-        Queue::native_command(this, bring(mems), waits, event, run)
+        let call = NativeCommand { run, data };
+        Queue::native_command(this, bring(mems), waits, event, || call.run_on(this))
     }
 
     fn read_host_pipe(
@@ -287,5 +285,18 @@ impl Hooks<OpenCl> for OpenCl {
         let work = pipe::write(program, symbol, src, size)?;
         let command = UR_COMMAND_WRITE_HOST_PIPE;
         Queue::enqueue(this, command, waits, work, event, blocking)
+    }
+}
+
+/// The user's function, and what it is to be called with.
+struct NativeCommand {
+    run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
+    data: *mut c_void,
+}
+
+impl NativeCommand {
+    fn run_on(&self, queue: &OfQueue) {
+        // SAFETY: the user's function with the user's data and a live queue, called once.
+        unsafe { (self.run)(queue.handle().cast(), self.data) }
     }
 }
