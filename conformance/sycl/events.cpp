@@ -272,6 +272,25 @@ static void without_events() {
   sycl::free(memory, queue);
 }
 
+static void device_wait() {
+  // Everything on the device, whichever queue of whichever context it is on.
+  sycl::device device;
+  if (!device.has(sycl::aspect::ext_oneapi_device_wait))
+    skip("no waiting for a device");
+  sycl::queue a{sycl::context{device}, device, rethrow}, b{sycl::context{device}, device, rethrow};
+  char *first = sycl::malloc_shared<char>(long_bytes, a), *second = sycl::malloc_shared<char>(long_bytes, b);
+  for (char round = 1; round <= 3; round++) {
+    sycl::event one = a.memset(first, round, long_bytes), two = b.memset(second, round, long_bytes);
+    device.ext_oneapi_wait();
+    require(status(one) == event_command_status::complete && status(two) == event_command_status::complete,
+            "not complete after waiting for the device");
+    equal(int(first[long_bytes - 1]), int(round), "what one queue left");
+    equal(int(second[long_bytes - 1]), int(round), "what another left");
+  }
+  sycl::free(first, a);
+  sycl::free(second, b);
+}
+
 static void host_tasks() {
   // More host tasks at once than the machine has cores, each waiting for the last to be opened.
   sycl::queue queue{rethrow};
@@ -342,6 +361,7 @@ int main() {
   program.part("profiling", profiling);
   program.part("tags", tags);
   program.part("without_events", without_events);
+  program.part("device_wait", device_wait);
   program.part("host_tasks", host_tasks);
   program.part("threads", threads);
   program.part("priorities", priorities);

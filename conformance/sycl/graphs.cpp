@@ -2,6 +2,7 @@
 // first: "limited" graphs can be built and run, others can be updated too.
 #include "kernels.hpp"
 
+#include <sycl/ext/oneapi/experimental/async_alloc/async_alloc.hpp>
 #include <sycl/ext/oneapi/experimental/graph.hpp>
 
 #include <numeric>
@@ -341,6 +342,40 @@ static void updated() {
   all_equal(a.read(queue), 25, "after an update by another graph");
 }
 
+static void async_memory() {
+  // libsycl lays such memory out itself, in virtual memory that it maps when the graph is finished.
+  sycl::queue queue = make_queue();
+  if (!queue.get_device().has(sycl::aspect::ext_oneapi_virtual_mem))
+    skip("the device has no virtual memory");
+  constexpr size_t bytes = count * sizeof(uint32_t);
+  std::vector<uint32_t> one(count), two(count);
+  Graph graph{queue};
+  void *first = nullptr, *second = nullptr;
+  auto make = graph.add([&](handler &h) { first = oneapi::async_malloc(h, alloc::device, bytes); });
+  require(first != nullptr, "no address while the graph is built");
+  auto fill = graph.add([&](handler &h) { h.fill(static_cast<uint32_t *>(first), uint32_t(31), count); },
+                        {node_property::depends_on(make)});
+  auto read = graph.add([&](handler &h) { h.memcpy(one.data(), first, bytes); }, {node_property::depends_on(fill)});
+  auto gone = graph.add([&](handler &h) { oneapi::async_free(h, first); }, {node_property::depends_on(read)});
+  auto again = graph.add([&](handler &h) { second = oneapi::async_malloc(h, alloc::device, bytes); },
+                         {node_property::depends_on(gone)});
+  require(second == first, "freed memory does not serve what depends on its free");
+  auto refill = graph.add([&](handler &h) { h.fill(static_cast<uint32_t *>(second), uint32_t(32), count); },
+                          {node_property::depends_on(again)});
+  auto reread = graph.add([&](handler &h) { h.memcpy(two.data(), second, bytes); }, {node_property::depends_on(refill)});
+  graph.add([&](handler &h) { oneapi::async_free(h, second); }, {node_property::depends_on(reread)});
+  auto run = graph.finalize();
+  for (int round = 0; round < 10; round++) {
+    std::fill(one.begin(), one.end(), 0);
+    queue.ext_oneapi_graph(run).wait();
+    all_equal(one, 31, "what went through a graph's memory");
+    all_equal(two, 32, "what went through its second use");
+  }
+  int local = 0;
+  refused(sycl::errc::invalid, "a graph frees what it did not make",
+          [&] { graph.add([&](handler &h) { oneapi::async_free(h, &local); }); });
+}
+
 static void many() {
   sycl::queue queue = make_queue({sycl::property::queue::in_order{}});
   Memory a(queue), b(queue);
@@ -375,6 +410,7 @@ int main(int argc, char **argv) {
   program.part("profiled", profiled);
   program.part("kernels", kernels);
   program.part("updated", updated);
+  program.part("async_memory", async_memory);
   program.part("many", many);
   return program.conclude();
 }

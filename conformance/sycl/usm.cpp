@@ -1,6 +1,9 @@
 // Memory of all kinds: allocation, copies, fills, hints and what a pointer tells of itself.
 #include "client.hpp"
 
+#include <sycl/ext/oneapi/virtual_mem/physical_mem.hpp>
+#include <sycl/ext/oneapi/virtual_mem/virtual_mem.hpp>
+
 #include <array>
 #include <numeric>
 #include <thread>
@@ -245,6 +248,44 @@ static void across_contexts() {
   equal(second.data[count - 1], 6, "what came from another context");
 }
 
+static void virtual_memory() {
+  namespace oneapi = sycl::ext::oneapi::experimental;
+  sycl::queue queue{rethrow};
+  sycl::context context = queue.get_context();
+  if (!queue.get_device().has(sycl::aspect::ext_oneapi_virtual_mem))
+    skip("the device has no virtual memory");
+  size_t page = oneapi::get_mem_granularity(queue.get_device(), context);
+  require(page >= 1 && (page & (page - 1)) == 0, "a granularity that is no power of two");
+  // Two pieces of memory at neighbouring addresses, the second also elsewhere.
+  uintptr_t start = oneapi::reserve_virtual_mem(2 * page, context), other = oneapi::reserve_virtual_mem(page, context);
+  oneapi::physical_mem first{queue, page}, second{queue, page};
+  equal(first.size(), page, "the size of physical memory");
+  auto both = oneapi::address_access_mode::read_write;
+  void *low = first.map(start, page, both), *high = second.map(start + page, page, both);
+  void *alias = second.map(other, page, both);
+  require(reinterpret_cast<uintptr_t>(low) == start && reinterpret_cast<uintptr_t>(high) == start + page,
+          "mapped elsewhere than asked for");
+  queue.memset(low, 7, 2 * page).wait();
+  std::vector<unsigned char> back(page);
+  queue.memcpy(back.data(), alias, page).wait();
+  equal(int(back[0]), 7, "what was written at another address");
+  equal(int(back[page - 1]), 7, "what was written at another address");
+  require(oneapi::get_access_mode(low, page, context) == both, "the mode of mapped memory");
+  oneapi::set_access_mode(low, page, oneapi::address_access_mode::read, context);
+  queue.memcpy(back.data(), low, page).wait();
+  equal(int(back[page / 2]), 7, "what can only be read");
+  oneapi::unmap(low, page, context);
+  oneapi::unmap(high, page, context);
+  queue.memset(alias, 8, page).wait();
+  high = second.map(start, page, both);
+  queue.memcpy(back.data(), high, page).wait();
+  equal(int(back[page - 1]), 8, "what was mapped again");
+  oneapi::unmap(high, page, context);
+  oneapi::unmap(alias, page, context);
+  oneapi::free_virtual_mem(start, 2 * page, context);
+  oneapi::free_virtual_mem(other, page, context);
+}
+
 static void threads() {
   sycl::queue queue{rethrow};
   std::vector<std::thread> all;
@@ -279,6 +320,7 @@ int main() {
   program.part("prepared", prepared);
   program.part("containers", containers);
   program.part("across_contexts", across_contexts);
+  program.part("virtual_memory", virtual_memory);
   program.part("threads", threads);
   // Last: without 2D copies in the adapter libsycl falls back to a kernel, and without device code aborts.
   program.part("rectangles", rectangles);

@@ -1,9 +1,10 @@
 //! dpctl's own test-suite, as its package ships it, on Intel's libsycl over our adapter.
 
+use super::bench::{Bench, Target};
 use super::environment::Environment;
 use super::output::Output;
+use super::process;
 use super::report::Outcome;
-use super::{Bench, Target, process};
 use anyhow::Result;
 use std::time::Duration;
 

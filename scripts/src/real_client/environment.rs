@@ -3,6 +3,7 @@
 
 use super::process;
 use anyhow::{Context as _, Result, anyhow, bail};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -122,6 +123,15 @@ impl Environment {
     }
 }
 
+/// The C++ compiler, or that there is none.
+pub fn compiler() -> Result<OsString, String> {
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    match Command::new(&compiler).arg("--version").output() {
+        Ok(_) => Ok(compiler),
+        Err(error) => Err(format!("no C++ compiler {}: {error}", compiler.display())),
+    }
+}
+
 /// The first of these commands that is a Python, of this version if one is given.
 fn interpreter(names: &[&str], version: Option<&str>) -> Result<String> {
     let mut found = Vec::new();
@@ -214,9 +224,9 @@ impl Drivers {
     }
 
     /// Why a driver is not there.
-    pub fn lack(&self, name: &str) -> Option<&str> {
+    pub fn lack(&self, name: &str) -> Option<&String> {
         let found = self.missing.iter().find(|(missing, _)| *missing == name);
-        found.map(|(_, reason)| reason.as_str())
+        found.map(|(_, reason)| reason)
     }
 
     /// A command that runs a program on a driver.

@@ -1,7 +1,7 @@
 //! What a client's part is known not to do, and where: conformance/sycl/expectations.yml. As with
 //! ur-conformance, what is expected and does not happen is a failure too.
 
-use super::Target;
+use super::bench::Target;
 use super::environment::Runtime;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;

@@ -1,19 +1,20 @@
 //! The SYCL programs of conformance/sycl: built against a release of libsycl, run on a target, judged
 //! by what they print.
 
+use super::Client;
+use super::bench::{Bench, Target};
 use super::environment::Environment;
 use super::output::Output;
 use super::process;
 use super::report::Outcome;
-use super::{Bench, Client, Target};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 /// A program that takes longer hangs.
-const LIMIT: Duration = Duration::from_secs(300);
+pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// The programs' sources, by name.
 pub fn sources(root: &Path) -> Result<Vec<PathBuf>> {
@@ -42,45 +43,47 @@ pub fn name(source: &Path) -> String {
         .into_owned()
 }
 
-/// Builds what is older than its sources, as many at once as there are processors. A program that
-/// does not compile is left out, with the compiler's output beside it.
-pub fn build_all(root: &Path, environment: &Environment, clients: &[Client]) -> Result<()> {
-    let headers = files(root, "hpp")?;
-    let headers = headers.iter().filter_map(|path| modified(path)).max();
-    let mut old = Vec::new();
-    for client in clients {
-        if let Client::Program(source) = client
-            && modified(&binary(environment, source)) < modified(source).max(headers)
-        {
-            old.push(source);
-        }
-    }
+/// Builds the clients' programs, as many at once as there are processors. What does not compile says
+/// so when it is to run.
+pub(super) fn build_all(bench: &Bench<'_>, environment: &Environment, clients: &[Client]) {
+    let sources = clients.iter().filter_map(|client| match client {
+        Client::Program(source) => Some(source),
+        _ => None,
+    });
+    let sources = Mutex::new(sources);
+    let next = || sources.lock().ok().and_then(|mut sources| sources.next());
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let queue = Mutex::new(old.into_iter());
-    let next = || queue.lock().ok().and_then(|mut queue| queue.next());
     std::thread::scope(|scope| {
-        let build = || -> Result<()> {
-            while let Some(source) = next() {
-                build(environment, source)?;
-            }
-            Ok(())
-        };
-        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(build)).collect();
-        threads
-            .into_iter()
-            .try_for_each(|thread| match thread.join() {
-                Ok(built) => built,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-    })
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(source) = next() {
+                    let _ = build(bench, environment, source, &name(source));
+                }
+            });
+        }
+    });
 }
 
-fn build(environment: &Environment, source: &Path) -> Result<()> {
-    let binary = binary(environment, source);
+/// The program `name` of a source, built anew if the source or a header has changed.
+pub(super) fn build(
+    bench: &Bench<'_>,
+    environment: &Environment,
+    source: &Path,
+    name: &str,
+) -> Result<PathBuf> {
+    let binary = environment.programs().join(name);
+    let headers = files(bench.root, "hpp")?;
+    let headers = headers.iter().filter_map(|path| modified(path)).max();
+    if modified(&binary) >= modified(source).max(headers) {
+        return Ok(binary);
+    }
     if binary.exists() {
         std::fs::remove_file(&binary)?;
     }
-    let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+    let Ok(compiler) = &bench.compiler else {
+        bail!("no C++ compiler");
+    };
+    let mut compiler = Command::new(compiler);
     compiler
         .args(["-std=c++17", "-O1", "-w", "-pthread", "-I"])
         .arg(environment.include())
@@ -90,16 +93,19 @@ fn build(environment: &Environment, source: &Path) -> Result<()> {
         .arg("-L")
         .arg(environment.lib())
         .args(["-l:libsycl.so.9", "-Wl,--allow-shlib-undefined"]);
-    let (out, err) = (
-        binary.with_extension("cc.out"),
-        binary.with_extension("cc.err"),
-    );
-    process::run(&mut compiler, &out, &err, Duration::from_secs(600))?;
-    Ok(())
+    compile(&mut compiler, &binary)?;
+    Ok(binary)
 }
 
-fn binary(environment: &Environment, source: &Path) -> PathBuf {
-    environment.programs().join(name(source))
+/// Runs a compiler; its words are the error.
+pub fn compile(compiler: &mut Command, binary: &Path) -> Result<()> {
+    let out = binary.with_extension("cc.out");
+    let err = binary.with_extension("cc.err");
+    let ended = process::run(compiler, &out, &err, Duration::from_secs(600))?;
+    if ended.code() != Some(0) {
+        bail!("does not compile:\n{}", process::tail(&err, 20));
+    }
+    Ok(())
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
@@ -115,11 +121,7 @@ pub(super) fn run(
     target: Target,
     source: &Path,
 ) -> Result<Outcome> {
-    let binary = binary(environment, source);
-    if !binary.exists() {
-        let reason = process::tail(&binary.with_extension("cc.err"), 20);
-        return Ok(Outcome::Failed(format!("does not compile:\n{reason}")));
-    }
+    let binary = build(bench, environment, source, &name(source))?;
     let stem = target.name().replace('/', "-");
     let out = binary.with_extension(format!("{stem}.out"));
     let err = binary.with_extension(format!("{stem}.err"));

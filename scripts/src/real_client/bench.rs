@@ -1,0 +1,189 @@
+//! What clients run on: one of our adapters and what is beneath it, in an environment that says so and
+//! nothing else about devices.
+
+use super::Options;
+use super::environment::{self, Drivers, Environment};
+use super::expect::Expectations;
+use super::report::Outcome;
+use crate::{build, install};
+use anyhow::Result;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Variables that would choose devices, adapters or drivers, by how they begin.
+const ELSEWHERE: [&str; 4] = ["UR_", "SYCL_", "ONEAPI_", "OCL_ICD_"];
+
+/// One of our adapters with what is beneath it, or Intel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    NativeCpu,
+    Intel,
+    Pocl,
+    Mock,
+    /// Intel's adapter on Intel's driver.
+    Reference,
+}
+
+impl Target {
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::NativeCpu => "native_cpu",
+            Target::Intel => "opencl/intel",
+            Target::Pocl => "opencl/pocl",
+            Target::Mock => "mock",
+            Target::Reference => "reference",
+        }
+    }
+
+    /// The adapter's name, as libraries have it.
+    pub fn adapter(self) -> &'static str {
+        match self {
+            Target::NativeCpu => "native_cpu",
+            Target::Mock => "mock",
+            Target::Intel | Target::Pocl | Target::Reference => "opencl",
+        }
+    }
+
+    /// The driver's name, as scripts/drivers.sh has it.
+    pub fn driver(self) -> Option<&'static str> {
+        match self {
+            Target::NativeCpu | Target::Mock => None,
+            Target::Intel | Target::Reference => Some("intel"),
+            Target::Pocl => Some("pocl"),
+        }
+    }
+
+    fn selector(self) -> &'static str {
+        match self {
+            Target::NativeCpu => "native_cpu:*",
+            Target::Mock => "*:*",
+            Target::Intel | Target::Pocl | Target::Reference => "opencl:*",
+        }
+    }
+}
+
+/// What all runs share.
+pub struct Bench<'a> {
+    pub root: &'a Path,
+    /// The installed project.
+    pub prefix: PathBuf,
+    pub drivers: Drivers,
+    /// The C++ compiler, or that there is none.
+    pub compiler: Result<OsString, String>,
+    /// SPIR-V that programs launch.
+    pub kernels: PathBuf,
+    pub expectations: Expectations,
+    pub strict: bool,
+}
+
+impl<'a> Bench<'a> {
+    pub fn prepare(root: &'a Path, work: &Path, options: &Options) -> Result<Self> {
+        let prefix = match &options.prefix {
+            Some(prefix) => prefix.clone(),
+            None => install::below_target(root)?,
+        };
+        let prefix = std::fs::canonicalize(prefix)?;
+        let kernels = work.join("kernels.spv");
+        let mut writer = Command::new(prefix.join("bin/ur-conformance"));
+        build::run(writer.arg("--write-kernels").arg(&kernels))?;
+        let drivers = match &options.drivers {
+            Some(folder) => folder.clone(),
+            None => build::target_dir(root)?.join("drivers"),
+        };
+        let expectations = match options.reference {
+            true => Expectations::default(),
+            false => Expectations::load(root)?,
+        };
+        Ok(Self {
+            root,
+            prefix,
+            drivers: Drivers::prepare(root, &drivers)?,
+            compiler: environment::compiler(),
+            kernels,
+            expectations,
+            strict: options.strict,
+        })
+    }
+
+    /// What cannot run on this machine.
+    pub fn missing(&self, reason: &str) -> Outcome {
+        let reason = format!("cannot run here: {reason}");
+        match self.strict {
+            true => Outcome::Failed(reason),
+            false => Outcome::Skipped(reason),
+        }
+    }
+
+    /// A command in which a client sees this runtime and this target, and nothing else of what the
+    /// caller's environment says about devices.
+    pub fn command(&self, environment: &Environment, target: Target, program: &Path) -> Command {
+        let mut command = match target.driver() {
+            Some(driver) => self.drivers.launcher(driver, program),
+            None => Command::new(program),
+        };
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if ELSEWHERE.iter().any(|start| text.starts_with(start)) {
+                command.env_remove(&name);
+            }
+        }
+        let mut folders = environment.lib().into_os_string();
+        if target != Target::Reference {
+            if environment.runtime.links_loader() {
+                // Our loader lies where the dynamic linker looks first, and our adapter beside it.
+                folders = self.lib().into_os_string();
+                folders.push(":");
+                folders.push(environment.lib());
+            }
+            // A loader within libsycl takes an adapter by path; the mock any loader does.
+            if !environment.runtime.links_loader() || target == Target::Mock {
+                command.env("UR_ADAPTERS_FORCE_LOAD", self.adapter(target));
+            }
+        }
+        command
+            .env("LD_LIBRARY_PATH", folders)
+            .env("ONEAPI_DEVICE_SELECTOR", target.selector());
+        command
+    }
+
+    pub fn lib(&self) -> PathBuf {
+        self.prefix.join("lib")
+    }
+
+    /// Our adapter's library.
+    pub fn adapter(&self, target: Target) -> PathBuf {
+        let name = format!("libur_adapter_{}.so.0", target.adapter());
+        self.lib().join(name)
+    }
+
+    /// Whether a client loaded what it was meant to; libraries are named as the kernel names them.
+    pub fn check_libraries(
+        &self,
+        environment: &Environment,
+        target: Target,
+        loaded: &[String],
+    ) -> Result<(), String> {
+        if target == Target::Reference {
+            return Ok(());
+        }
+        let mut wanted = vec![self.adapter(target)];
+        if environment.runtime.links_loader() {
+            wanted.push(self.lib().join("libur_loader.so.0"));
+        }
+        let real = |path: PathBuf| std::fs::canonicalize(&path).unwrap_or(path);
+        let mut wanted: Vec<String> = wanted
+            .into_iter()
+            .map(|path| real(path).display().to_string())
+            .collect();
+        wanted.sort();
+        match loaded == wanted {
+            true => Ok(()),
+            false => Err(format!(
+                "ran on [{}], not on [{}]",
+                loaded.join(", "),
+                wanted.join(", ")
+            )),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Clients that know one thing of this project: the mock adapter, behind libsycl and behind Intel's
+//! loader, and urtrace around a SYCL program.
+
+use super::bench::{Bench, Target};
+use super::environment::Environment;
+use super::report::Outcome;
+use super::{process, program};
+use anyhow::{Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+const MOCK: &str = "UR_MOCK_SCRIPT";
+const SCRIPT: &str = r#"UR_DEVICE_INFO_NAME = "Scripted"; urEnqueueUSMMemcpy: error DEVICE_LOST"#;
+
+/// A SYCL program that expects nothing but answers, plain and with a script that changes them; and
+/// conformance/c/mock.c on Intel's loader.
+pub(super) fn mock(bench: &Bench<'_>, environment: &Environment) -> Result<Outcome> {
+    let source = bench.root.join("conformance/sycl/mock/devices.cpp");
+    let devices = program::build(bench, environment, &source, "mock-devices")?;
+    let start = || bench.command(environment, Target::Mock, &devices);
+    succeed(&mut start(), &devices, "plain")?;
+    succeed(
+        start().arg("Scripted").env(MOCK, SCRIPT),
+        &devices,
+        "scripted",
+    )?;
+    // The tables of 2026.1 are others: its loader takes no adapter of this version.
+    if environment.runtime.links_loader() {
+        return Ok(Outcome::Passed(
+            "libsycl, with and without a script".to_owned(),
+        ));
+    }
+    let binary = environment.programs().join("mock-c");
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler
+        .args(["-std=c11", "-O1", "-I"])
+        .arg(bench.root.join("include"))
+        .arg(bench.root.join("conformance/c/mock.c"))
+        .arg("-o")
+        .arg(&binary)
+        .arg("-L")
+        .arg(environment.lib())
+        .args([
+            "-l:libur_loader.so.0",
+            "-lpthread",
+            "-Wl,--allow-shlib-undefined",
+        ]);
+    program::compile(&mut compiler, &binary)?;
+    let start = || bench.command(environment, Target::Mock, &binary);
+    succeed(start().arg("forced"), &binary, "forced")?;
+    let folders = format!("{}:{}", environment.lib().display(), bench.lib().display());
+    let mut enabled = start();
+    enabled
+        .env_remove("UR_ADAPTERS_FORCE_LOAD")
+        .env("LD_LIBRARY_PATH", folders);
+    succeed(&mut enabled, &binary, "enabled")?;
+    Ok(Outcome::Passed(
+        "libsycl, with and without a script; Intel's loader, forced and enabled".to_owned(),
+    ))
+}
+
+/// urtrace on the example. The tracing layer is our loader's: it sees libsycl 2026.1, and has to say
+/// of 2026.2 that it does not.
+pub(super) fn trace(bench: &Bench<'_>, environment: &Environment) -> Result<Outcome> {
+    let source = bench.root.join("conformance/sycl/async_alloc.cpp");
+    let example = program::build(bench, environment, &source, "async_alloc")?;
+    let tracer = bench.prefix.join("bin/urtrace");
+    let mut command = bench.command(environment, Target::NativeCpu, &tracer);
+    command
+        .env("LD_LIBRARY_PATH", environment.lib())
+        .env("UR_ADAPTERS_FORCE_LOAD", bench.adapter(Target::NativeCpu))
+        .arg("--summary")
+        .arg(&example);
+    let text = succeed(&mut command, &example, "traced")?;
+    let wanted = match environment.runtime.links_loader() {
+        true => "| urEnqueueUSMDeviceAllocExp ",
+        false => "urtrace: nothing was traced",
+    };
+    if !text.lines().any(|line| line.starts_with(wanted)) {
+        bail!("no line starts with {wanted:?}:\n{text}");
+    }
+    Ok(Outcome::Passed(format!("says {wanted:?}")))
+}
+
+/// Runs what has to succeed; returns all that it wrote, in files beside `binary`.
+fn succeed(command: &mut Command, binary: &Path, what: &str) -> Result<String> {
+    let out = binary.with_extension(format!("{what}.out"));
+    let err = binary.with_extension(format!("{what}.err"));
+    let ended = process::run(command, &out, &err, program::LIMIT)?;
+    if ended.code() != Some(0) {
+        bail!("{what}: {ended}\n{}", process::tail(&err, 5));
+    }
+    let read =
+        |path: &Path| std::fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned());
+    Ok(read(&out)? + &read(&err)?)
+}
