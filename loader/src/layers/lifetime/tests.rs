@@ -1,5 +1,6 @@
 //! The registry alone: what is alive, and whose fault it is.
 
+use super::registry::{Ticket, Trouble};
 use super::*;
 
 fn by(function: &'static str) -> impl Fn() -> Record {
