@@ -70,7 +70,8 @@ impl Plan<'_> {
         while let Some(&index) = self.chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             let start = Instant::now();
             let own = self.tests[index].needs_own_process();
-            let worker = match shared.take().filter(|_| !own) {
+            // The shared worker stays for the tests after one with a process of its own.
+            let worker = match if own { None } else { shared.take() } {
                 Some(worker) => Ok(worker),
                 None => {
                     Worker::start(self, own).and_then(|worker| Ok(worker.ready(self.timeout)?.0))
