@@ -75,6 +75,8 @@ struct Random {
     uses: Vec<(Option<u32>, Vec<u32>)>,
     steps: Vec<(Step, ur_exp_command_buffer_command_handle_t)>,
     random: u64,
+    /// Last, so that it is there when the blocks are freed.
+    _context: Context,
 }
 
 impl Random {
@@ -107,6 +109,7 @@ impl Random {
             uses: vec![(None, Vec::new()); BLOCKS],
             steps: Vec::new(),
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            _context: context,
         })
     }
 
