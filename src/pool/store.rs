@@ -49,7 +49,7 @@ impl Store {
         let (_, id) = *idle.range((bytes, 0)..).next().or_else(|| idle.last())?;
         let mut slab = self.offsets.removable(id)?;
         if let Some(page) = self.offsets.page() {
-            let keep = slab.bytes.saturating_sub(bytes) / page * page;
+            let keep = slab.bytes.saturating_sub(bytes.max(1)) / page * page;
             slab.base += keep;
             slab.bytes -= keep;
         }

@@ -49,7 +49,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let death = prop::collection::vec((0..LANES, 1..6u64), 0..4);
     let op = prop_oneof![
         1 => (1..40u64, 0..UNIT).prop_map(|(units, skew)| Op::AddSlab { units, skew }),
-        1 => (0..2000u64).prop_map(|bytes| Op::RemoveIdle { bytes }),
+        1 => prop_oneof![Just(0), 0..2000u64].prop_map(|bytes| Op::RemoveIdle { bytes }),
         8 => (any::<usize>(), 0..20u64, 1..12u64)
             .prop_map(|(pick, offset, units)| Op::Take { pick, offset, units }),
         8 => (any::<usize>(), death).prop_map(|(pick, death)| Op::Free { pick, death }),
