@@ -3,7 +3,10 @@
 //!
 //! A driver moves work and memory; it decides nothing about order, reuse or events.
 
-use super::{CommandBuffer, Context, Domain, Event, Hooks, Queue, RecordedCommand, UsmPool};
+use super::{
+    CommandBuffer, Context, Domain, Event, ExecutableGraph, Graph, Hooks, Queue, RecordedCommand,
+    UsmPool,
+};
 use crate::abi::*;
 use crate::hal::Backend;
 use crate::object::{Error, Object, Result};
@@ -203,6 +206,8 @@ pub trait Driver:
         UsmPool = UsmPool<Self>,
         CommandBuffer = CommandBuffer<Self>,
         CommandBufferCommand = RecordedCommand<Self>,
+        Graph = Graph<Self>,
+        ExecutableGraph = ExecutableGraph<Self>,
     > + Hooks<Self>
 {
     /// What the driver keeps with each context; `()` if nothing.

@@ -4,6 +4,7 @@
 //! lane and submitting to it one step, so that nothing slips onto a lane that has just been made to
 //! wait for the host.
 
+use super::capture::{Capture, Span};
 use super::command::Command;
 use super::engine::{HostPoint, enter};
 use super::event::{Event, Times};
@@ -13,7 +14,7 @@ use super::reach::Reach;
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
-use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
+use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
 use crate::timeline::Frontier;
 use std::sync::{Arc, Mutex};
 
@@ -27,6 +28,7 @@ pub struct Queue<D: Driver> {
     home_at: usize,
     flags: ur_queue_flags_t,
     pub(crate) shape: Shape<D>,
+    pub(crate) capture: Capture<D>,
 }
 
 pub(crate) enum Shape<D: Driver> {
@@ -36,6 +38,13 @@ pub(crate) enum Shape<D: Driver> {
 
 impl<D: Driver> Body for Queue<D> {
     const KIND: crate::object::Kind = crate::object::Kind::Queue;
+
+    fn released(this: &Object<Self>) {
+        // What it captures may hold its own events, and so the queue.
+        if this.capture.is_on() {
+            this.capture.clear();
+        }
+    }
 }
 
 impl<D: Driver> Queue<D> {
@@ -63,6 +72,7 @@ impl<D: Driver> Queue<D> {
             home_at,
             flags,
             shape,
+            capture: Capture::default(),
         }))
     }
 
@@ -86,6 +96,7 @@ impl<D: Driver> Queue<D> {
             home_at,
             flags,
             shape: Shape::InOrder(lane),
+            capture: Capture::default(),
         }))
     }
 
@@ -142,6 +153,10 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
+        if this.is_captured(waits) {
+            ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
+            return Self::record(this, made, waits, event, Span::Command);
+        }
         let waits = Event::join(waits.iter())?;
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
@@ -229,6 +244,16 @@ impl<D: Driver> Queue<D> {
         barrier: bool,
     ) -> Result<()> {
         this.engine().check()?;
+        if this.is_captured(list) {
+            let span = match (list.is_empty(), barrier) {
+                (true, true) => Span::FullBarrier,
+                (true, false) => Span::Everything,
+                (false, true) => Span::Barrier,
+                (false, false) => Span::Command,
+            };
+            let made = Command::new(command, Work::Marker);
+            return Self::record(this, made, list, event, span);
+        }
         let waits = Event::join(list.iter())?;
         let reach = match &this.shape {
             Shape::InOrder(lane) => {

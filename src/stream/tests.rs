@@ -1,5 +1,6 @@
 //! The engine over the scripted driver of `testing`.
 
+mod capture;
 mod life;
 mod limits;
 mod memory;
