@@ -15,6 +15,8 @@ mod device;
 mod enqueue;
 mod event;
 mod event_times;
+mod graph;
+mod graph_random;
 mod host_task;
 mod kernel;
 mod launch;
@@ -62,6 +64,8 @@ pub fn all() -> Vec<Test> {
         command_buffer_order::all,
         command_buffer_update::all,
         command_buffer_random::all,
+        graph::all,
+        graph_random::all,
         arguments::all,
         async_alloc::all,
     ];
