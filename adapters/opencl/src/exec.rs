@@ -19,6 +19,7 @@ use ur::stream::{Notice, Pitched, Stamps, Work};
 use crate::OpenCl;
 use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version, check, failure};
 use crate::device::Device;
+use crate::record::Recorder;
 
 /// What the adapter keeps with each context.
 pub struct State {
@@ -162,14 +163,29 @@ type Enqueue = Arc<dyn Fn(&Api, &Slot) -> Result<()> + Send + Sync>;
 #[derive(Clone)]
 pub struct Native {
     pub run: Enqueue,
+    /// Records the same command, where that can be.
+    pub record: Option<Record>,
     /// Host memory that the command reads.
     pub keep: Option<Arc<[u8]>>,
 }
 
+/// Adds one command to a command buffer of OpenCL.
+type Record = Arc<dyn Fn(&Recorder) -> Result<()> + Send + Sync>;
+
 impl Native {
+    /// With what records it.
+    pub fn recorded_by(
+        mut self,
+        record: impl Fn(&Recorder) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.record = Some(Arc::new(record));
+        self
+    }
+
     pub fn new(run: impl Fn(&Api, &Slot) -> Result<()> + Send + Sync + 'static) -> Self {
         Self {
             run: Arc::new(run),
+            record: None,
             keep: None,
         }
     }
@@ -304,6 +320,38 @@ impl Lane {
         };
         batch.work(work)?;
         let first = batch.first.take();
+        self.given(&mut pending, first, stamps)
+    }
+
+    /// Gives the lane a buffer of recorded commands or, where that is not taken, the commands.
+    pub fn submit_recorded(
+        &self,
+        works: &[Work<OpenCl>],
+        stamps: Option<Arc<Stamps>>,
+        enqueue: impl Fn(&Slot) -> Result<()>,
+    ) -> Result<()> {
+        let mut pending = self.pending();
+        pending.forget_complete()?;
+        let mut batch = Batch {
+            lane: self,
+            pending: &mut pending,
+            first: None,
+        };
+        let taken = self.in_order && batch.give(|_, slot| enqueue(slot)).is_ok();
+        if !taken {
+            works.iter().try_for_each(|work| batch.work(work.clone()))?;
+        }
+        let first = batch.first.take();
+        self.given(&mut pending, first, stamps)
+    }
+
+    /// Sends what was given on its way, and has its times noted.
+    fn given(
+        &self,
+        pending: &mut Pending,
+        first: Option<EventRef>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
         check(
             // SAFETY: a live queue.
             unsafe { (self.api().core.clFlush)(self.queue.raw()) },
@@ -443,6 +491,12 @@ struct Batch<'a> {
 /// The most bytes of a pattern that OpenCL repeats by itself.
 const MAX_PATTERN: usize = 128;
 
+/// Whether OpenCL repeats a pattern by itself.
+pub fn plain_pattern(dst: usize, pattern: &[u8]) -> bool {
+    let size = pattern.len();
+    size.is_power_of_two() && size <= MAX_PATTERN && dst.is_multiple_of(size)
+}
+
 impl Batch<'_> {
     /// Enqueues one command after what the lane has to wait for.
     fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<EventRef> {
@@ -497,7 +551,7 @@ impl Batch<'_> {
                 to_host,
             } => self.prefetch(addr, bytes, to_host),
             Work::Launch(launch) => self.give(|api, slot| launch.enqueue(api, slot)).map(drop),
-            Work::Native(Native { run, keep }) => {
+            Work::Native(Native { run, keep, .. }) => {
                 let event = self.give(|api, slot| run(api, slot))?;
                 self.pending.keep.extend(keep.map(|keep| (event, keep)));
                 Ok(())
@@ -582,7 +636,7 @@ impl Batch<'_> {
         if bytes == 0 || size == 0 {
             return self.marker().map(drop);
         }
-        if !size.is_power_of_two() || size > MAX_PATTERN || !dst.is_multiple_of(size) {
+        if !plain_pattern(dst, pattern) {
             return self.fill_by_copies(dst, pattern, bytes);
         }
         let (to, from) = (

@@ -4,7 +4,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, null};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opencl_sys::*;
 use ur::abi::*;
@@ -18,6 +18,7 @@ use crate::device::Device;
 use crate::exec::{Lane, Slot};
 use crate::mem::Mem;
 use crate::program::Program;
+use crate::record::Recorder;
 use crate::sampler::Sampler;
 
 pub struct Kernel {
@@ -315,26 +316,64 @@ impl Native {
 }
 
 impl Launch {
-    /// Sets the arguments and enqueues.
-    pub fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
-        let _held = self
-            .native
-            .arguments
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+    /// Sets the arguments and records.
+    pub fn record(&self, to: &Recorder) -> Result<()> {
+        let record = to.api().ext.clCommandNDRangeKernelKHR;
+        let record = record.ok_or(Error::unsupported())?;
+        let _held = self.set()?;
+        let (kernel, none) = (self.native.kernel.raw(), ptr::null_mut());
+        let [offset, global, local] = self.sizes();
+        // SAFETY: a live buffer and kernel; as many sizes as there are dimensions.
+        crate::record::recorded(unsafe {
+            record(
+                to.raw(),
+                none,
+                null(),
+                kernel,
+                self.dims,
+                offset,
+                global,
+                local,
+                0,
+                null(),
+                none.cast(),
+                none.cast(),
+            )
+        })
+    }
+
+    /// Sets the arguments, which stay as long as the lock is held.
+    fn set(&self) -> Result<MutexGuard<'_, ()>> {
+        let held = self.native.arguments.lock();
+        let held = held.unwrap_or_else(PoisonError::into_inner);
         for (index, arg) in &self.args {
             self.native.set(*index, arg, &self.values)?;
         }
+        Ok(held)
+    }
+
+    /// Offset, global and local size, null where there is none.
+    fn sizes(&self) -> [*const usize; 3] {
+        let sizes =
+            |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
+        [
+            sizes(&self.offset),
+            self.global.as_ptr(),
+            sizes(&self.local),
+        ]
+    }
+
+    /// Sets the arguments and enqueues.
+    pub fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
+        let _held = self.set()?;
         let Slot {
             queue,
             count,
             waits,
             event,
         } = *slot;
-        let sizes =
-            |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
-        let (offset, local) = (sizes(&self.offset), sizes(&self.local));
-        let (kernel, global) = (self.native.kernel.raw(), self.global.as_ptr());
+        let [offset, global, local] = self.sizes();
+        let kernel = self.native.kernel.raw();
         let launch = api.core.clEnqueueNDRangeKernel;
         // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
         let code = unsafe {

@@ -2,7 +2,7 @@
 //!
 //! Owns the backend: what there is (`adapter`, `platform`, `device`), programs, kernels, buffers,
 //! images and samplers (`program`, `kernel`, `mem`, `sampler`), queues as the stream engine sees them
-//! (`exec`), and the bridge from the engine to them (`driver`, `hooks`). `cl` is OpenCL itself. Uses
+//! (`exec`, `record`), and the bridge from the engine to them (`driver`, `hooks`). `cl` is OpenCL itself. Uses
 //! the shared layers in `ur`. Must never know a loader or another adapter.
 
 mod adapter;
@@ -15,6 +15,7 @@ mod kernel;
 mod mem;
 mod platform;
 mod program;
+mod record;
 mod sampler;
 
 use std::sync::Arc;
