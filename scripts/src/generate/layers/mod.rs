@@ -9,8 +9,8 @@
 mod bounds;
 mod lifetime;
 mod parameters;
-mod tracing;
 mod races;
+mod tracing;
 
 use super::loader::in_tables;
 use super::{File, rust};
