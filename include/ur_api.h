@@ -6974,6 +6974,10 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendNativeCommandExp(
 /// stand for this submission; `phEvent` completes when all its commands have.
 ///
 /// Threads: Submissions, updates and release of one buffer must not overlap.
+///
+/// Errors:
+/// - `INVALID_OPERATION`: `hCommandBuffer` is not finalized yet
+/// - `INVALID_QUEUE`: `hQueue` is of another context or device than `hCommandBuffer`
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueCommandBufferExp(
     ur_queue_handle_t hQueue, ur_exp_command_buffer_handle_t hCommandBuffer,
     uint32_t numEventsInWaitList, const ur_event_handle_t *phEventWaitList,
@@ -7280,8 +7284,11 @@ UR_APIEXPORT ur_result_t UR_APICALL urEventCreateExp(
 // -------------------------------------------------------------------------------------------------
 /// Turns the commands enqueued on a queue into a graph instead of running them, then replays it as
 /// often as wanted. A queue that waits for an event of a capturing queue joins the same capture.
-/// Graphs are not reference counted: each is destroyed once, after the executable graphs made from
-/// it.
+/// What needs an answer at once, or gives memory, cannot be captured and is an `INVALID_OPERATION`
+/// on a capturing queue: blocking commands, mappings, timestamps, asynchronous allocations and
+/// frees, `urQueueFinish`, other graphs and command buffers. Nor can anything outside its capture
+/// wait for a captured command's event. Graphs are not reference counted: each is destroyed once,
+/// after the executable graphs made from it.
 ///
 /// Order: Takes effect on the host before it returns; commands enqueued between begin and end of a
 /// capture are recorded and do not run.
@@ -7304,11 +7311,19 @@ UR_APIEXPORT ur_result_t UR_APICALL urGraphCreateExp(
 
 /// Starts recording the commands enqueued on a queue into a new graph, which
 /// `urQueueEndGraphCaptureExp` returns.
+///
+/// Errors:
+/// - `INVALID_OPERATION`: the queue is capturing
 UR_APIEXPORT ur_result_t UR_APICALL urQueueBeginGraphCaptureExp(
     /// queue concerned
     ur_queue_handle_t hQueue);
 
 /// Starts recording the commands enqueued on a queue into an existing graph.
+///
+/// Errors:
+/// - `INVALID_OPERATION`: the queue is capturing, or another one into `hGraph`; `hGraph` holds
+///   commands for another device than the queue's
+/// - `INVALID_GRAPH`: `hGraph` is of another context than the queue
 UR_APIEXPORT ur_result_t UR_APICALL urQueueBeginCaptureIntoGraphExp(
     /// queue concerned
     ur_queue_handle_t hQueue,
@@ -7317,6 +7332,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urQueueBeginCaptureIntoGraphExp(
 
 /// Ends the capture that was begun on this queue and returns its graph. Queues that joined stop
 /// capturing as well.
+///
+/// Errors:
+/// - `INVALID_OPERATION`: no capture was begun on this queue
 UR_APIEXPORT ur_result_t UR_APICALL urQueueEndGraphCaptureExp(
     /// queue concerned
     ur_queue_handle_t hQueue,
@@ -7325,6 +7343,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urQueueEndGraphCaptureExp(
     ur_exp_graph_handle_t *phGraph);
 
 /// Makes an executable graph from a recorded one, which stays usable and must outlive it.
+///
+/// Errors:
+/// - `INVALID_OPERATION`: a capture into the graph is under way
 UR_APIEXPORT ur_result_t UR_APICALL urGraphInstantiateGraphExp(
     /// recorded graph
     ur_exp_graph_handle_t hGraph,
@@ -7335,7 +7356,11 @@ UR_APIEXPORT ur_result_t UR_APICALL urGraphInstantiateGraphExp(
 ///
 /// Order: An in-order queue runs the graph after all earlier commands and before all later ones, an
 /// out-of-order queue after the wait list only; the event completes when every command of the graph
-/// has.
+/// has. Executions of one executable graph follow each other, also on several queues.
+///
+/// Errors:
+/// - `INVALID_QUEUE`: `hQueue` is of another context or device than the graph's commands
+/// - `INVALID_OPERATION`: the queue is capturing
 UR_APIEXPORT ur_result_t UR_APICALL urEnqueueGraphExp(
     ur_queue_handle_t hQueue,
     /// executable graph to run
@@ -7348,6 +7373,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueGraphExp(
 /// destroyed before.
 ///
 /// Threads: Must not race with any other use of the graph, nor with a capture into it.
+///
+/// Errors:
+/// - `INVALID_OPERATION`: a capture into the graph is under way
 UR_APIEXPORT ur_result_t UR_APICALL urGraphDestroyExp(
     /// graph to destroy; invalid afterwards
     ur_exp_graph_handle_t hGraph);

@@ -23,6 +23,7 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<*mut c_void> {
+        this.live(waits)?;
         if waits.is_empty()
             && !event.wanted()
             && let Some(block) = this.cached(kind, pool, size)
@@ -146,6 +147,7 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
+        this.live(waits)?;
         let memory = &this.context().domain().memory;
         let unknown = UR_RESULT_ERROR_INVALID_MEM_OBJECT;
         if waits.is_empty()

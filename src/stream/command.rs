@@ -5,6 +5,7 @@
 
 #![allow(clippy::too_many_arguments)]
 
+use super::host_task::Call;
 use super::transfer::{self, Box3, OUTSIDE};
 use super::{Context, Driver, LaunchRequest, Pitched, Queue, Work};
 use crate::abi::*;
@@ -18,6 +19,8 @@ pub(crate) struct Command<'a, D: Driver> {
     pub mems: [Option<&'a Object<D::Mem>>; 2],
     /// What a launch was made of: a recording can make it anew.
     pub launch: Option<(&'a Object<D::Kernel>, LaunchRequest<'a>)>,
+    /// What the host does in its place.
+    pub host: Option<Call>,
 }
 
 impl<'a, D: Driver> Command<'a, D> {
@@ -27,6 +30,7 @@ impl<'a, D: Driver> Command<'a, D> {
             work,
             mems: [None; 2],
             launch: None,
+            host: None,
         }
     }
 
@@ -41,6 +45,7 @@ impl<'a, D: Driver> Command<'a, D> {
             work: D::on_buffers(work, dst, src),
             mems: [dst, src],
             launch: None,
+            host: None,
         }
     }
 }

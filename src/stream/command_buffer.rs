@@ -213,6 +213,7 @@ impl<D: Driver> CommandBuffer<D> {
         let own = Arc::ptr_eq(this.context.domain(), queue.context().domain())
             && Arc::ptr_eq(&this.device, queue.device());
         ensure(own, UR_RESULT_ERROR_INVALID_QUEUE)?;
+        queue.live(waits)?;
         let waits = Event::join(queue.context(), waits.iter())?;
         let mut state = this.state();
         let State::Finalized(replay) = &mut *state else {

@@ -3,7 +3,7 @@
 #![allow(clippy::too_many_arguments)]
 
 use super::hooks::{context_hooks, forwarded};
-use super::{CommandBuffer, Context, Driver, Kind, Queue, UsmPool};
+use super::{CommandBuffer, Context, Driver, Graph, Kind, Queue, UsmPool};
 use crate::abi::*;
 use crate::hal::{
     self, ContextInfo, ImageInfo, Unwrapped, UsmAllocInfo, VirtualMemGranularityInfo,
@@ -161,6 +161,11 @@ impl<B: Driver> hal::Context<B> for Context<B> {
         desc: &ur_exp_command_buffer_desc_t,
     ) -> Result<Arc<Object<CommandBuffer<B>>>> {
         CommandBuffer::create(this, device, desc)
+    }
+
+    fn graph_create_exp(this: &Object<Self>) -> Result<Arc<Object<Graph<B>>>> {
+        this.domain().engine().check()?;
+        Ok(Graph::new(&this.arc()))
     }
 
     // Importing is a hint, and ignoring it is right everywhere.

@@ -4,7 +4,8 @@
 //! A driver moves work and memory; it decides nothing about order, reuse or events.
 
 use super::{
-    CommandBuffer, Context, Domain, Event, Hooks, LaunchRequest, Queue, RecordedCommand, UsmPool,
+    CommandBuffer, Context, Domain, Event, ExecutableGraph, Graph, Hooks, LaunchRequest, Queue,
+    RecordedCommand, UsmPool,
 };
 use crate::abi::*;
 use crate::hal::Backend;
@@ -210,6 +211,8 @@ pub trait Driver:
         UsmPool = UsmPool<Self>,
         CommandBuffer = CommandBuffer<Self>,
         CommandBufferCommand = RecordedCommand<Self>,
+        Graph = Graph<Self>,
+        ExecutableGraph = ExecutableGraph<Self>,
     > + Hooks<Self>
 {
     /// What the driver keeps with each context; `()` if nothing.

@@ -2,7 +2,7 @@
 //!
 //! | state | when |
 //! |---|---|
-//! | queued | of a recorded command that was not submitted yet: see `signal` |
+//! | queued | of a recorded command that was not submitted yet: see `signal`; of a captured one, always |
 //! | submitted | what comes before the command is not complete |
 //! | running | all before it is complete, it is not |
 //! | complete | everything it reaches was observed complete |
@@ -14,7 +14,7 @@
 use super::engine::ForeignPoint;
 use super::reach::Reach;
 use super::signal::Signal;
-use super::{Context, Driver, Engine, Queue, Stamps, Work};
+use super::{Context, Driver, Engine, Graph, Queue, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
@@ -22,7 +22,7 @@ use crate::timeline::{Clock, Frontier};
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// An event's handle.
 pub struct Event<D: Driver> {
@@ -43,7 +43,12 @@ enum Standing<D: Driver> {
     Command(Reach, Option<Times>),
     /// A recorded command: its present execution.
     Recorded(Signal<D>),
+    /// A command of a graph, by its number: what only the graph's capture can wait for.
+    Captured(Weak<Object<Graph<D>>>, u32),
 }
+
+/// A captured command never runs by itself, so nothing outside its capture can wait for it.
+const CAPTURED: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 
 /// Times in nanoseconds of the device's clock.
 #[derive(Clone)]
@@ -92,6 +97,34 @@ impl<D: Driver> Event<D> {
         })
     }
 
+    /// The event of a captured command.
+    pub(crate) fn of_graph(
+        queue: &Object<Queue<D>>,
+        command: ur_command_t,
+        graph: &Arc<Object<Graph<D>>>,
+        node: u32,
+    ) -> Arc<Object<Self>> {
+        hal::new::<D, _>(Self {
+            context: Arc::clone(queue.context()),
+            queue: Some(queue.arc()),
+            command,
+            standing: Standing::Captured(Arc::downgrade(graph), node),
+            failed: AtomicBool::new(false),
+            native: OnceLock::new(),
+            foreign: None,
+        })
+    }
+
+    /// The graph and the number of a captured command; an error if there is no graph any more.
+    #[allow(clippy::type_complexity)]
+    #[inline]
+    pub(crate) fn captured(&self) -> Option<(Result<Arc<Object<Graph<D>>>>, u32)> {
+        match &self.standing {
+            Standing::Captured(graph, node) => Some((graph.upgrade().ok_or(CAPTURED), *node)),
+            _ => None,
+        }
+    }
+
     /// Which command's event it is, if that is of this recording.
     pub(crate) fn node_of(&self, recording: u64) -> Option<u32> {
         match &self.standing {
@@ -113,6 +146,7 @@ impl<D: Driver> Event<D> {
         match &self.standing {
             Standing::Command(reach, _) => Ok(Cow::Borrowed(reach)),
             Standing::Recorded(signal) => signal.reach().map(Cow::Owned),
+            Standing::Captured(..) => Err(CAPTURED),
         }
     }
 
@@ -265,6 +299,7 @@ impl<D: Driver> Event<D> {
                 Ok(None) => return UR_EVENT_STATUS_QUEUED,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
             },
+            Standing::Captured(..) => return UR_EVENT_STATUS_QUEUED,
         };
         let engine = self.engine();
         match engine.is_done(&reach.done) {
@@ -344,6 +379,7 @@ impl<D: Driver> hal::Event<D> for Event<D> {
         let times = match &this.standing {
             Standing::Command(_, times) => times.clone(),
             Standing::Recorded(signal) => signal.times(),
+            Standing::Captured(..) => None,
         };
         let times = times.ok_or(unknown)?;
         times.stamps.refresh();

@@ -155,8 +155,6 @@ macro_rules! context_hooks {
             fn usm_host_alloc_unregister_exp(host_mem: *mut c_void) -> ();
             /// `urEventCreateExp`
             fn event_create_exp(device: &Object<B::Device>, event_desc: &ur_exp_event_desc_t) -> Arc<Object<B::Event>>;
-            /// `urGraphCreateExp`
-            fn graph_create_exp() -> Arc<Object<B::Graph>>;
         }
     };
 }
@@ -182,18 +180,6 @@ macro_rules! queue_hooks {
             fn bindless_images_signal_external_semaphore_exp(semaphore: &Object<B::ExternalSemaphore>, has_signal_value: bool, signal_value: u64, event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
             /// `urEnqueueNativeCommandExp`
             fn native_command_exp(native_enqueue: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn, data: *mut c_void, mem_list: Handles<'_, B::Mem>, properties: Option<&ur_exp_enqueue_native_command_properties_t>, event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
-            /// `urQueueBeginGraphCaptureExp`
-            fn begin_graph_capture_exp() -> ();
-            /// `urQueueBeginCaptureIntoGraphExp`
-            fn begin_capture_into_graph_exp(graph: &Object<B::Graph>) -> ();
-            /// `urQueueEndGraphCaptureExp`
-            fn end_graph_capture_exp() -> Arc<Object<B::Graph>>;
-            /// `urEnqueueGraphExp`
-            fn graph_exp(graph: &Object<B::ExecutableGraph>, event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
-            /// `urQueueIsGraphCaptureEnabledExp`
-            fn is_graph_capture_enabled_exp() -> u8;
-            /// `urQueueGetGraphExp`
-            fn get_graph_exp() -> Arc<Object<B::Graph>>;
         }
     };
 }

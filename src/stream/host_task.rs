@@ -1,13 +1,14 @@
 //! Host tasks: the user's functions as commands of a queue, run on the engine's threads.
 
+use super::capture::Span;
+use super::command::Command;
 use super::engine::HostPoint;
 use super::event::{Event, Times};
 use super::reach::Reach;
-use super::{Driver, Queue};
+use super::{Driver, Queue, Work};
 use crate::abi::*;
 use crate::hal::Unwrapped;
 use crate::object::{Handles, Object, OutHandle, Result};
-use crate::timeline::Frontier;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,22 +17,18 @@ type Function = <ur_exp_host_task_function_t as Unwrapped>::Fn;
 
 /// A task that waits for its turn. Dropped without having run, it completes all the same.
 struct Task<D: Driver> {
-    run: Function,
-    data: *mut c_void,
+    call: Call,
     stamps: Option<Arc<super::Stamps>>,
     point: HostPoint<D>,
     /// Keeps the queue, its device and its context.
     queue: Arc<Object<Queue<D>>>,
 }
 
-// SAFETY: whoever enqueues a host task promises that it may run on another thread.
-unsafe impl<D: Driver> Send for Task<D> {}
-
 impl<D: Driver> Task<D> {
     fn call(self) {
         self.stamp(|stamps| &stamps.start);
         // SAFETY: the user's function, called once with the user's data.
-        unsafe { (self.run)(self.data) };
+        unsafe { (self.call.run)(self.call.data) };
         self.stamp(|stamps| &stamps.end);
         self.point.signal();
     }
@@ -45,6 +42,18 @@ impl<D: Driver> Task<D> {
     }
 }
 
+/// A user's function and its data.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    pub run: Function,
+    pub data: *mut c_void,
+}
+
+// SAFETY: whoever enqueues a host task promises that it may run on another thread.
+unsafe impl Send for Call {}
+// SAFETY: as above; a captured task runs once an execution, and those follow each other.
+unsafe impl Sync for Call {}
+
 impl<D: Driver> Queue<D> {
     pub(crate) fn host_task(
         this: &Object<Self>,
@@ -55,6 +64,14 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         let engine = this.engine();
         engine.check()?;
+        let call = Call { run, data };
+        if this.is_captured(waits) {
+            let made = Command {
+                host: Some(call),
+                ..Command::new(UR_COMMAND_HOST_TASK_EXP, Work::Marker)
+            };
+            return Self::record(this, made, waits, event, Span::Command);
+        }
         let waits = Event::join(this.context(), waits.iter())?;
         let times = if event.wanted() {
             this.times(false)?
@@ -63,24 +80,29 @@ impl<D: Driver> Queue<D> {
         };
         let point = engine.host_point(this.context().domain())?;
         let before = this.hold(&waits, &point)?;
-        let mut reach = Reach {
-            done: Frontier::from(point.point.clone()),
-            own: true,
-            ..before.clone()
-        };
-        reach.order.join_point(&point.point);
+        let reach = before.held_by(&point.point);
         let stamps = times
             .as_ref()
             .map(|times: &Times| Arc::clone(&times.stamps));
+        Self::start(this, call, point, stamps, before)?;
+        let reach = event.wanted().then_some(reach);
+        Self::deliver(this, UR_COMMAND_HOST_TASK_EXP, reach, times, event, false)
+    }
+
+    /// Has a task run after `before`; the queue is held by its point already.
+    pub(crate) fn start(
+        this: &Object<Self>,
+        call: Call,
+        point: HostPoint<D>,
+        stamps: Option<Arc<super::Stamps>>,
+        before: Reach,
+    ) -> Result<()> {
         let task = Task {
-            run,
-            data,
+            call,
             stamps,
             point,
             queue: this.arc(),
         };
-        engine.when(before, Box::new(move || task.call()))?;
-        let reach = event.wanted().then_some(reach);
-        Self::deliver(this, UR_COMMAND_HOST_TASK_EXP, reach, times, event, false)
+        this.engine().when(before, Box::new(move || task.call()))
     }
 }

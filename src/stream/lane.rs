@@ -200,6 +200,11 @@ impl<D: Driver> LaneCore<D> {
                     self.wait_for(state, missing.clone(), &part.waits, marks)?;
                 }
                 state.order.wait_for(&part.waits.order);
+                if let Some(held) = &mut part.held {
+                    let (point, marker) = (&held.point.point, &held.point.marker);
+                    part.reach = Some(held.follow(self.hold_here(state, point, marker)?));
+                    continue;
+                }
                 part.reach = self.give(state, part.wanted, |lane, epoch| {
                     part.given.submit(lane, epoch, part.stamps.clone())
                 })?;
@@ -290,21 +295,25 @@ impl<D: Driver> LaneCore<D> {
     /// for itself: it is recorded first, so that it never covers this wait.
     pub fn hold(&self, waits: &Reach, point: &Point, marker: &D::Marker) -> Result<Reach> {
         let mut state = self.after(waits)?;
-        self.cover(&mut state)?;
+        self.hold_here(&mut state, point, marker)
+    }
+
+    fn hold_here(&self, state: &mut State<D>, point: &Point, marker: &D::Marker) -> Result<Reach> {
+        self.cover(state)?;
         let before = Reach {
             done: state.tip(),
             order: state.order.frontier(),
             ..Reach::default()
         };
         if !D::TRACKS && !state.order.current().is_complete() {
-            self.record(&mut state)?;
+            self.record(state)?;
         }
         D::wait(&self.native, marker)?;
         let mut held = before.order.clone();
         held.join_point(point);
         state.order.wait_for(&held);
         state.recent.done.join_point(point);
-        self.publish(&state);
+        self.publish(state);
         Ok(before)
     }
 

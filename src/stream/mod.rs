@@ -8,7 +8,7 @@
 //! `engine` is what one adapter shares, `domain` what one context does. `lane` submits, `out_of_order` chooses lanes, `reach`
 //! says what an event covers; `queue`, `event`, `context`, `command_buffer` and `usm_pool` are the
 //! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded,
-//! `recording` keeps it, `replay` submits it, `update` changes it, and `signal` is what the event of
+//! `recording` keeps it, `capture` turns a queue's commands into a `graph`, `replay` submits it, `update` changes it, and `signal` is what the event of
 //! a recorded command stands for; `alloc`, `usm`, `memory`, `pool_core`, `source` and `paged` are
 //! USM; `threads` runs host tasks and callbacks, `native_command` what others give to a lane.
 //!
@@ -18,6 +18,7 @@
 //! gauges, address spaces, threads, a context's current pools, a recorded command's signal.
 
 mod alloc;
+mod capture;
 mod command;
 mod command_buffer;
 mod command_buffer_api;
@@ -27,6 +28,7 @@ mod domain;
 mod driver;
 mod engine;
 mod event;
+mod graph;
 mod hooks;
 mod host_task;
 mod lane;
@@ -62,6 +64,7 @@ pub use driver::{
 };
 pub use engine::Engine;
 pub use event::Event;
+pub use graph::{ExecutableGraph, Graph};
 pub use hooks::Hooks;
 pub use launch::{LaunchRequest, Wishes};
 pub use queue::Queue;

@@ -48,6 +48,7 @@ impl<D: Driver> Queue<D> {
         run: impl FnOnce(),
     ) -> Result<()> {
         this.engine().check()?;
+        this.live(waits)?;
         let waits = Event::join(this.context(), waits.iter())?;
         let queued = match event.wanted() {
             true => this.times(false)?,

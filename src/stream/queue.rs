@@ -4,6 +4,7 @@
 //! lane and submitting to it one step, so that nothing slips onto a lane that has just been made to
 //! wait for the host.
 
+use super::capture::{Capture, Span};
 use super::command::Command;
 use super::engine::{HostPoint, enter};
 use super::event::{Event, Times};
@@ -13,7 +14,7 @@ use super::reach::Reach;
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
-use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
+use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
 use crate::timeline::Frontier;
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
@@ -30,6 +31,7 @@ pub struct Queue<D: Driver> {
     pub(crate) shape: Shape<D>,
     /// Lanes lent to native commands, with the threads whose callbacks run.
     pub(crate) lent: Mutex<Vec<(ThreadId, Arc<LaneCore<D>>)>>,
+    pub(crate) capture: Capture<D>,
 }
 
 pub(crate) enum Shape<D: Driver> {
@@ -39,6 +41,13 @@ pub(crate) enum Shape<D: Driver> {
 
 impl<D: Driver> Body for Queue<D> {
     const KIND: crate::object::Kind = crate::object::Kind::Queue;
+
+    fn released(this: &Object<Self>) {
+        // What it captures may hold its own events, and so the queue.
+        if this.capture.is_on() {
+            this.capture.clear();
+        }
+    }
 }
 
 impl<D: Driver> Queue<D> {
@@ -67,6 +76,7 @@ impl<D: Driver> Queue<D> {
             flags,
             shape,
             lent: Mutex::default(),
+            capture: Capture::default(),
         }))
     }
 
@@ -91,6 +101,7 @@ impl<D: Driver> Queue<D> {
             flags,
             shape: Shape::InOrder(lane),
             lent: Mutex::default(),
+            capture: Capture::default(),
         }))
     }
 
@@ -151,6 +162,10 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
+        if this.is_captured(waits) {
+            ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
+            return Self::record(this, made, waits, event, Span::Command);
+        }
         let waits = Event::join(this.context(), waits.iter())?;
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
@@ -244,6 +259,16 @@ impl<D: Driver> Queue<D> {
         barrier: bool,
     ) -> Result<()> {
         this.engine().check()?;
+        if this.is_captured(list) {
+            let span = match (list.is_empty(), barrier) {
+                (true, true) => Span::FullBarrier,
+                (true, false) => Span::Everything,
+                (false, true) => Span::Barrier,
+                (false, false) => Span::Command,
+            };
+            let made = Command::new(command, Work::Marker);
+            return Self::record(this, made, list, event, span);
+        }
         let waits = Event::join(this.context(), list.iter())?;
         let reach = match &this.shape {
             Shape::InOrder(lane) => {

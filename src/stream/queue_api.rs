@@ -5,7 +5,7 @@
 use super::command::Corner;
 use super::event::Event;
 use super::hooks::{forwarded, queue_hooks};
-use super::{CommandBuffer, Driver, Kind, Queue, UsmPool, Work};
+use super::{CommandBuffer, Driver, ExecutableGraph, Graph, Kind, Queue, UsmPool, Work};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo, Unwrapped};
 use crate::object::{Handles, InfoOut, Object, OutHandle, Result};
@@ -25,6 +25,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
     }
 
     fn finish(this: &Object<Self>) -> Result<()> {
+        this.live(Handles::EMPTY)?;
         this.finish_here()
     }
 
@@ -202,6 +203,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<*mut c_void> {
+        this.live(waits)?;
         this.site().buffer_range(buffer, offset, size)?;
         let (landing, work) = B::map(buffer, this.device(), map_flags, offset, size)?;
         Self::enqueue(
@@ -222,6 +224,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
+        this.live(waits)?;
         let work = B::unmap(mem, this.device(), mapped_ptr.addr())?;
         Self::enqueue(this, UR_COMMAND_MEM_UNMAP, waits, work, event, false)
     }
@@ -411,6 +414,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
+        this.live(waits)?;
         let waits = Event::join(this.context(), waits.iter())?;
         let times = this.times(true)?;
         let reach = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
@@ -436,6 +440,35 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
         CommandBuffer::enqueue(buffer, this, waits, event)
+    }
+
+    fn begin_graph_capture_exp(this: &Object<Self>) -> Result<()> {
+        Self::begin_capture(this, &Graph::new(this.context()))
+    }
+
+    fn begin_capture_into_graph_exp(this: &Object<Self>, graph: &Object<Graph<B>>) -> Result<()> {
+        Self::begin_capture(this, &graph.arc())
+    }
+
+    fn end_graph_capture_exp(this: &Object<Self>) -> Result<Arc<Object<Graph<B>>>> {
+        Self::end_capture(this)
+    }
+
+    fn graph_exp(
+        this: &Object<Self>,
+        graph: &Object<ExecutableGraph<B>>,
+        waits: Handles<'_, Event<B>>,
+        event: OutHandle<'_, Event<B>>,
+    ) -> Result<()> {
+        ExecutableGraph::enqueue(graph, this, waits, event)
+    }
+
+    fn is_graph_capture_enabled_exp(this: &Object<Self>) -> Result<u8> {
+        Ok(this.capture.is_on().into())
+    }
+
+    fn get_graph_exp(this: &Object<Self>) -> Result<Arc<Object<Graph<B>>>> {
+        this.capture.graph()
     }
 
     queue_hooks!(forwarded);

@@ -77,6 +77,17 @@ impl Reach {
         self.order.join(frontier);
     }
 
+    /// What a host-signalled point reaches whose host waits for this.
+    pub fn held_by(&self, point: &Point) -> Self {
+        let mut held = Self {
+            done: Frontier::from(point.clone()),
+            own: true,
+            ..self.clone()
+        };
+        held.order.join_point(point);
+        held
+    }
+
     /// What must complete before the command starts. One without a point of its own never runs.
     pub fn before(&self) -> Frontier {
         let Some(point) = self.done.single().filter(|_| self.own) else {

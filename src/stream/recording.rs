@@ -8,6 +8,7 @@
 
 use super::command::{Command, Site};
 use super::event::Event;
+use super::host_task::Call;
 use super::replay::Unit;
 use super::{Driver, LaunchRequest, Step, Work};
 use crate::abi::*;
@@ -34,6 +35,8 @@ pub(crate) struct Node<D: Driver> {
     pub signal: Option<Arc<Object<Event<D>>>>,
     /// What a launch can be made of again, if it may change.
     pub launch: Option<Box<Launch<D>>>,
+    /// What the host does in its place.
+    pub host: Option<Call>,
     /// What the work needs and does not hold itself.
     pub uses: Vec<Arc<Object<D::Mem>>>,
 }
@@ -87,6 +90,7 @@ impl<D: Driver> Node<D> {
             waits: Vec::new(),
             signal: None,
             launch,
+            host: made.host,
             uses,
         })
     }
@@ -103,10 +107,29 @@ impl<D: Driver> Recording<D> {
         after
     }
 
-    /// Whether its commands wait for events or signal them: then each is submitted by itself, for
-    /// what happens outside may come between any two.
+    /// The same commands, for submissions of their own.
+    pub fn copied(&self) -> Self {
+        let nodes = self.nodes.iter().map(|node| Node {
+            kind: node.kind,
+            work: node.work.clone(),
+            after: node.after.clone(),
+            waits: node.waits.clone(),
+            signal: None,
+            launch: None,
+            host: node.host,
+            uses: node.uses.clone(),
+        });
+        Self {
+            nodes: nodes.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether something outside may come between its commands, through an event or a host task:
+    /// then each is submitted by itself.
     fn is_open(&self) -> bool {
-        let open = |node: &Node<D>| node.signal.is_some() || !node.waits.is_empty();
+        let open =
+            |node: &Node<D>| node.signal.is_some() || node.host.is_some() || !node.waits.is_empty();
         self.nodes.iter().any(open)
     }
 

@@ -5,13 +5,14 @@
 //! There is no event for each command; what is handed out is how far the whole reaches.
 
 use super::command::Site;
-use super::engine::enter;
+use super::engine::{HostPoint, enter};
 use super::event::{Event, Times};
+use super::host_task::Call;
 use super::out_of_order::OutOfOrder;
 use super::queue::Shape;
 use super::reach::Reach;
 use super::recording::Recording;
-use super::{Compiled, Context, Driver, Engine, Queue, Stamps, Work};
+use super::{Compiled, Driver, Engine, Queue, Stamps, Work};
 use crate::object::{Object, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,15 +34,56 @@ pub(crate) struct Part<'a, D: Driver> {
     /// What it comes after beyond the recording.
     pub waits: Reach,
     pub stamps: Option<Arc<Stamps>>,
+    /// For a host task, which is no work of the lane's.
+    pub held: Option<Held<D>>,
     pub wanted: bool,
     /// How far it reaches, once it was given and if that was wanted.
     pub reach: Option<Reach>,
+}
+
+/// A host task on its way: the point that it signals, and what it waits for once that is known.
+pub(crate) struct Held<D: Driver> {
+    pub point: HostPoint<D>,
+    call: Call,
+    before: Option<Reach>,
+}
+
+impl<D: Driver> Held<D> {
+    fn new(queue: &Queue<D>, call: Call) -> Result<Self> {
+        let point = queue.engine().host_point(queue.context().domain())?;
+        Ok(Self {
+            point,
+            call,
+            before: None,
+        })
+    }
+
+    /// Notes what comes before: what the task reaches.
+    pub fn follow(&mut self, before: Reach) -> Reach {
+        let reach = before.held_by(&self.point.point);
+        self.before = Some(before);
+        reach
+    }
 }
 
 /// What a lane is given.
 pub(crate) enum Given<'a, D: Driver> {
     Work(&'a Work<D>),
     Compiled(&'a dyn Compiled<D>),
+}
+
+impl<D: Driver> Part<'_, D> {
+    /// Has the host task run when its turn comes.
+    fn start(&mut self, queue: &Object<Queue<D>>) -> Result<()> {
+        match self.held.take() {
+            Some(Held {
+                point,
+                call,
+                before: Some(before),
+            }) => Queue::start(queue, call, point, self.stamps.clone(), before),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl<D: Driver> Given<'_, D> {
@@ -144,14 +186,14 @@ impl<D: Driver> Replay<D> {
     /// runs to its end, and the events of the rest have failed.
     pub fn submit(
         &mut self,
-        queue: &Queue<D>,
+        queue: &Object<Queue<D>>,
         waits: &Reach,
         queued: Option<u64>,
         wanted: bool,
     ) -> Result<(Reach, Option<Times>)> {
         queue.engine().check()?;
         let timed = queued.is_some();
-        let mut parts = self.program.parts(queue.context(), timed, wanted)?;
+        let mut parts = self.program.parts(queue, timed, wanted)?;
         let mut waits = waits.clone();
         self.last.prune();
         waits.join(&self.last);
@@ -161,6 +203,8 @@ impl<D: Driver> Replay<D> {
             Shape::OutOfOrder(lanes) => spread(units, &mut enter(lanes), &waits, &mut parts),
         };
         self.program.signal(&parts, queued);
+        let started = parts.iter_mut().map(|part| part.start(queue));
+        let result = started.fold(result, Result::and);
         // What was given of a failed submission comes before the next one, too.
         match result {
             Ok(()) => self.last = reach.clone(),
@@ -179,19 +223,14 @@ impl<D: Driver> Replay<D> {
 
 impl<D: Driver> Program<D> {
     /// What has to be resolved before anything is given to a lane.
-    fn parts(
-        &self,
-        context: &Object<Context<D>>,
-        timed: bool,
-        wanted: bool,
-    ) -> Result<Vec<Part<'_, D>>> {
-        let part = |unit| self.part(context, unit, timed, wanted);
+    fn parts(&self, queue: &Queue<D>, timed: bool, wanted: bool) -> Result<Vec<Part<'_, D>>> {
+        let part = |unit| self.part(queue, unit, timed, wanted);
         self.units.iter().map(part).collect()
     }
 
     fn part<'a>(
         &'a self,
-        context: &Object<Context<D>>,
+        queue: &Queue<D>,
         unit: &'a Unit<D>,
         timed: bool,
         wanted: bool,
@@ -206,8 +245,9 @@ impl<D: Driver> Program<D> {
                 Some(compiled) => Given::Compiled(&**compiled),
                 None => Given::Work(&node.work),
             },
-            waits: Event::join(context, outside)?,
+            waits: Event::join(queue.context(), outside)?,
             stamps: timed.then(Arc::default),
+            held: node.host.map(|call| Held::new(queue, call)).transpose()?,
             wanted: signals,
             reach: None,
         })
@@ -247,6 +287,11 @@ fn spread<D: Driver>(
             .filter_map(|&unit| before[unit as usize].reach.as_ref())
         {
             own.join(reach);
+        }
+        if let Some(held) = &mut part.held {
+            let before = lanes.hold(&own, &held.point.point);
+            part.reach = Some(held.follow(before));
+            continue;
         }
         let give = |lane: &D::Lane, epoch| part.given.submit(lane, epoch, part.stamps.clone());
         match lanes.submit_with(&own, true, give) {

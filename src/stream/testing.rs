@@ -2,7 +2,9 @@
 //!
 //! Two of them, one that tells how far its lanes are and one that has to be asked.
 
-use super::{CommandBuffer, RecordedCommand, Stamps, UsmPool, Work};
+use super::{
+    CommandBuffer, Compiled, ExecutableGraph, Graph, RecordedCommand, Stamps, Step, UsmPool, Work,
+};
 use super::{Context, Domain, Driver, Engine, Event, Hooks, Kind, LaunchRequest, Notice, Queue};
 use crate::abi::*;
 use crate::hal::{self, Backend};
@@ -47,6 +49,8 @@ pub struct World {
     /// Labels of launches, in the order in which they ran.
     pub ran: Mutex<Vec<u32>>,
     pub broken: AtomicBool,
+    /// Most launches in a row that are made one object; fewer than two are none.
+    pub compiles: AtomicUsize,
     /// Submissions until one fails, none for never.
     pub fails_after: Mutex<Option<usize>>,
     /// Bytes that the system has, none for no end.
@@ -68,7 +72,7 @@ pub struct Line {
 enum Item {
     Work {
         epoch: u64,
-        label: Option<u32>,
+        labels: Vec<u32>,
         stamps: Option<Arc<Stamps>>,
     },
     Wait(Marker),
@@ -105,6 +109,59 @@ impl FakeLane {
         assert!(self.open.load(Ordering::Relaxed), "nobody opened the lane");
         let mut items = self.line.items.lock().unwrap();
         items.push_back(Item::Foreign(label));
+    }
+}
+
+impl FakeLane {
+    fn give(
+        &self,
+        epoch: u64,
+        labels: Vec<u32>,
+        stamps: Option<Arc<Stamps>>,
+        tracks: bool,
+    ) -> Result<()> {
+        if self.world.broken.load(Ordering::Relaxed) {
+            return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
+        }
+        let mut left = self.world.fails_after.lock().unwrap();
+        match &mut *left {
+            Some(0) => return Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        drop(left);
+        self.world.submits.fetch_add(1, Ordering::Relaxed);
+        self.line.items.lock().unwrap().push_back(Item::Work {
+            epoch,
+            labels,
+            stamps,
+        });
+        if tracks {
+            let clock = Arc::clone(&self.line.clock);
+            let raise: Notice = Box::new(move || clock.raise(epoch));
+            self.line.notices.lock().unwrap().push((epoch, raise));
+        }
+        Ok(())
+    }
+}
+
+/// Launches made one object. It takes over labels below 50 and has to be made anew for others.
+struct Several(Mutex<Vec<u32>>);
+
+impl<const TRACKS: bool> Compiled<Fake<TRACKS>> for Several
+where
+    Fake<TRACKS>: AnyFake,
+{
+    fn submit(&self, lane: &FakeLane, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        lane.give(epoch, self.0.lock().unwrap().clone(), stamps, TRACKS)
+    }
+
+    fn update(&self, at: usize, work: &Work<Fake<TRACKS>>) -> bool {
+        match work {
+            Work::Launch(label) if *label < 50 => self.0.lock().unwrap()[at] = *label,
+            _ => return false,
+        }
+        true
     }
 }
 
@@ -157,14 +214,14 @@ impl World {
             Item::Foreign(label) => self.ran.lock().unwrap().push(label),
             Item::Work {
                 epoch,
-                label,
+                labels,
                 stamps,
             } => {
                 if let Some(stamps) = stamps {
                     stamps.start.store(self.tick(), Ordering::Release);
                     stamps.end.store(self.tick(), Ordering::Release);
                 }
-                self.ran.lock().unwrap().extend(label);
+                self.ran.lock().unwrap().extend(labels);
                 line.done.store(epoch, Ordering::Release);
                 let mut notices = line.notices.lock().unwrap();
                 let (due, rest) = std::mem::take(&mut *notices)
@@ -275,8 +332,8 @@ macro_rules! fake {
             type ExternalSemaphore = hal::NoExternalSemaphore;
             type CommandBuffer = CommandBuffer<Self>;
             type CommandBufferCommand = RecordedCommand<Self>;
-            type Graph = hal::NoGraph;
-            type ExecutableGraph = hal::NoExecutableGraph;
+            type Graph = Graph<Self>;
+            type ExecutableGraph = ExecutableGraph<Self>;
 
             fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
                 Ok(None)
@@ -329,33 +386,28 @@ macro_rules! fake {
                 work: Work<Self>,
                 stamps: Option<Arc<Stamps>>,
             ) -> Result<()> {
-                if lane.world.broken.load(Ordering::Relaxed) {
-                    return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
-                }
-                let mut left = lane.world.fails_after.lock().unwrap();
-                match &mut *left {
-                    Some(0) => return Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
-                    Some(left) => *left -= 1,
-                    None => {}
-                }
-                drop(left);
-                lane.world.submits.fetch_add(1, Ordering::Relaxed);
-                let label = if let Work::Launch(label) = work {
-                    Some(label)
-                } else {
-                    None
+                let label = match work {
+                    Work::Launch(label) => Some(label),
+                    _ => None,
                 };
-                lane.line.items.lock().unwrap().push_back(Item::Work {
-                    epoch,
-                    label,
-                    stamps,
+                lane.give(epoch, label.into_iter().collect(), stamps, $tracks)
+            }
+
+            fn compile(
+                context: &Object<Context<Self>>,
+                _device: &Object<FakeDevice>,
+                steps: &[Step<'_, Self>],
+                from: usize,
+                _updatable: bool,
+            ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
+                let most = context.domain().state().compiles.load(Ordering::Relaxed);
+                let launches = steps[from..].iter().map_while(|step| match step.work {
+                    Work::Launch(label) => Some(*label),
+                    _ => None,
                 });
-                if $tracks {
-                    let clock = Arc::clone(&lane.line.clock);
-                    let raise: Notice = Box::new(move || clock.raise(epoch));
-                    lane.line.notices.lock().unwrap().push((epoch, raise));
-                }
-                Ok(())
+                let labels: Vec<u32> = launches.take(most).collect();
+                let count = labels.len();
+                (count > 1).then(|| (count, Arc::new(Several(Mutex::new(labels))) as Arc<_>))
             }
 
             fn mark(lane: &FakeLane, epoch: u64) -> Result<Marker> {

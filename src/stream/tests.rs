@@ -1,6 +1,7 @@
 //! The engine over the scripted driver of `testing`.
 
 mod across;
+mod capture;
 mod host;
 mod interop;
 mod life;

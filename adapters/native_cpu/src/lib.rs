@@ -55,8 +55,8 @@ impl hal::Backend for Cpu {
     type ExternalSemaphore = hal::NoExternalSemaphore;
     type CommandBuffer = stream::CommandBuffer<Self>;
     type CommandBufferCommand = stream::RecordedCommand<Self>;
-    type Graph = hal::NoGraph;
-    type ExecutableGraph = hal::NoExecutableGraph;
+    type Graph = stream::Graph<Self>;
+    type ExecutableGraph = stream::ExecutableGraph<Self>;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
         ur::object::log::init("native_cpu");

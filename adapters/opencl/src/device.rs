@@ -5,7 +5,7 @@ mod info;
 use std::collections::HashSet;
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use opencl_sys::*;
 use ur::abi::*;
@@ -30,6 +30,7 @@ pub struct Device {
     extensions: HashSet<String>,
     parent: Option<Arc<Object<Device>>>,
     answers: Answers,
+    records: OnceLock<bool>,
 }
 
 impl Device {
@@ -84,6 +85,7 @@ impl Device {
             extensions: HashSet::new(),
             parent,
             answers: Answers::new(ur_device_info_t::ALL.len()),
+            records: OnceLock::new(),
         };
         device.kind = device
             .value(CL_DEVICE_TYPE)
@@ -145,6 +147,23 @@ impl Device {
 
     pub fn has(&self, extension: &str) -> bool {
         self.extensions.contains(extension)
+    }
+
+    /// The version of an extension, where the device tells it.
+    pub fn extension_version(&self, extension: &str) -> Option<Version> {
+        let known = self.has(extension) && self.version >= Version::new(3, 0);
+        let all = known.then(|| self.list::<cl_name_version>(CL_DEVICE_EXTENSIONS_WITH_VERSION));
+        let is_it = |one: &&cl_name_version| {
+            let name = one.name.iter().take_while(|byte| **byte != 0);
+            name.copied().eq(extension.bytes())
+        };
+        let packed = all?.ok()?.iter().find(is_it)?.version;
+        Some(Version::new(packed >> 22, packed >> 12 & 0x3ff))
+    }
+
+    /// Whether recorded commands can be made one native object.
+    pub fn records(&self) -> bool {
+        *self.records.get_or_init(|| crate::record::is_offered(self))
     }
 
     pub fn value<T: Copy>(&self, what: cl_device_info) -> Result<T> {

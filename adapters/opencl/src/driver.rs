@@ -8,7 +8,9 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::{Domain, Driver, Kind, Landing, LaunchRequest, Notice, Stamps, Work};
+use ur::stream::{
+    Compiled, Context, Domain, Driver, Kind, Landing, LaunchRequest, Notice, Stamps, Step, Work,
+};
 use ur::timeline::Clock;
 
 use crate::OpenCl;
@@ -18,6 +20,7 @@ use crate::exec::{self, Lane, Marker, Native, Signal, State};
 use crate::kernel::{Kernel, Launch};
 use crate::mem::Mem;
 use crate::program::Program;
+use crate::record;
 
 /// What slabs are multiples of, and aligned to.
 const SLAB_BYTES: usize = 64 << 10;
@@ -168,6 +171,16 @@ impl Driver for OpenCl {
         name: &CStr,
     ) -> Result<(usize, usize)> {
         program.global(device, name)
+    }
+
+    fn compile(
+        context: &Object<Context<Self>>,
+        device: &Object<Device>,
+        steps: &[Step<'_, Self>],
+        from: usize,
+        _: bool,
+    ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
+        record::compile(context, device, steps, from)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {

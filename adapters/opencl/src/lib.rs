@@ -2,7 +2,7 @@
 //!
 //! Owns the backend: what there is (`adapter`, `platform`, `device`), programs, kernels, buffers,
 //! images and samplers (`program`, `kernel`, `mem`, `sampler`), queues as the stream engine sees them
-//! (`exec`), host pipes (`pipe`), queues and events of others (`interop`), and the bridge from the
+//! (`exec`, `record`), host pipes (`pipe`), queues and events of others (`interop`), and the bridge from the
 //! engine to all of these (`driver`, `hooks`). `cl` is OpenCL itself. Uses the shared layers in `ur`.
 //! Must never know a loader or another adapter.
 
@@ -18,6 +18,7 @@ mod mem;
 mod pipe;
 mod platform;
 mod program;
+mod record;
 mod sampler;
 #[cfg(test)]
 mod tests;
@@ -47,8 +48,8 @@ impl hal::Backend for OpenCl {
     type ExternalSemaphore = hal::NoExternalSemaphore;
     type CommandBuffer = stream::CommandBuffer<Self>;
     type CommandBufferCommand = stream::RecordedCommand<Self>;
-    type Graph = hal::NoGraph;
-    type ExecutableGraph = hal::NoExecutableGraph;
+    type Graph = stream::Graph<Self>;
+    type ExecutableGraph = stream::ExecutableGraph<Self>;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
         ur::object::log::init("opencl");

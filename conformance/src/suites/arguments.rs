@@ -5,7 +5,8 @@ use crate::fixture::Fixture;
 use crate::generated::arguments::{CASES, Case, Valid};
 use crate::kernels::{self, IOTA};
 use crate::objects::{
-    Buffer, CommandBuffer, Context, Event, Kernel, Pool, Program, Queue, Shape, With,
+    Buffer, CommandBuffer, Context, Event, Executable, Graph, Kernel, Pool, Program, Queue, Shape,
+    With,
 };
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -69,6 +70,8 @@ struct Objects {
     sampler: ur_sampler_handle_t,
     command_buffer: Option<CommandBuffer>,
     command: ur_exp_command_buffer_command_handle_t,
+    executable: Option<Executable>,
+    graph: Option<Graph>,
     context: Context,
 }
 
@@ -103,6 +106,8 @@ impl Objects {
                 .urSamplerCreate(context.raw, &ur_sampler_desc_t::default(), &mut sampler);
         let _ = fixture.ur.urLoaderConfigCreate(&mut config);
         let (command_buffer, command) = recorded(fixture, &context, kernel.as_ref())?;
+        let graph = Graph::new(fixture, &context).ok();
+        let executable = graph.as_ref().and_then(|graph| graph.instantiate().ok());
         Ok(Self {
             config,
             event,
@@ -115,6 +120,8 @@ impl Objects {
             sampler,
             command_buffer,
             command,
+            executable,
+            graph,
             context,
         })
     }
@@ -142,6 +149,11 @@ impl Objects {
                 .as_ref()
                 .map_or(null_mut(), |buffer| buffer.raw),
             command_buffer_command: self.command,
+            graph: self.graph.as_ref().map_or(null_mut(), |graph| graph.raw),
+            executable_graph: self
+                .executable
+                .as_ref()
+                .map_or(null_mut(), |graph| graph.raw),
             ..Valid::new(scratch)
         }
     }

@@ -17,6 +17,8 @@ mod device;
 mod enqueue;
 mod event;
 mod event_times;
+mod graph;
+mod graph_random;
 mod host_task;
 mod interop;
 mod kernel;
@@ -69,6 +71,8 @@ pub fn all() -> Vec<Test> {
         command_buffer_order::all,
         command_buffer_update::all,
         command_buffer_random::all,
+        graph::all,
+        graph_random::all,
         arguments::all,
         async_alloc::all,
         async_validation::all,

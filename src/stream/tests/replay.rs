@@ -9,6 +9,7 @@ use crate::stream::testing::*;
 use crate::stream::{CommandBuffer, Event, RecordedCommand, Work};
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 type BufferArc<D> = Arc<Object<CommandBuffer<D>>>;
 
@@ -89,7 +90,8 @@ on_both! {
     it_goes_on_one_lane_in_a_row independent_commands_spread submissions_follow_each_other
     events_stand_for_the_last_submission what_waits_before_is_held_back only_what_waits_is_held_back
     a_failure_on_the_way a_failure_on_the_way_of_several_lanes its_life its_objects_stay
-    sync_points_are_its_own
+    sync_points_are_its_own several_become_one what_is_made_of_several_changes
+    events_keep_commands_apart
 }
 
 fn it_goes_on_one_lane_in_a_row<D: AnyFake>() {
@@ -333,4 +335,68 @@ fn sync_points_are_its_own<D: AnyFake>() {
         <CommandBuffer<D> as hal::CommandBuffer<D>>::get_info_exp(&two, what, out)
     });
     assert_eq!(info.unwrap().isUpdatable, 1);
+}
+
+/// What the backend can make one object of is one submission; the rest is one each.
+fn several_become_one<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    bench.world.compiles.store(3, Ordering::Relaxed);
+    for queue in [bench.in_order(), bench.out_of_order()] {
+        let buffer = buffer(&bench, true);
+        for label in 0..7 {
+            simply(&buffer, label, &[]);
+        }
+        buffer.finalize().unwrap();
+        let [submits, ..] = bench.world.calls();
+        let done = enqueue(&buffer, &queue, &[]).unwrap();
+        // Three, three, and one that is not worth an object.
+        assert_eq!(bench.world.calls()[0], submits + 3);
+        completes(&bench, &done);
+        let ran = std::mem::take(&mut *bench.world.ran.lock().unwrap());
+        assert_eq!(ran, [0, 1, 2, 3, 4, 5, 6]);
+    }
+}
+
+fn what_is_made_of_several_changes<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    bench.world.compiles.store(4, Ordering::Relaxed);
+    let queue = bench.in_order();
+    let buffer = buffer(&bench, true);
+    for label in 0..4 {
+        simply(&buffer, label, &[]);
+    }
+    buffer.finalize().unwrap();
+    // The object takes over the first change, and is made anew for the second.
+    for (at, label) in [(1, 40), (2, 60)] {
+        let mut state = buffer.state();
+        let replay = buffer.updated(&mut state).unwrap();
+        let work = Work::Launch(label);
+        let taken = replay.update(at, &work);
+        replay.recording_mut().nodes[at].work = work;
+        assert_eq!(taken, label < 50);
+        if !taken {
+            replay.plan(buffer.site(), true);
+        }
+    }
+    let [submits, ..] = bench.world.calls();
+    enqueue(&buffer, &queue, &[]).unwrap();
+    assert_eq!(bench.world.calls()[0], submits + 1);
+    bench.world.run();
+    assert_eq!(bench.world.ran(), [0, 40, 60, 3]);
+}
+
+/// Something outside may come between commands that wait for events or signal them.
+fn events_keep_commands_apart<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    bench.world.compiles.store(9, Ordering::Relaxed);
+    let queue = bench.in_order();
+    let buffer = buffer(&bench, true);
+    simply(&buffer, 0, &[]);
+    append(&buffer, 1, &[], &[], true).unwrap();
+    simply(&buffer, 2, &[]);
+    buffer.finalize().unwrap();
+    let [submits, ..] = bench.world.calls();
+    enqueue(&buffer, &queue, &[]).unwrap();
+    assert_eq!(bench.world.calls()[0], submits + 3);
+    bench.world.run();
 }

@@ -169,6 +169,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::TimestampRecordingSupportExp
         | Is::AsyncUsmAllocationsSupportExp
         | Is::CommandBufferSupportExp
+        | Is::GraphRecordAndReplaySupportExp
         | Is::CommandBufferEventSupportExp
         | Is::UsmP2pSupportExp
         | Is::MultiDeviceCompileSupportExp
@@ -225,7 +226,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::ClockWorkGroupSupportExp
         | Is::ClockDeviceSupportExp
         | Is::IsIntegratedGpu
-        | Is::GraphRecordAndReplaySupportExp
         | Is::PerEventProfilingSupportExp
         | Is::UsmHostAllocRegisterSupportExp
         | Is::MemoryExportExportableDeviceMemExp => out.boolean(false),

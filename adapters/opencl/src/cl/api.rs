@@ -153,6 +153,16 @@ symbols! {
             clGetKernelSuggestedLocalWorkSizeKHR: SuggestedSize,
             clGetKernelMaxConcurrentWorkGroupCountINTEL: ConcurrentGroups,
             clCreateProgramWithILKHR: F<clCreateProgramWithILKHR_fn>,
+            clCreateCommandBufferKHR: F<clCreateCommandBufferKHR_t>,
+            clFinalizeCommandBufferKHR: F<clFinalizeCommandBufferKHR_t>,
+            clReleaseCommandBufferKHR: F<clReleaseCommandBufferKHR_t>,
+            clEnqueueCommandBufferKHR: F<clEnqueueCommandBufferKHR_t>,
+            clCommandNDRangeKernelKHR: F<clCommandNDRangeKernelKHR_t>,
+            clCommandSVMMemcpyKHR: F<clCommandSVMMemcpyKHR_t>,
+            clCommandSVMMemFillKHR: F<clCommandSVMMemFillKHR_t>,
+            clCommandCopyBufferKHR: F<clCommandCopyBufferKHR_t>,
+            clCommandCopyBufferRectKHR: F<clCommandCopyBufferRectKHR_t>,
+            clCommandFillBufferKHR: F<clCommandFillBufferKHR_t>,
             clGetKernelSubGroupInfoKHR: F<clGetKernelSubGroupInfoKHR_fn>,
         }
     }

@@ -518,6 +518,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::TimestampRecordingSupportExp
         | Is::AsyncUsmAllocationsSupportExp
         | Is::CommandBufferSupportExp
+        | Is::GraphRecordAndReplaySupportExp
         | Is::CommandBufferEventSupportExp
         | Is::MultiDeviceCompileSupportExp
         | Is::DeviceWaitSupportExp
@@ -556,7 +557,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::IpcPhysicalMemorySupportExp
         | Is::ReusableEventsSupportExp
         | Is::IpcEventSupportExp
-        | Is::GraphRecordAndReplaySupportExp
         | Is::PerEventProfilingSupportExp
         | Is::UsmP2pSupportExp
         | Is::DynamicLinkSupportExp

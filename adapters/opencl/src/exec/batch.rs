@@ -13,6 +13,7 @@ use super::Marker;
 use super::lane::{Lane, Last, Pending};
 use crate::OpenCl;
 use crate::cl::{Api, EventRef, check};
+use crate::record::Recorder;
 
 /// Where a command goes: its queue, what it waits for and where its event is wanted.
 pub struct Slot {
@@ -29,14 +30,29 @@ type Enqueue = Arc<dyn Fn(&Api, &Slot) -> Result<()> + Send + Sync>;
 #[derive(Clone)]
 pub struct Native {
     pub run: Enqueue,
+    /// Records the same command, where that can be.
+    pub record: Option<Record>,
     /// Host memory that the command reads.
     pub keep: Option<Arc<[u8]>>,
 }
 
+/// Adds one command to a command buffer of OpenCL.
+type Record = Arc<dyn Fn(&Recorder) -> Result<()> + Send + Sync>;
+
 impl Native {
+    /// With what records it.
+    pub fn recorded_by(
+        mut self,
+        record: impl Fn(&Recorder) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.record = Some(Arc::new(record));
+        self
+    }
+
     pub fn new(run: impl Fn(&Api, &Slot) -> Result<()> + Send + Sync + 'static) -> Self {
         Self {
             run: Arc::new(run),
+            record: None,
             keep: None,
         }
     }
@@ -54,6 +70,12 @@ pub(super) struct Batch<'a> {
 /// The most bytes of a pattern that OpenCL repeats by itself.
 const MAX_PATTERN: usize = 128;
 
+/// Whether OpenCL repeats a pattern by itself.
+pub fn plain_pattern(dst: usize, pattern: &[u8]) -> bool {
+    let size = pattern.len();
+    size.is_power_of_two() && size <= MAX_PATTERN && dst.is_multiple_of(size)
+}
+
 impl<'a> Batch<'a> {
     pub fn of(lane: &'a Lane, pending: &'a mut Pending) -> Self {
         Self {
@@ -65,7 +87,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Enqueues one command after what the lane has to wait for.
-    fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<()> {
+    pub fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<()> {
         let before = self.pending.last.event().filter(|_| !self.lane.in_order);
         let mut waits = Vec::new();
         if before.is_some() || !self.pending.waits.is_empty() {
@@ -125,7 +147,7 @@ impl<'a> Batch<'a> {
                 to_host,
             } => self.prefetch(addr, bytes, to_host),
             Work::Launch(launch) => self.give(|api, slot| launch.enqueue(api, slot)),
-            Work::Native(Native { run, keep }) => {
+            Work::Native(Native { run, keep, .. }) => {
                 self.give(|api, slot| run(api, slot))?;
                 if let Some(memory) = keep {
                     self.keep(memory);
@@ -213,7 +235,7 @@ impl<'a> Batch<'a> {
         if bytes == 0 || size == 0 {
             return self.marker();
         }
-        if !size.is_power_of_two() || size > MAX_PATTERN || !dst.is_multiple_of(size) {
+        if !plain_pattern(dst, pattern) {
             return self.fill_by_copies(dst, pattern, bytes);
         }
         let (to, from) = (

@@ -9,7 +9,7 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{Stamps, Work};
 
-use super::batch::Batch;
+use super::batch::{Batch, Slot};
 use super::{Marker, Outlet, event_property, times};
 use crate::OpenCl;
 use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
@@ -156,6 +156,35 @@ impl Lane {
         batch.timed = stamps.is_some() && self.profiles;
         batch.work(work)?;
         let first = batch.first.take();
+        self.given(&pending, first, stamps)
+    }
+
+    /// Gives the lane a buffer of recorded commands or, where that is not taken, the commands.
+    pub fn submit_recorded(
+        &self,
+        works: &[Work<OpenCl>],
+        stamps: Option<Arc<Stamps>>,
+        enqueue: impl Fn(&Slot) -> Result<()>,
+    ) -> Result<()> {
+        let mut pending = self.pending();
+        pending.forget_complete()?;
+        let mut batch = Batch::of(self, &mut pending);
+        batch.timed = stamps.is_some() && self.profiles;
+        let taken = self.in_order && batch.give(|_, slot| enqueue(slot)).is_ok();
+        if !taken {
+            works.iter().try_for_each(|work| batch.work(work.clone()))?;
+        }
+        let first = batch.first.take();
+        self.given(&pending, first, stamps)
+    }
+
+    /// Sends what was given on its way, and has its times noted.
+    fn given(
+        &self,
+        pending: &Pending,
+        first: Option<Marker>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
         self.outlet.start()?;
         if let Some(stamps) = stamps
             && let Some(last) = pending.last.mark(self)

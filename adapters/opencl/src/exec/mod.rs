@@ -15,7 +15,7 @@ mod outlet;
 mod state;
 mod times;
 
-pub use batch::{Native, Slot};
+pub use batch::{Native, Slot, plain_pattern};
 pub use lane::{Lane, queue_property};
 pub use marker::{Marker, Signal, event_property, user_event};
 pub use state::{Slabs, State};

@@ -18,6 +18,7 @@ use crate::cl::{Api, KernelRef, MemRef, SamplerRef, check};
 use crate::device::Device;
 use crate::exec::{Slabs, Slot};
 use crate::mem::Mem;
+use crate::record::Recorder;
 use crate::sampler::Sampler;
 
 /// The kernel with its lock, as launches keep it.
@@ -278,6 +279,43 @@ impl Bytes {
 }
 
 impl Launch {
+    /// Sets the arguments and records.
+    pub fn record(&self, to: &Recorder) -> Result<()> {
+        let record = to.api().ext.clCommandNDRangeKernelKHR;
+        let record = record.ok_or(Error::unsupported())?;
+        let (none, [offset, global, local]) = (ptr::null_mut(), self.sizes());
+        self.native.with(&self.args, |kernel| {
+            // SAFETY: a live buffer and kernel; as many sizes as there are dimensions.
+            crate::record::recorded(unsafe {
+                record(
+                    to.raw(),
+                    none,
+                    null(),
+                    kernel,
+                    self.dims,
+                    offset,
+                    global,
+                    local,
+                    0,
+                    null(),
+                    none.cast(),
+                    none.cast(),
+                )
+            })
+        })
+    }
+
+    /// Offset, global and local size, null where there is none.
+    fn sizes(&self) -> [*const usize; 3] {
+        let sizes =
+            |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
+        [
+            sizes(&self.offset),
+            self.global.as_ptr(),
+            sizes(&self.local),
+        ]
+    }
+
     /// Sets the arguments and enqueues.
     pub fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
         let Slot {
@@ -286,10 +324,7 @@ impl Launch {
             waits,
             event,
         } = *slot;
-        let sizes =
-            |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
-        let (offset, local) = (sizes(&self.offset), sizes(&self.local));
-        let (launch, global) = (api.core.clEnqueueNDRangeKernel, self.global.as_ptr());
+        let (launch, [offset, global, local]) = (api.core.clEnqueueNDRangeKernel, self.sizes());
         self.native.with(&self.args, |kernel| {
             // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
             let code = unsafe {

@@ -13,6 +13,7 @@ use super::Mem;
 use crate::OpenCl;
 use crate::cl::{self, MemRef, check};
 use crate::exec::{Native, Slot};
+use crate::record::recorded;
 
 impl Mem {
     pub fn map(
@@ -127,7 +128,8 @@ fn copy(
     to: Option<MemRef>,
     from: Option<MemRef>,
 ) -> Work<OpenCl> {
-    Work::Native(Native::new(move |api, slot| {
+    let both = to.clone().zip(from.clone());
+    let native = Native::new(move |api, slot| {
         let Slot {
             queue,
             count,
@@ -182,6 +184,32 @@ fn copy(
             }
         };
         check(code, "copying a buffer")
+    });
+    let Some((to, from)) = both else {
+        return Work::Native(native);
+    };
+    Work::Native(native.recorded_by(move |recorder| {
+        let copy = recorder.api().ext.clCommandCopyBufferKHR;
+        let copy = copy.ok_or(Error::unsupported())?;
+        let (from, to, none) = (from.raw(), to.raw(), ptr::null_mut());
+        // SAFETY: a live buffer that is being recorded; live objects and ranges that were checked.
+        let code = unsafe {
+            copy(
+                recorder.raw(),
+                none,
+                null(),
+                from,
+                to,
+                src,
+                dst,
+                bytes,
+                0,
+                null(),
+                none.cast(),
+                none.cast(),
+            )
+        };
+        recorded(code)
     }))
 }
 
@@ -192,7 +220,8 @@ fn copy_rect(
     to: Option<MemRef>,
     from: Option<MemRef>,
 ) -> Work<OpenCl> {
-    Work::Native(Native::new(move |api, slot| {
+    let both = to.clone().zip(from.clone());
+    let native = Native::new(move |api, slot| {
         let Slot {
             queue,
             count,
@@ -259,6 +288,37 @@ fn copy_rect(
             }
         };
         check(code, "copying a part of a buffer")
+    });
+    let Some((to, from)) = both else {
+        return Work::Native(native);
+    };
+    Work::Native(native.recorded_by(move |recorder| {
+        let copy = recorder.api().ext.clCommandCopyBufferRectKHR;
+        let copy = copy.ok_or(Error::unsupported())?;
+        let (at, from_at) = ([dst.addr, 0, 0], [src.addr, 0, 0]);
+        let (from, to, none) = (from.raw(), to.raw(), ptr::null_mut());
+        // SAFETY: as for linear copies.
+        let code = unsafe {
+            copy(
+                recorder.raw(),
+                none,
+                null(),
+                from,
+                to,
+                from_at.as_ptr(),
+                at.as_ptr(),
+                region.as_ptr(),
+                src.row_pitch,
+                src.slice_pitch,
+                dst.row_pitch,
+                dst.slice_pitch,
+                0,
+                null(),
+                none.cast(),
+                none.cast(),
+            )
+        };
+        recorded(code)
     }))
 }
 
@@ -280,8 +340,9 @@ fn fill(to: MemRef, offset: usize, pattern: &Arc<[u8]>, bytes: usize) -> Work<Op
         native.keep = Some(staged);
         return Work::Native(native);
     }
-    let pattern = Arc::clone(pattern);
-    Work::Native(Native::new(move |api, slot| {
+    let (pattern, target) = (Arc::clone(pattern), to.clone());
+    let again = Arc::clone(&pattern);
+    let native = Native::new(move |api, slot| {
         let Slot {
             queue,
             count,
@@ -304,5 +365,29 @@ fn fill(to: MemRef, offset: usize, pattern: &Arc<[u8]>, bytes: usize) -> Work<Op
             )
         };
         check(code, "clEnqueueFillBuffer")
+    });
+    Work::Native(native.recorded_by(move |recorder| {
+        let fill = recorder.api().ext.clCommandFillBufferKHR;
+        let fill = fill.ok_or(Error::unsupported())?;
+        let (raw, to, none) = (recorder.raw(), target.raw(), ptr::null_mut());
+        let from = again.as_ptr().cast();
+        // SAFETY: as for linear copies; the pattern is copied by the call.
+        let code = unsafe {
+            fill(
+                raw,
+                none,
+                null(),
+                to,
+                from,
+                size,
+                offset,
+                bytes,
+                0,
+                null(),
+                none.cast(),
+                none.cast(),
+            )
+        };
+        recorded(code)
     }))
 }
