@@ -156,7 +156,7 @@ impl Lane {
         batch.timed = stamps.is_some() && self.profiles;
         batch.work(work)?;
         let first = batch.first.take();
-        self.given(&pending, first, stamps)
+        self.given(&mut pending, first, stamps)
     }
 
     /// Gives the lane a buffer of recorded commands or, where that is not taken, the commands.
@@ -175,13 +175,13 @@ impl Lane {
             works.iter().try_for_each(|work| batch.work(work.clone()))?;
         }
         let first = batch.first.take();
-        self.given(&pending, first, stamps)
+        self.given(&mut pending, first, stamps)
     }
 
     /// Sends what was given on its way, and has its times noted.
     fn given(
         &self,
-        pending: &Pending,
+        pending: &mut Pending,
         first: Option<Marker>,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {

@@ -197,14 +197,14 @@ fn copy(
             copy(
                 recorder.raw(),
                 none,
-                null(),
+                ptr::null(),
                 from,
                 to,
                 src,
                 dst,
                 bytes,
                 0,
-                null(),
+                ptr::null(),
                 none.cast(),
                 none.cast(),
             )
@@ -302,7 +302,7 @@ fn copy_rect(
             copy(
                 recorder.raw(),
                 none,
-                null(),
+                ptr::null(),
                 from,
                 to,
                 from_at.as_ptr(),
@@ -313,7 +313,7 @@ fn copy_rect(
                 dst.row_pitch,
                 dst.slice_pitch,
                 0,
-                null(),
+                ptr::null(),
                 none.cast(),
                 none.cast(),
             )
@@ -376,14 +376,14 @@ fn fill(to: MemRef, offset: usize, pattern: &Arc<[u8]>, bytes: usize) -> Work<Op
             fill(
                 raw,
                 none,
-                null(),
+                ptr::null(),
                 to,
                 from,
                 size,
                 offset,
                 bytes,
                 0,
-                null(),
+                ptr::null(),
                 none.cast(),
                 none.cast(),
             )
