@@ -8,6 +8,7 @@ mod fixture;
 mod fresh;
 #[rustfmt::skip]
 mod generated;
+mod keep;
 mod kernels;
 mod locate;
 mod objects;
