@@ -11,6 +11,8 @@
 # such as `--filter async_`.
 # PREFIX and DRIVERS are those of scripts/rounds.sh; ROUNDS and BYTES too.
 #
+# Valgrind is installed with apt-get where it is missing and that is there.
+#
 # Ends with 0 if nothing was found, with 1 and the reports if something was; says *skipped* and why,
 # and ends with 0, where the checker is not to be had.
 set -euo pipefail
@@ -65,7 +67,10 @@ sanitizer() {
 }
 
 memcheck() {
-    command -v valgrind >/dev/null || skip "there is no valgrind"
+    if ! command -v valgrind >/dev/null; then
+        { apt-get update -qq && apt-get install -y -qq valgrind; } >/dev/null 2>&1 ||
+            skip "there is no valgrind, and apt-get brings none"
+    fi
     rm -rf "$reports"
     mkdir -p "$reports"
     WRAP="valgrind --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite
