@@ -41,6 +41,7 @@ pub struct Expectations {
 
 /// The files that come with the program, by adapter.
 const EMBEDDED: &[(&str, &str)] = &[
+    ("cuda", include_str!("../expectations/cuda.yml")),
     ("native_cpu", include_str!("../expectations/native_cpu.yml")),
     ("opencl", include_str!("../expectations/opencl.yml")),
 ];

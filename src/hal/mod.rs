@@ -6,6 +6,7 @@
 
 #[rustfmt::skip]
 mod generated;
+pub mod metadata;
 
 pub use crate::object::checks;
 pub use generated::info::*;

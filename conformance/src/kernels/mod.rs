@@ -1,6 +1,7 @@
 //! The kernels that tests launch, and who provides them: one provider a backend. A test names a
 //! kernel and never knows in what form a backend takes it.
 
+mod cuda;
 mod native_cpu;
 mod opencl;
 
@@ -76,6 +77,7 @@ pub fn spirv() -> Vec<u8> {
 pub fn provider(backend: ur_backend_t) -> Option<&'static dyn KernelProvider> {
     match backend {
         UR_BACKEND_NATIVE_CPU => Some(&native_cpu::NativeCpu),
+        UR_BACKEND_CUDA => Some(&cuda::Cuda),
         UR_BACKEND_OPENCL => Some(&opencl::OpenCl),
         _ => None,
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 
 use ur::abi::*;
-use ur::hal::checks;
+use ur::hal::metadata::{self, Entry};
 use ur::object::{Error, Result};
 
 use crate::exec::Form;
@@ -31,38 +31,32 @@ impl Metadata {
     /// The entries, their names and what they point to are as they say, for the call.
     pub unsafe fn read(properties: Option<&ur_program_properties_t>) -> Result<Self> {
         let mut all = Self::default();
-        let Some(properties) = properties else {
-            return Ok(all);
-        };
         // SAFETY: the caller's promise.
-        let entries = unsafe { checks::slice(properties.pMetadatas, properties.count as usize) }?;
-        for entry in entries {
-            checks::pointer(entry.pName)?;
-            // SAFETY: the caller's promise.
-            let (name, value) = unsafe { (CStr::from_ptr(entry.pName).to_bytes(), value(entry)?) };
-            let Some(at) = name.iter().rposition(|&byte| byte == b'@') else {
-                continue;
-            };
-            let (subject, tag) = (name[..at].to_vec(), &name[at + 1..]);
-            match tag {
+        for Entry {
+            subject,
+            tag,
+            bytes,
+        } in unsafe { metadata::entries(properties) }?
+        {
+            match tag.as_slice() {
                 GROUP_SIZE => {
                     let size =
-                        group_size(&value).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+                        metadata::sizes(&bytes).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
                     all.group_sizes.insert(subject, size);
                 }
                 GLOBAL_ID => {
-                    let end = value
+                    let end = bytes
                         .iter()
                         .position(|&byte| byte == 0)
-                        .unwrap_or(value.len());
-                    let own = CString::new(&value[..end]);
+                        .unwrap_or(bytes.len());
+                    let own = CString::new(&bytes[..end]);
                     all.globals.insert(
                         subject,
                         own.map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_VALUE))?,
                     );
                 }
                 WHOLE_GROUP => {
-                    let whole = value.iter().any(|&byte| byte != 0);
+                    let whole = bytes.iter().any(|&byte| byte != 0);
                     all.forms
                         .insert(subject, if whole { Form::Group } else { Form::Item });
                 }
@@ -99,57 +93,6 @@ impl Metadata {
         join(&mut self.forms, &other.forms);
         join(&mut self.globals, &other.globals);
     }
-}
-
-/// The bytes of an entry's value.
-///
-/// # Safety
-/// The entry's type says which member of its value holds, and pointers are good for its size.
-unsafe fn value(entry: &ur_program_metadata_t) -> Result<Vec<u8>> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        Ok(match entry.r#type {
-            UR_PROGRAM_METADATA_TYPE_UINT32 => entry.value.data32.to_ne_bytes().to_vec(),
-            UR_PROGRAM_METADATA_TYPE_UINT64 => entry.value.data64.to_ne_bytes().to_vec(),
-            UR_PROGRAM_METADATA_TYPE_STRING => {
-                checks::pointer(entry.value.pString)?;
-                CStr::from_ptr(entry.value.pString).to_bytes().to_vec()
-            }
-            UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY => {
-                without_size(checks::slice(entry.value.pData.cast::<u8>(), entry.size)?).to_vec()
-            }
-            _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
-        })
-    }
-}
-
-/// DPC++ puts the size before a byte array's bytes, in bits; others may count in bytes.
-fn without_size(bytes: &[u8]) -> &[u8] {
-    match bytes.split_first_chunk() {
-        Some((&size, rest)) => {
-            let (size, there) = (u64::from_ne_bytes(size), rest.len() as u64);
-            if size == there * 8 || size == there {
-                rest
-            } else {
-                bytes
-            }
-        }
-        None => bytes,
-    }
-}
-
-fn group_size(bytes: &[u8]) -> Option<[usize; 3]> {
-    let (numbers, []) = bytes.as_chunks::<4>() else {
-        return None;
-    };
-    if !(1..=3).contains(&numbers.len()) {
-        return None;
-    }
-    let mut size = [1; 3];
-    for (axis, &number) in numbers.iter().enumerate() {
-        size[axis] = u32::from_ne_bytes(number) as usize;
-    }
-    size.iter().all(|&axis| axis > 0).then_some(size)
 }
 
 #[cfg(test)]

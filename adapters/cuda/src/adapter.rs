@@ -1,0 +1,183 @@
+//! The adapter, and what hangs on it as long as the library is loaded: the driver's library, the one
+//! platform and its devices. The engine and the primary contexts come and go with the adapter's
+//! references.
+
+use std::ffi::{CString, c_char, c_void};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ur::abi::*;
+use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
+use ur::object::log::{self, Level, LevelFilter};
+use ur::object::{
+    Body, Census, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error,
+};
+use ur::stream::{Context, Engine};
+
+use crate::Cuda;
+use crate::cu::Api;
+use crate::device::Device;
+use crate::driver::State;
+use crate::platform::Platform;
+
+/// The adapter and its platform. They outlive every reference, so that a handle from before the last
+/// release is never a dangling one.
+pub struct Roots {
+    pub adapter: Arc<Object<Adapter>>,
+    pub platform: Arc<Object<Platform>>,
+}
+
+/// None where there is no driver or no device.
+pub fn roots() -> Option<&'static Roots> {
+    static ROOTS: OnceLock<Option<Roots>> = OnceLock::new();
+    let find = || {
+        let api: &'static Api = Box::leak(Box::new(Api::find()?));
+        let platform = Platform::open(api)?;
+        let adapter = hal::new::<Cuda, _>(Adapter {
+            engine: Mutex::default(),
+        });
+        Some(Roots { adapter, platform })
+    };
+    ROOTS.get_or_init(find).as_ref()
+}
+
+pub struct Adapter {
+    engine: Mutex<Option<Arc<Engine<Cuda>>>>,
+}
+
+/// The engine, made when first needed and ended with the adapter's last reference.
+pub fn engine() -> Result<Arc<Engine<Cuda>>> {
+    let roots = roots().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
+    let mut engine = roots
+        .adapter
+        .engine
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    Ok(Arc::clone(engine.get_or_insert_with(Engine::new)))
+}
+
+impl Body for Adapter {
+    const KIND: Kind = Kind::Adapter;
+
+    fn released(this: &Object<Self>) {
+        // Zero unless another thread has just got the adapter anew.
+        if this.api_refs() == 0 {
+            let engine = this
+                .engine
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(engine) = engine {
+                engine.shut_down();
+            }
+            if let Some(roots) = roots() {
+                roots.platform.let_go();
+            }
+            Census::tell();
+        }
+    }
+}
+
+/// Rises when the adapter's behaviour changes; clients keep lists of known differences by it.
+const REVISION: u32 = 1;
+
+impl hal::Adapter<Cuda> for Adapter {
+    fn get_last_error(_: &Object<Self>) -> Result<(*const c_char, i32)> {
+        let (code, message) = last_error();
+        Ok((message, code))
+    }
+
+    fn get_info(this: &Object<Self>, what: AdapterInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            AdapterInfo::Backend => out.value(UR_BACKEND_CUDA),
+            AdapterInfo::ReferenceCount => out.value(this.api_refs()),
+            AdapterInfo::Version => out.value(REVISION),
+        }
+    }
+
+    fn set_logger_callback(
+        this: &Object<Self>,
+        callback: <ur_logger_callback_t as Unwrapped>::Fn,
+        user_data: *mut c_void,
+        level: ur_logger_level_t,
+    ) -> Result<()> {
+        let user_data = user_data.expose_provenance();
+        log::set_callback(Some(Arc::new(move |level, text| {
+            let Ok(text) = CString::new(text) else { return };
+            // SAFETY: whoever set the callback promised that it may be called from any thread with
+            // this pointer.
+            unsafe {
+                callback(
+                    ur_level(level),
+                    text.as_ptr(),
+                    std::ptr::with_exposed_provenance_mut(user_data),
+                )
+            }
+        })));
+        Self::set_logger_callback_level(this, level)
+    }
+
+    fn set_logger_callback_level(_: &Object<Self>, level: ur_logger_level_t) -> Result<()> {
+        log::set_callback_level(match level {
+            UR_LOGGER_LEVEL_DEBUG => LevelFilter::Debug,
+            UR_LOGGER_LEVEL_INFO => LevelFilter::Info,
+            UR_LOGGER_LEVEL_WARN => LevelFilter::Warn,
+            UR_LOGGER_LEVEL_ERROR => LevelFilter::Error,
+            _ => LevelFilter::Off,
+        });
+        Ok(())
+    }
+
+    fn platform_get(_: &Object<Self>, platforms: ListOut<'_, Platform>) -> Result<()> {
+        platforms.write(roots().map_or(&[], |roots| std::slice::from_ref(&roots.platform)));
+        Ok(())
+    }
+
+    fn device_create_with_native_handle(
+        _: &Object<Self>,
+        native: ur_native_handle_t,
+        _: Option<&ur_device_native_properties_t>,
+    ) -> Result<Arc<Object<Device>>> {
+        let devices = roots().map_or(&[][..], |roots| roots.platform.devices());
+        let mut all = devices.iter();
+        let found = all.find(|device| device.raw() as ur_native_handle_t == native);
+        found
+            .cloned()
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
+    }
+
+    /// The one native context that a device of ours has is its primary one.
+    fn context_create_with_native_handle(
+        _: &Object<Self>,
+        native: ur_native_handle_t,
+        devices: Handles<'_, Device>,
+        _: Option<&ur_context_native_properties_t>,
+    ) -> Result<Arc<Object<Context<Cuda>>>> {
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        let all = roots().map_or(&[][..], |roots| roots.platform.devices());
+        let own = |device: &Object<Device>| {
+            device
+                .held()
+                .is_some_and(|gpu| gpu.context().addr() == native)
+        };
+        let device = all.iter().find(|device| own(device));
+        let device = device.ok_or(Error::unsupported())?;
+        if !devices.is_empty() {
+            ensure(devices.iter().any(own), UR_RESULT_ERROR_INVALID_DEVICE)?;
+            return Ok(Context::new(&engine()?, devices, State::of(devices)?));
+        }
+        let handle = device.handle().cast_const();
+        let wrong = UR_RESULT_ERROR_INVALID_DEVICE;
+        // SAFETY: one handle of a live device of ours.
+        let devices = unsafe { Handles::borrow(&handle, 1, Cuda::table(), wrong) }?;
+        Ok(Context::new(&engine()?, devices, State::of(devices)?))
+    }
+}
+
+fn ur_level(level: Level) -> ur_logger_level_t {
+    match level {
+        Level::Error => UR_LOGGER_LEVEL_ERROR,
+        Level::Warn => UR_LOGGER_LEVEL_WARN,
+        Level::Info => UR_LOGGER_LEVEL_INFO,
+        Level::Debug | Level::Trace => UR_LOGGER_LEVEL_DEBUG,
+    }
+}

@@ -1,0 +1,160 @@
+//! The driver's functions: one typed list, required or optional.
+//!
+//! Signatures are those of the versions that the symbols name, of which the driver keeps the old ones.
+//! Enumerations that the driver returns are plain numbers here.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use cudarc::driver::sys::*;
+
+/// What every function returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Code(pub u32);
+
+impl Code {
+    pub const SUCCESS: Self = Self(0);
+    pub const NOT_READY: Self = Self(CUresult::CUDA_ERROR_NOT_READY as u32);
+    pub const OUT_OF_MEMORY: Self = Self(CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32);
+    pub const NOT_FOUND: Self = Self(CUresult::CUDA_ERROR_NOT_FOUND as u32);
+
+    pub const fn is_success(self) -> bool {
+        self.0 == Self::SUCCESS.0
+    }
+}
+
+type Ptr = CUdeviceptr;
+type Stream = CUstream;
+type Handle = CUmemGenericAllocationHandle;
+
+ur::dl::symbols! {
+    /// The driver's library.
+    pub struct Api {
+        required {
+            cuInit: unsafe extern "C" fn(c_uint) -> Code,
+            cuDriverGetVersion: unsafe extern "C" fn(*mut c_int) -> Code,
+            cuGetErrorName: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
+            cuDeviceGet: unsafe extern "C" fn(*mut CUdevice, c_int) -> Code,
+            cuDeviceGetCount: unsafe extern "C" fn(*mut c_int) -> Code,
+            cuDeviceGetName: unsafe extern "C" fn(*mut c_char, c_int, CUdevice) -> Code,
+            cuDeviceGetAttribute: unsafe extern "C" fn(*mut c_int, CUdevice_attribute, CUdevice) -> Code,
+            cuDeviceTotalMem = "cuDeviceTotalMem_v2": unsafe extern "C" fn(*mut usize, CUdevice) -> Code,
+            cuDevicePrimaryCtxRetain: unsafe extern "C" fn(*mut CUcontext, CUdevice) -> Code,
+            cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease_v2": unsafe extern "C" fn(CUdevice) -> Code,
+            cuCtxGetCurrent: unsafe extern "C" fn(*mut CUcontext) -> Code,
+            cuCtxPushCurrent = "cuCtxPushCurrent_v2": unsafe extern "C" fn(CUcontext) -> Code,
+            cuCtxPopCurrent = "cuCtxPopCurrent_v2": unsafe extern "C" fn(*mut CUcontext) -> Code,
+            cuCtxGetStreamPriorityRange: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
+            cuStreamCreateWithPriority: unsafe extern "C" fn(*mut Stream, c_uint, c_int) -> Code,
+            cuStreamDestroy = "cuStreamDestroy_v2": unsafe extern "C" fn(Stream) -> Code,
+            cuStreamSynchronize: unsafe extern "C" fn(Stream) -> Code,
+            cuStreamWaitEvent: unsafe extern "C" fn(Stream, CUevent, c_uint) -> Code,
+            cuStreamGetFlags: unsafe extern "C" fn(Stream, *mut c_uint) -> Code,
+            cuStreamGetPriority: unsafe extern "C" fn(Stream, *mut c_int) -> Code,
+            cuStreamGetCtx: unsafe extern "C" fn(Stream, *mut CUcontext) -> Code,
+            cuEventCreate: unsafe extern "C" fn(*mut CUevent, c_uint) -> Code,
+            cuEventDestroy = "cuEventDestroy_v2": unsafe extern "C" fn(CUevent) -> Code,
+            cuEventRecord: unsafe extern "C" fn(CUevent, Stream) -> Code,
+            cuEventQuery: unsafe extern "C" fn(CUevent) -> Code,
+            cuEventSynchronize: unsafe extern "C" fn(CUevent) -> Code,
+            cuEventElapsedTime: unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> Code,
+            cuMemFree = "cuMemFree_v2": unsafe extern "C" fn(Ptr) -> Code,
+            cuMemHostAlloc: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> Code,
+            cuMemFreeHost: unsafe extern "C" fn(*mut c_void) -> Code,
+            cuMemAlloc = "cuMemAlloc_v2": unsafe extern "C" fn(*mut Ptr, usize) -> Code,
+            cuMemAllocManaged: unsafe extern "C" fn(*mut Ptr, usize, c_uint) -> Code,
+            cuMemGetInfo = "cuMemGetInfo_v2": unsafe extern "C" fn(*mut usize, *mut usize) -> Code,
+            cuMemcpyAsync: unsafe extern "C" fn(Ptr, Ptr, usize, Stream) -> Code,
+            cuMemcpy3DAsync = "cuMemcpy3DAsync_v2": unsafe extern "C" fn(*const CUDA_MEMCPY3D, Stream) -> Code,
+            cuMemsetD8Async: unsafe extern "C" fn(Ptr, u8, usize, Stream) -> Code,
+            cuMemsetD16Async: unsafe extern "C" fn(Ptr, u16, usize, Stream) -> Code,
+            cuMemsetD32Async: unsafe extern "C" fn(Ptr, c_uint, usize, Stream) -> Code,
+            cuMemsetD2D8Async: unsafe extern "C" fn(Ptr, usize, u8, usize, usize, Stream) -> Code,
+            cuMemsetD2D16Async: unsafe extern "C" fn(Ptr, usize, u16, usize, usize, Stream) -> Code,
+            cuMemsetD2D32Async: unsafe extern "C" fn(Ptr, usize, c_uint, usize, usize, Stream) -> Code,
+            cuModuleLoadDataEx: unsafe extern "C" fn(*mut CUmodule, *const c_void, c_uint, *const CUjit_option, *const *mut c_void) -> Code,
+            cuModuleUnload: unsafe extern "C" fn(CUmodule) -> Code,
+            cuModuleGetFunction: unsafe extern "C" fn(*mut CUfunction, CUmodule, *const c_char) -> Code,
+            cuModuleGetGlobal = "cuModuleGetGlobal_v2": unsafe extern "C" fn(*mut Ptr, *mut usize, CUmodule, *const c_char) -> Code,
+            cuLinkCreate = "cuLinkCreate_v2": unsafe extern "C" fn(c_uint, *const CUjit_option, *const *mut c_void, *mut CUlinkState) -> Code,
+            cuLinkAddData = "cuLinkAddData_v2": unsafe extern "C" fn(CUlinkState, CUjitInputType, *const c_void, usize, *const c_char, c_uint, *const CUjit_option, *const *mut c_void) -> Code,
+            cuLinkComplete: unsafe extern "C" fn(CUlinkState, *mut *mut c_void, *mut usize) -> Code,
+            cuLinkDestroy: unsafe extern "C" fn(CUlinkState) -> Code,
+            cuFuncGetAttribute: unsafe extern "C" fn(*mut c_int, CUfunction_attribute, CUfunction) -> Code,
+            cuFuncSetAttribute: unsafe extern "C" fn(CUfunction, CUfunction_attribute, c_int) -> Code,
+            cuFuncSetCacheConfig: unsafe extern "C" fn(CUfunction, CUfunc_cache) -> Code,
+            cuLaunchKernel: unsafe extern "C" fn(CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream, *const *mut c_void, *const *mut c_void) -> Code,
+            cuOccupancyMaxActiveBlocksPerMultiprocessor: unsafe extern "C" fn(*mut c_int, CUfunction, c_int, usize) -> Code,
+            cuOccupancyMaxPotentialBlockSize: unsafe extern "C" fn(*mut c_int, *mut c_int, CUfunction, Option<unsafe extern "C" fn(c_int) -> usize>, usize, c_int) -> Code,
+        }
+        optional {
+            cuDeviceGetUuid = "cuDeviceGetUuid_v2": unsafe extern "C" fn(*mut CUuuid, CUdevice) -> Code,
+            cuStreamWaitValue32 = "cuStreamWaitValue32_v2": unsafe extern "C" fn(Stream, Ptr, u32, c_uint) -> Code,
+            cuMemPrefetchAsync: unsafe extern "C" fn(Ptr, usize, CUdevice, Stream) -> Code,
+            cuMemAdvise: unsafe extern "C" fn(Ptr, usize, CUmem_advise, CUdevice) -> Code,
+            cuModuleGetFunctionCount: unsafe extern "C" fn(*mut c_uint, CUmodule) -> Code,
+            cuModuleEnumerateFunctions: unsafe extern "C" fn(*mut CUfunction, c_uint, CUmodule) -> Code,
+            cuFuncGetName: unsafe extern "C" fn(*mut *const c_char, CUfunction) -> Code,
+            cuFuncGetParamInfo: unsafe extern "C" fn(CUfunction, usize, *mut usize, *mut usize) -> Code,
+            cuLaunchKernelEx: unsafe extern "C" fn(*const CUlaunchConfig, CUfunction, *const *mut c_void, *const *mut c_void) -> Code,
+            cuMemAddressReserve: unsafe extern "C" fn(*mut Ptr, usize, usize, Ptr, u64) -> Code,
+            cuMemAddressFree: unsafe extern "C" fn(Ptr, usize) -> Code,
+            cuMemCreate: unsafe extern "C" fn(*mut Handle, usize, *const CUmemAllocationProp, u64) -> Code,
+            cuMemRelease: unsafe extern "C" fn(Handle) -> Code,
+            cuMemMap: unsafe extern "C" fn(Ptr, usize, usize, Handle, u64) -> Code,
+            cuMemUnmap: unsafe extern "C" fn(Ptr, usize) -> Code,
+            cuMemSetAccess: unsafe extern "C" fn(Ptr, usize, *const CUmemAccessDesc, usize) -> Code,
+            cuMemGetAllocationGranularity: unsafe extern "C" fn(*mut usize, *const CUmemAllocationProp, c_uint) -> Code,
+        }
+    }
+}
+
+/// The functions of virtual memory: a driver has all or none of them.
+#[derive(Clone, Copy)]
+pub struct Paging {
+    pub reserve: unsafe extern "C" fn(*mut Ptr, usize, usize, Ptr, u64) -> Code,
+    pub unreserve: unsafe extern "C" fn(Ptr, usize) -> Code,
+    pub create: unsafe extern "C" fn(*mut Handle, usize, *const CUmemAllocationProp, u64) -> Code,
+    pub destroy: unsafe extern "C" fn(Handle) -> Code,
+    pub map: unsafe extern "C" fn(Ptr, usize, usize, Handle, u64) -> Code,
+    pub unmap: unsafe extern "C" fn(Ptr, usize) -> Code,
+    pub set_access: unsafe extern "C" fn(Ptr, usize, *const CUmemAccessDesc, usize) -> Code,
+    pub granularity: unsafe extern "C" fn(*mut usize, *const CUmemAllocationProp, c_uint) -> Code,
+}
+
+/// Where the library is looked for.
+const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so"];
+
+impl Api {
+    /// The initialised driver's functions, or none if there is no usable CUDA here.
+    pub fn find() -> Option<Self> {
+        let api = match Self::load(NAMES) {
+            Ok(api) => api,
+            Err(error) => {
+                log::info!("no CUDA: {error}");
+                return None;
+            }
+        };
+        // SAFETY: the one flag there is is 0.
+        match unsafe { (api.cuInit)(0) } {
+            Code::SUCCESS => Some(api),
+            code => {
+                log::info!("no CUDA: cuInit failed with {}", code.0);
+                None
+            }
+        }
+    }
+
+    pub fn paging(&self) -> Option<Paging> {
+        Some(Paging {
+            reserve: self.cuMemAddressReserve?,
+            unreserve: self.cuMemAddressFree?,
+            create: self.cuMemCreate?,
+            destroy: self.cuMemRelease?,
+            map: self.cuMemMap?,
+            unmap: self.cuMemUnmap?,
+            set_access: self.cuMemSetAccess?,
+            granularity: self.cuMemGetAllocationGranularity?,
+        })
+    }
+}

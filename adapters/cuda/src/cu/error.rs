@@ -1,0 +1,104 @@
+//! What the driver's codes are to a caller: the one table.
+
+use std::ffi::CStr;
+use std::ptr::null;
+
+use cudarc::driver::sys::CUresult as Known;
+use ur::abi::*;
+use ur::object::{Error, Result};
+
+use super::{Api, Code};
+
+/// The result code for a native one. Codes are numbers: newer drivers have ones that nobody knows.
+#[rustfmt::skip]
+const TABLE: &[(Known, ur_result_t)] = &[
+    (Known::CUDA_ERROR_INVALID_VALUE, UR_RESULT_ERROR_INVALID_VALUE),
+    (Known::CUDA_ERROR_OUT_OF_MEMORY, UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY),
+    (Known::CUDA_ERROR_NOT_INITIALIZED, UR_RESULT_ERROR_UNINITIALIZED),
+    (Known::CUDA_ERROR_DEINITIALIZED, UR_RESULT_ERROR_UNINITIALIZED),
+    (Known::CUDA_ERROR_NO_DEVICE, UR_RESULT_ERROR_DEVICE_NOT_FOUND),
+    (Known::CUDA_ERROR_INVALID_DEVICE, UR_RESULT_ERROR_INVALID_DEVICE),
+    (Known::CUDA_ERROR_DEVICE_UNAVAILABLE, UR_RESULT_ERROR_DEVICE_NOT_AVAILABLE),
+    (Known::CUDA_ERROR_INVALID_IMAGE, UR_RESULT_ERROR_INVALID_BINARY),
+    (Known::CUDA_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_CONTEXT),
+    (Known::CUDA_ERROR_NO_BINARY_FOR_GPU, UR_RESULT_ERROR_INVALID_BINARY),
+    (Known::CUDA_ERROR_INVALID_PTX, UR_RESULT_ERROR_INVALID_BINARY),
+    (Known::CUDA_ERROR_UNSUPPORTED_PTX_VERSION, UR_RESULT_ERROR_INVALID_BINARY),
+    (Known::CUDA_ERROR_INVALID_SOURCE, UR_RESULT_ERROR_INVALID_BINARY),
+    (Known::CUDA_ERROR_JIT_COMPILER_NOT_FOUND, UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE),
+    (Known::CUDA_ERROR_INVALID_HANDLE, UR_RESULT_ERROR_INVALID_VALUE),
+    (Known::CUDA_ERROR_NOT_FOUND, UR_RESULT_ERROR_INVALID_VALUE),
+    (Known::CUDA_ERROR_NOT_SUPPORTED, UR_RESULT_ERROR_UNSUPPORTED_FEATURE),
+    (Known::CUDA_ERROR_NOT_PERMITTED, UR_RESULT_ERROR_INVALID_OPERATION),
+    (Known::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, UR_RESULT_ERROR_OUT_OF_RESOURCES),
+    (Known::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, UR_RESULT_ERROR_OUT_OF_RESOURCES),
+    (Known::CUDA_ERROR_INVALID_CLUSTER_SIZE, UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE),
+    (Known::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, UR_RESULT_ERROR_UNSUPPORTED_FEATURE),
+    (Known::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, UR_RESULT_ERROR_INVALID_OPERATION),
+    (Known::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, UR_RESULT_ERROR_INVALID_VALUE),
+    // What no later call on the device survives.
+    (Known::CUDA_ERROR_ECC_UNCORRECTABLE, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_HARDWARE_STACK_ERROR, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_NVLINK_UNCORRECTABLE, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_ILLEGAL_ADDRESS, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_LAUNCH_TIMEOUT, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_CONTEXT_IS_DESTROYED, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_ASSERT, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_ILLEGAL_INSTRUCTION, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_MISALIGNED_ADDRESS, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_INVALID_ADDRESS_SPACE, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_INVALID_PC, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_LAUNCH_FAILED, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_EXTERNAL_DEVICE, UR_RESULT_ERROR_DEVICE_LOST),
+    (Known::CUDA_ERROR_SYSTEM_NOT_READY, UR_RESULT_ERROR_DEVICE_NOT_AVAILABLE),
+    (Known::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, UR_RESULT_ERROR_DEVICE_NOT_AVAILABLE),
+];
+
+fn result(code: Code) -> ur_result_t {
+    let known = TABLE.iter().find(|(known, _)| *known as u32 == code.0);
+    known.map_or(UR_RESULT_ERROR_UNKNOWN, |(_, result)| *result)
+}
+
+impl Api {
+    /// The driver's own name of a code.
+    fn name(&self, code: Code) -> String {
+        let mut name = null();
+        // SAFETY: room for a pointer to a static string.
+        let told = unsafe { (self.cuGetErrorName)(code, &mut name) };
+        match told.is_success() && !name.is_null() {
+            // SAFETY: as above.
+            true => unsafe { CStr::from_ptr(name) }
+                .to_string_lossy()
+                .into_owned(),
+            false => format!("code {}", code.0),
+        }
+    }
+}
+
+/// A failed call, with its own code and name kept for `urAdapterGetLastError`.
+#[cold]
+pub fn failure(api: &Api, code: Code, call: &str) -> Error {
+    let message = format!("{call}: {}", api.name(code));
+    log::debug!("{message}");
+    Error::native(result(code), code.0.cast_signed(), &message)
+}
+
+#[inline]
+pub fn check(api: &Api, code: Code, call: &str) -> Result<()> {
+    match code.is_success() {
+        true => Ok(()),
+        false => Err(failure(api, code, call)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_that_nobody_knows_are_values() {
+        assert_eq!(result(Code(2)), UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+        assert_eq!(result(Code(700)), UR_RESULT_ERROR_DEVICE_LOST);
+        assert_eq!(result(Code(123_456)), UR_RESULT_ERROR_UNKNOWN);
+    }
+}

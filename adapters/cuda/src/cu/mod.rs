@@ -1,0 +1,11 @@
+//! The CUDA driver itself: its functions as found at run time, its errors, and the current context.
+//! Knows the driver's interface and no Unified Runtime object.
+
+mod api;
+mod current;
+mod error;
+
+pub use api::{Api, Code, Paging};
+pub use cudarc::driver::sys;
+pub use current::Entered;
+pub use error::{check, failure};

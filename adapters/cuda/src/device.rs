@@ -1,0 +1,284 @@
+//! Devices, and the primary context of each while anybody needs it.
+
+mod info;
+
+use std::ffi::{CStr, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ur::abi::*;
+use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
+use ur::object::{
+    Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
+};
+use ur::stream::Context;
+
+use crate::Cuda;
+use crate::adapter::engine;
+use crate::cu::sys::{CUdevice, CUdevice_attribute};
+use crate::cu::{Api, check};
+use crate::driver::State;
+use crate::exec::Gpu;
+use crate::platform::Platform;
+use crate::program::Program;
+
+pub struct Device {
+    api: &'static Api,
+    platform: Arc<Object<Platform>>,
+    raw: CUdevice,
+    gpu: Mutex<Option<Arc<Gpu>>>,
+    answers: Answers,
+    pub limits: Limits,
+}
+
+/// What launches are checked against.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    pub group_items: usize,
+    pub group: [usize; 3],
+    pub grid: [usize; 3],
+    /// Bytes of shared memory that a work-group has, and has if a kernel is told so.
+    pub local_bytes: usize,
+    pub most_local_bytes: usize,
+    pub processors: usize,
+    pub warp: usize,
+    pub cooperative: bool,
+    /// Compute capability.
+    pub capability: (i32, i32),
+}
+
+impl Device {
+    pub fn open(
+        api: &'static Api,
+        platform: &Arc<Object<Platform>>,
+        number: i32,
+    ) -> Option<Arc<Object<Self>>> {
+        let mut raw = 0;
+        // SAFETY: room for a device.
+        let code = unsafe { (api.cuDeviceGet)(&mut raw, number) };
+        if !code.is_success() {
+            log::warn!(
+                "device {number} is left out: cuDeviceGet failed with {}",
+                code.0
+            );
+            return None;
+        }
+        let mut device = Self {
+            api,
+            platform: Arc::clone(platform),
+            raw,
+            gpu: Mutex::default(),
+            answers: Answers::new(ur_device_info_t::ALL.len()),
+            limits: Limits::default(),
+        };
+        device.limits = device.read_limits();
+        Some(Object::immortal(Cuda::table(), device))
+    }
+
+    fn read_limits(&self) -> Limits {
+        use CUdevice_attribute::*;
+        let number = |what| self.attribute(what).unwrap_or(0);
+        let size = |what| number(what).max(0) as usize;
+        let local_bytes = size(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+        Limits {
+            group_items: size(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+            group: [
+                size(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
+                size(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+                size(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z),
+            ],
+            grid: [
+                size(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
+                size(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+                size(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z),
+            ],
+            local_bytes,
+            most_local_bytes: size(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+                .max(local_bytes),
+            processors: size(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+            warp: size(CU_DEVICE_ATTRIBUTE_WARP_SIZE).max(1),
+            cooperative: number(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) != 0,
+            capability: (
+                number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+            ),
+        }
+    }
+
+    pub fn api(&self) -> &'static Api {
+        self.api
+    }
+
+    pub fn raw(&self) -> CUdevice {
+        self.raw
+    }
+
+    pub fn attribute(&self, what: CUdevice_attribute) -> Result<i32> {
+        let mut value = 0;
+        // SAFETY: room for a number.
+        let code = unsafe { (self.api.cuDeviceGetAttribute)(&mut value, what, self.raw) };
+        check(self.api, code, "cuDeviceGetAttribute")?;
+        Ok(value)
+    }
+
+    pub fn total_memory(&self) -> Result<usize> {
+        let mut bytes = 0;
+        // SAFETY: room for a number.
+        let code = unsafe { (self.api.cuDeviceTotalMem)(&mut bytes, self.raw) };
+        check(self.api, code, "cuDeviceTotalMem")?;
+        Ok(bytes)
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<Gpu>>> {
+        self.gpu.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The primary context, retained if it was not yet.
+    pub fn gpu(&self) -> Result<Arc<Gpu>> {
+        let mut slot = self.slot();
+        if let Some(gpu) = &*slot {
+            return Ok(Arc::clone(gpu));
+        }
+        let gpu = Gpu::retain(self.api, self.raw)?;
+        Ok(Arc::clone(slot.insert(gpu)))
+    }
+
+    /// The primary context, if it is retained.
+    pub fn held(&self) -> Option<Arc<Gpu>> {
+        self.slot().clone()
+    }
+
+    /// Lets the primary context go; what still uses it keeps it.
+    pub fn let_go(&self) {
+        let gpu = self.slot().take();
+        drop(gpu);
+    }
+
+    /// What a launch may ask for.
+    pub fn launch_properties(&self) -> ur_kernel_launch_properties_flags_t {
+        let extended = self.api.cuLaunchKernelEx.is_some();
+        let modern = extended && self.limits.capability.0 >= 9;
+        let each = [
+            (
+                extended && self.limits.cooperative,
+                UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE,
+            ),
+            (modern, UR_KERNEL_LAUNCH_PROPERTIES_FLAG_CLUSTER_DIMENSION),
+            (
+                modern,
+                UR_KERNEL_LAUNCH_PROPERTIES_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE,
+            ),
+            (true, UR_KERNEL_LAUNCH_PROPERTIES_FLAG_WORK_GROUP_MEMORY),
+        ];
+        let able = each.iter().filter(|(able, _)| *able);
+        ur_kernel_launch_properties_flags_t(able.fold(0, |all, (_, flag)| all | flag.0))
+    }
+
+    /// Whether streams can wait for the host.
+    pub fn waits_for_host(&self) -> bool {
+        self.api.cuStreamWaitValue32.is_some()
+    }
+}
+
+impl Body for Device {
+    const KIND: Kind = Kind::Device;
+}
+
+impl hal::Device<Cuda> for Device {
+    fn get_info(this: &Object<Self>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            // What a device is does not change; what it has free does.
+            DeviceInfo::ReferenceCount | DeviceInfo::GlobalMemFree => info::get(this, what, out),
+            _ => {
+                let ask = |out: InfoOut<'_>| info::get(this, what, out);
+                this.answers.give(what as usize, out, ask)
+            }
+        }
+    }
+
+    fn partition(
+        _: &Object<Self>,
+        _: &ur_device_partition_properties_t,
+        _: ListOut<'_, Device>,
+    ) -> Result<()> {
+        Err(Error::unsupported())
+    }
+
+    fn select_binary(_: &Object<Self>, binaries: &[ur_device_binary_t]) -> Result<u32> {
+        let is_ours = |binary: &ur_device_binary_t| {
+            let target = binary.pDeviceTargetSpec;
+            // SAFETY: a target that is not null is a C string.
+            !target.is_null()
+                && unsafe { CStr::from_ptr(target) } == UR_DEVICE_BINARY_TARGET_NVPTX64
+        };
+        let found = binaries.iter().position(is_ours);
+        found
+            .map(|at| at as u32)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
+    }
+
+    fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        Ok(this.raw as ur_native_handle_t)
+    }
+
+    fn get_global_timestamps(
+        this: &Object<Self>,
+        device: Out<'_, u64>,
+        host: Out<'_, u64>,
+    ) -> Result<()> {
+        if device.wanted() {
+            device.set(this.gpu()?.now()?);
+        }
+        host.set(host_time());
+        Ok(())
+    }
+
+    fn context_create(
+        devices: Handles<'_, Device>,
+        _: Option<&ur_context_properties_t>,
+    ) -> Result<Arc<Object<Context<Cuda>>>> {
+        ensure(!devices.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        Ok(Context::new(&engine()?, devices, State::of(devices)?))
+    }
+
+    fn program_get_function_pointer(
+        this: &Object<Self>,
+        program: &Object<Program>,
+        name: &CStr,
+    ) -> Result<*mut c_void> {
+        Ok(program.function(this, name)?.cast())
+    }
+
+    fn program_get_global_variable_pointer(
+        this: &Object<Self>,
+        program: &Object<Program>,
+        name: &CStr,
+        size: Out<'_, usize>,
+    ) -> Result<*mut c_void> {
+        let (address, bytes) = program.global(this, name)?;
+        size.set(bytes);
+        Ok(std::ptr::with_exposed_provenance_mut(address))
+    }
+
+    fn wait_exp(this: &Object<Self>) -> Result<()> {
+        engine()?.wait_device(this)
+    }
+
+    fn usm_p2p_peer_access_get_info_exp(
+        _: &Object<Self>,
+        _: &Object<Device>,
+        what: PeerInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        match what {
+            PeerInfo::UrPeerAccessSupport | PeerInfo::UrPeerAtomicsSupport => out.value(0i32),
+        }
+    }
+}
+
+/// Nanoseconds of the host's own clock.
+fn host_time() -> u64 {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_nanos() as u64 + 1
+}

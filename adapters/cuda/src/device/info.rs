@@ -1,0 +1,401 @@
+//! Every property of a device: which of the driver's attributes it is, and nothing else.
+
+use std::ffi::{c_char, c_void};
+
+use ur::abi::*;
+use ur::hal::DeviceInfo;
+use ur::object::{Error, InfoOut, Object, Result};
+
+use super::Device;
+use crate::cu::check;
+use crate::cu::sys::CUdevice_attribute as Attribute;
+use crate::cu::sys::{CUdevice_attribute::*, CUuuid};
+
+/// Queue flags that mean something here, or that are hints.
+const QUEUE_FLAGS: ur_queue_flags_t = ur_queue_flags_t(
+    UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0
+        | UR_QUEUE_FLAG_PROFILING_ENABLE.0
+        | UR_QUEUE_FLAG_DISCARD_EVENTS.0
+        | UR_QUEUE_FLAG_PRIORITY_LOW.0
+        | UR_QUEUE_FLAG_PRIORITY_HIGH.0
+        | UR_QUEUE_FLAG_SUBMISSION_BATCHED.0
+        | UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE.0
+        | UR_QUEUE_FLAG_USE_DEFAULT_STREAM.0
+        | UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM.0,
+);
+
+/// IEEE 754 in hardware.
+const FLOATS: ur_device_fp_capability_flags_t = ur_device_fp_capability_flags_t(
+    UR_DEVICE_FP_CAPABILITY_FLAG_CORRECTLY_ROUNDED_DIVIDE_SQRT.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_NEAREST.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_ZERO.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_INF.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_INF_NAN.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_DENORM.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_FMA.0,
+);
+
+const fn orders(seq_cst: bool) -> ur_memory_order_capability_flags_t {
+    ur_memory_order_capability_flags_t(
+        UR_MEMORY_ORDER_CAPABILITY_FLAG_RELAXED.0
+            | UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQUIRE.0
+            | UR_MEMORY_ORDER_CAPABILITY_FLAG_RELEASE.0
+            | UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQ_REL.0
+            | if seq_cst {
+                UR_MEMORY_ORDER_CAPABILITY_FLAG_SEQ_CST.0
+            } else {
+                0
+            },
+    )
+}
+
+const SCOPES: ur_memory_scope_capability_flags_t = ur_memory_scope_capability_flags_t(
+    UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_ITEM.0
+        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_SUB_GROUP.0
+        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_GROUP.0
+        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_DEVICE.0
+        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_SYSTEM.0,
+);
+
+const ACCESS: u32 = UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS.0;
+const ATOMIC: u32 = UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_ACCESS.0;
+const CONCURRENT: u32 = UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS.0
+    | UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_CONCURRENT_ACCESS.0;
+
+const fn absent() -> Error {
+    Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)
+}
+
+impl Device {
+    fn count(&self, what: Attribute) -> Result<u32> {
+        Ok(self.attribute(what)?.max(0) as u32)
+    }
+
+    fn size(&self, what: Attribute) -> Result<usize> {
+        Ok(self.attribute(what)?.max(0) as usize)
+    }
+
+    fn flag(&self, what: Attribute) -> Result<bool> {
+        Ok(self.attribute(what)? != 0)
+    }
+
+    /// An attribute in kilohertz, as megahertz. Newer devices do not tell.
+    fn megahertz(&self, what: Attribute) -> Result<u32> {
+        match self.count(what)? / 1000 {
+            0 => Err(absent()),
+            clock => Ok(clock),
+        }
+    }
+
+    fn name(&self) -> Result<String> {
+        let mut name = [0u8; 256];
+        let room = name.len() as i32;
+        // SAFETY: room for as many letters as is said.
+        let code = unsafe {
+            (self.api.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), room, self.raw)
+        };
+        check(self.api, code, "cuDeviceGetName")?;
+        let end = name.iter().position(|byte| *byte == 0);
+        Ok(String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned())
+    }
+
+    fn uuid(&self) -> Result<[u8; 16]> {
+        let ask = self.api.cuDeviceGetUuid.ok_or(absent())?;
+        let mut uuid = CUuuid { bytes: [0; 16] };
+        // SAFETY: room for an identifier.
+        check(
+            self.api,
+            unsafe { ask(&mut uuid, self.raw) },
+            "cuDeviceGetUuid",
+        )?;
+        Ok(uuid.bytes.map(i8::cast_unsigned))
+    }
+
+    fn pci_address(&self) -> Result<String> {
+        Ok(format!(
+            "{:04x}:{:02x}:{:02x}.0",
+            self.attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+            self.attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+            self.attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
+        ))
+    }
+
+    fn free_memory(&self) -> Result<usize> {
+        let gpu = self.gpu()?;
+        let _current = gpu.enter()?;
+        let (mut free, mut all) = (0, 0);
+        // SAFETY: room for both.
+        let code = unsafe { (self.api.cuMemGetInfo)(&mut free, &mut all) };
+        check(self.api, code, "cuMemGetInfo")?;
+        Ok(free)
+    }
+
+    fn has_images(&self) -> bool {
+        false
+    }
+
+    /// Managed memory, which needs the device's page faults to be used from both sides at once.
+    fn shared_access(&self) -> Result<u32> {
+        Ok(match self.flag(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)? {
+            false => 0,
+            true if self.flag(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)? => {
+                ACCESS | ATOMIC | CONCURRENT
+            }
+            true => ACCESS,
+        })
+    }
+
+    fn system_access(&self) -> Result<u32> {
+        Ok(
+            match self.flag(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)? {
+                false => 0,
+                true if self.flag(CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED)? => {
+                    ACCESS | ATOMIC | CONCURRENT
+                }
+                true => ACCESS | UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS.0,
+            },
+        )
+    }
+
+    /// Gigabytes a second at the memory's double rate.
+    fn bandwidth(&self) -> Result<u64> {
+        let clock = u64::from(self.count(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?);
+        let bits = u64::from(self.count(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?);
+        match clock {
+            0 => Err(absent()),
+            _ => Ok(clock * 1000 * bits / 8 * 2),
+        }
+    }
+
+    fn sub_groups(&self) -> u32 {
+        (self.limits.group_items / self.limits.warp) as u32
+    }
+
+    /// Half precision arrived with 5.3, its brother for learning with 8.0.
+    fn at_least(&self, major: i32, minor: i32) -> bool {
+        self.limits.capability >= (major, minor)
+    }
+}
+
+/// The property, or `UNSUPPORTED_ENUMERATION` if the driver does not tell.
+pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
+    use DeviceInfo as Is;
+    let count = |out: InfoOut<'_>, what| out.value(this.count(what)?);
+    let limits = &this.limits;
+    let usm = |out: InfoOut<'_>, bits| out.value(ur_device_usm_access_capability_flags_t(bits));
+    match what {
+        // What it is.
+        Is::Type => out.value(UR_DEVICE_TYPE_GPU),
+        Is::VendorId => out.value(0x10deu32),
+        Is::Name => out.string(&this.name()?),
+        Is::Vendor => out.string("NVIDIA Corporation"),
+        Is::DriverVersion => out.string(&format!("CUDA {}", this.platform.version())),
+        Is::Profile => out.string("CUDA"),
+        Is::Version => out.string(&format!("{}.{}", limits.capability.0, limits.capability.1)),
+        Is::BackendRuntimeVersion => out.string(&this.platform.version()),
+        Is::Extensions => out.string(match this.at_least(5, 3) {
+            true => "cl_khr_fp64 cl_khr_subgroups cl_khr_fp16",
+            false => "cl_khr_fp64 cl_khr_subgroups",
+        }),
+        Is::Uuid => out.value(this.uuid()?),
+        Is::PciAddress => out.string(&this.pci_address()?),
+        Is::Platform => out.handle(Some(&this.platform)),
+        Is::ReferenceCount => out.value(this.api_refs()),
+        Is::Available | Is::EndianLittle => out.boolean(true),
+        Is::AddressBits => out.value(64u32),
+        Is::BuiltInKernels | Is::IlVersion => out.string(""),
+
+        // Parts.
+        Is::ParentDevice => out.handle::<Device>(None),
+        Is::SupportedPartitions => out.slice::<ur_device_partition_t>(&[]),
+        Is::PartitionMaxSubDevices => out.value(0u32),
+        Is::PartitionAffinityDomain => out.value(ur_device_affinity_domain_flags_t(0)),
+        Is::PartitionType => out.slice::<ur_device_partition_property_t>(&[]),
+        Is::ComponentDevices => out.slice::<*mut c_void>(&[]),
+        Is::CompositeDevice => out.handle::<Device>(None),
+
+        // Multiprocessors, work-groups and sub-groups.
+        Is::MaxComputeUnits | Is::NumComputeUnits => out.value(limits.processors as u32),
+        Is::MaxClockFrequency => out.value(this.megahertz(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?),
+        Is::MemoryClockRate => out.value(this.megahertz(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?),
+        Is::MemoryBusWidth => count(out, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
+        Is::MaxMemoryBandwidth => out.value(this.bandwidth()?),
+        Is::MaxWorkItemDimensions => out.value(3u32),
+        Is::MaxWorkItemSizes => out.value(limits.group),
+        Is::MaxWorkGroupSize => out.value(limits.group_items),
+        Is::MaxWorkGroups3d => out.value(limits.grid),
+        Is::MaxWorkGroups => out.value(limits.grid[0]),
+        Is::MaxNumSubGroups => out.value(this.sub_groups()),
+        Is::SubGroupSizesIntel => out.slice(&[limits.warp as u32]),
+        Is::SubGroupIndependentForwardProgress => out.boolean(this.at_least(7, 0)),
+        Is::MaxRegistersPerWorkGroup => count(out, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+        Is::MaxParameterSize => out.value(4000usize),
+        Is::ExecutionCapabilities => out.value(UR_DEVICE_EXEC_CAPABILITY_FLAG_KERNEL),
+        Is::MaxComputeQueueIndices => out.value(1u32),
+        Is::KernelLaunchCapabilities => out.value(this.launch_properties()),
+
+        // Arithmetic.
+        Is::SingleFpConfig | Is::DoubleFpConfig => out.value(FLOATS),
+        Is::HalfFpConfig => out.value(match this.at_least(5, 3) {
+            true => FLOATS,
+            false => ur_device_fp_capability_flags_t(0),
+        }),
+        Is::PreferredVectorWidthChar | Is::NativeVectorWidthChar => out.value(4u32),
+        Is::PreferredVectorWidthShort | Is::NativeVectorWidthShort => out.value(2u32),
+        Is::PreferredVectorWidthHalf | Is::NativeVectorWidthHalf => {
+            out.value(if this.at_least(5, 3) { 2u32 } else { 0 })
+        }
+        Is::PreferredVectorWidthInt
+        | Is::NativeVectorWidthInt
+        | Is::PreferredVectorWidthLong
+        | Is::NativeVectorWidthLong
+        | Is::PreferredVectorWidthLongLong
+        | Is::NativeVectorWidthLongLong
+        | Is::PreferredVectorWidthFloat
+        | Is::NativeVectorWidthFloat
+        | Is::PreferredVectorWidthDouble
+        | Is::NativeVectorWidthDouble => out.value(1u32),
+        Is::Bfloat16 | Is::Bfloat16ConversionsNative | Is::AsyncBarrier => {
+            out.boolean(this.at_least(8, 0))
+        }
+
+        // Memory.
+        Is::GlobalMemSize | Is::MaxMemAllocSize => out.value(this.total_memory()? as u64),
+        Is::GlobalMemFree => out.value(this.free_memory()? as u64),
+        Is::MaxConstantBufferSize => {
+            out.value(this.size(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY)? as u64)
+        }
+        Is::GlobalMemCacheType => out.value(UR_DEVICE_MEM_CACHE_TYPE_READ_WRITE_CACHE),
+        Is::GlobalMemCachelineSize => out.value(128u32),
+        Is::GlobalMemCacheSize => out.value(this.size(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as u64),
+        // In bits, as elsewhere: what a sub-buffer starts at.
+        Is::MemBaseAddrAlign => out.value(this.count(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)? * 8),
+        Is::MaxConstantArgs => out.value(9u32),
+        Is::LocalMemType => out.value(UR_DEVICE_LOCAL_MEM_TYPE_LOCAL),
+        Is::LocalMemSize => out.value(limits.most_local_bytes as u64),
+        Is::UsmHostSupport | Is::UsmDeviceSupport => usm(out, ACCESS | ATOMIC | CONCURRENT),
+        Is::UsmSingleSharedSupport | Is::UsmCrossSharedSupport => usm(out, this.shared_access()?),
+        Is::UsmSystemSharedSupport => usm(out, this.system_access()?),
+        Is::AtomicMemoryOrderCapabilities | Is::AtomicFenceOrderCapabilities => {
+            out.value(orders(this.at_least(7, 0)))
+        }
+        Is::AtomicMemoryScopeCapabilities | Is::AtomicFenceScopeCapabilities => out.value(SCOPES),
+        Is::ErrorCorrectionSupport => out.boolean(this.flag(CU_DEVICE_ATTRIBUTE_ECC_ENABLED)?),
+        Is::HostUnifiedMemory | Is::IsIntegratedGpu => {
+            out.boolean(this.flag(CU_DEVICE_ATTRIBUTE_INTEGRATED)?)
+        }
+
+        // Queues and time.
+        Is::QueueProperties | Is::QueueOnHostProperties => out.value(QUEUE_FLAGS),
+        Is::QueueOnDeviceProperties => out.value(ur_queue_flags_t(0)),
+        Is::ProfilingTimerResolution => out.value(1000usize),
+
+        // What there is.
+        Is::Atomic64
+        | Is::BuildOnSubdevice
+        | Is::PreferredInteropUserSync
+        | Is::CompilerAvailable
+        | Is::LinkerAvailable
+        | Is::GlobalVariableSupport
+        | Is::UsmPoolSupport
+        | Is::TimestampRecordingSupportExp
+        | Is::AsyncUsmAllocationsSupportExp
+        | Is::CommandBufferSupportExp
+        | Is::GraphRecordAndReplaySupportExp
+        | Is::CommandBufferEventSupportExp
+        | Is::MultiDeviceCompileSupportExp
+        | Is::DeviceWaitSupportExp
+        | Is::UsmContextMemcpySupportExp
+        | Is::ClockSubGroupSupportExp
+        | Is::ClockWorkGroupSupportExp
+        | Is::ClockDeviceSupportExp
+        | Is::EnqueueNativeCommandSupportExp => out.boolean(true),
+        Is::VirtualMemorySupport => out.boolean(this.gpu()?.pages.is_some()),
+        Is::EnqueueHostTaskSupportExp => out.boolean(this.waits_for_host()),
+        Is::UseNativeAssert => out.boolean(true),
+        Is::CommandBufferUpdateCapabilitiesExp => out.value(ur::stream::UPDATES),
+
+        // What there is not, or not yet.
+        Is::ImageSupport => out.boolean(this.has_images()),
+        Is::ImageSrgb
+        | Is::KernelSetSpecializationConstants
+        | Is::ProgramSetSpecializationConstants
+        | Is::MemChannelSupport
+        | Is::HostPipeReadWriteSupport
+        | Is::EsimdSupport
+        | Is::CommandBufferSubgraphSupportExp
+        | Is::BindlessImagesSupportExp
+        | Is::BindlessImagesSharedUsmSupportExp
+        | Is::BindlessImages1dUsmSupportExp
+        | Is::BindlessImages2dUsmSupportExp
+        | Is::MipmapSupportExp
+        | Is::MipmapAnisotropySupportExp
+        | Is::MipmapLevelReferenceSupportExp
+        | Is::ExternalMemoryImportSupportExp
+        | Is::ExternalSemaphoreImportSupportExp
+        | Is::CubemapSupportExp
+        | Is::CubemapSeamlessFilteringSupportExp
+        | Is::BindlessSampledImageFetch1dUsmSupportExp
+        | Is::BindlessSampledImageFetch1dSupportExp
+        | Is::BindlessSampledImageFetch2dUsmSupportExp
+        | Is::BindlessSampledImageFetch2dSupportExp
+        | Is::BindlessSampledImageFetch3dSupportExp
+        | Is::ImageArraySupportExp
+        | Is::BindlessUniqueAddressingPerDimSupportExp
+        | Is::BindlessSample1dUsmSupportExp
+        | Is::BindlessSample2dUsmSupportExp
+        | Is::BindlessImagesGatherSupportExp
+        | Is::LowPowerEventsSupportExp
+        | Is::IpcMemorySupportExp
+        | Is::IpcPhysicalMemorySupportExp
+        | Is::ReusableEventsSupportExp
+        | Is::IpcEventSupportExp
+        | Is::PerEventProfilingSupportExp
+        | Is::UsmP2pSupportExp
+        | Is::DynamicLinkSupportExp
+        | Is::UsmHostAllocRegisterSupportExp
+        | Is::MemoryExportExportableDeviceMemExp => out.boolean(false),
+        Is::MaxReadImageArgs
+        | Is::MaxWriteImageArgs
+        | Is::MaxReadWriteImageArgs
+        | Is::MaxSamplers
+        | Is::ImagePitchAlignExp
+        | Is::MipmapMaxAnisotropyExp => out.value(0u32),
+        Is::Image2dMaxWidth
+        | Is::Image2dMaxHeight
+        | Is::Image3dMaxWidth
+        | Is::Image3dMaxHeight
+        | Is::Image3dMaxDepth
+        | Is::ImageMaxBufferSize
+        | Is::ImageMaxArraySize
+        | Is::MaxImageLinearWidthExp
+        | Is::MaxImageLinearHeightExp
+        | Is::MaxImageLinearPitchExp => out.value(0usize),
+        Is::PrintfBufferSize => out.value(1usize << 20),
+        Is::Is2dBlockArrayCapabilitiesExp => {
+            out.value(ur_exp_device_2d_block_array_capability_flags_t(0))
+        }
+
+        // What the driver has no word for.
+        Is::DeviceId
+        | Is::GpuEuCount
+        | Is::GpuEuSimdWidth
+        | Is::GpuEuSlices
+        | Is::GpuEuCountPerSubslice
+        | Is::GpuSubslicesPerSlice
+        | Is::GpuHwThreadsPerEu
+        | Is::IpVersion
+        | Is::CurrentClockThrottleReasons
+        | Is::FanSpeed
+        | Is::MinPowerLimit
+        | Is::MaxPowerLimit
+        | Is::Luid
+        | Is::NodeMask
+        | Is::XeStackCount
+        | Is::XeRegionsPerStack
+        | Is::XeClustersPerRegion
+        | Is::XeCoresPerCluster
+        | Is::EusPerXeCore
+        | Is::MaxLanesPerHwThread => Err(absent()),
+    }
+}

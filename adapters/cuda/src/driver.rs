@@ -1,0 +1,232 @@
+//! The bridge from the stream engine to CUDA: each call is one step of `exec`, with the objects of the
+//! interface resolved.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Error, Handles, Object, Result};
+use ur::stream::{Domain, Driver, Kind, Landing, LaunchRequest, Notice, Stamps, Work};
+use ur::timeline::Clock;
+
+use crate::Cuda;
+use crate::device::Device;
+use crate::exec::{Gpu, Lane, Marker, Native, Pages, Signal, host_point};
+use crate::kernel::{Kernel, Launch};
+use crate::mem::Mem;
+use crate::program::Program;
+use crate::virtual_mem::AddressSpace;
+
+/// What slabs that have no pages are multiples of.
+const SLAB_BYTES: usize = 2 << 20;
+
+/// What the adapter keeps with each context.
+pub struct State {
+    /// Held for as long as the context is there.
+    gpus: Vec<Arc<Gpu>>,
+    pub space: AddressSpace,
+}
+
+impl State {
+    pub fn of(devices: Handles<'_, Device>) -> Result<Self> {
+        let gpus: Result<_> = devices.iter().map(|device| device.gpu()).collect();
+        Ok(Self {
+            gpus: gpus?,
+            space: AddressSpace::default(),
+        })
+    }
+}
+
+/// The context's first device.
+pub fn first(domain: &Domain<Cuda>) -> Result<&Arc<Gpu>> {
+    let first = domain.state().gpus.first();
+    first.ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))
+}
+
+/// A device of the context, the first for memory of the host's.
+fn gpu<'a>(domain: &'a Domain<Cuda>, device: Option<&Object<Device>>) -> Result<&'a Arc<Gpu>> {
+    let at = match device {
+        Some(device) => domain.index_of(device),
+        None => Some(0),
+    };
+    let found = at.and_then(|at| domain.state().gpus.get(at));
+    found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
+}
+
+fn pages(gpu: &Gpu) -> Result<Pages> {
+    crate::virtual_mem::pages(gpu)
+}
+
+impl Driver for Cuda {
+    type State = State;
+    type Lane = Lane;
+    type Marker = Marker;
+    type Signal = Signal;
+    type Launch = Arc<Launch>;
+    type Native = Native;
+
+    /// Streams are asked, since to be told costs more than the rare question.
+    const TRACKS: bool = false;
+
+    /// All contexts over a device are its primary one, and streams wait for any device's events.
+    const SPANS: bool = true;
+
+    fn max_alloc(device: &Object<Device>) -> usize {
+        device.total_memory().unwrap_or(usize::MAX)
+    }
+
+    fn lane(
+        domain: &Domain<Self>,
+        device: &Object<Device>,
+        flags: ur_queue_flags_t,
+        _: &Arc<Clock>,
+    ) -> Result<Lane> {
+        Lane::open(gpu(domain, Some(device))?, flags)
+    }
+
+    fn submit(lane: &Lane, _: u64, work: Work<Self>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        lane.submit(work, stamps)
+    }
+
+    fn mark(lane: &Lane, _: u64) -> Result<Marker> {
+        lane.mark()
+    }
+
+    fn wait(lane: &Lane, marker: &Marker) -> Result<()> {
+        lane.wait(marker)
+    }
+
+    fn is_done(marker: &Marker) -> Result<bool> {
+        marker.is_done()
+    }
+
+    fn block(marker: &Marker) -> Result<()> {
+        marker.block()
+    }
+
+    fn notify(marker: &Marker, then: Notice) -> Option<Notice> {
+        marker.notify(then)
+    }
+
+    fn host_point(domain: &Domain<Self>, _: &Arc<Clock>) -> Result<(Marker, Signal)> {
+        host_point(first(domain)?)
+    }
+
+    fn signal(signal: Signal) {
+        drop(signal);
+    }
+
+    fn launch(
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        request: &LaunchRequest<'_>,
+    ) -> Result<Arc<Launch>> {
+        kernel.launch(device, request).map(Arc::new)
+    }
+
+    fn acquire(
+        domain: &Domain<Self>,
+        device: Option<&Object<Device>>,
+        kind: Kind,
+        bytes: usize,
+        zeroed: bool,
+    ) -> Result<usize> {
+        gpu(domain, device)?.slab(kind, bytes, zeroed)
+    }
+
+    fn release(domain: &Domain<Self>, kind: Kind, addr: usize, _: usize) {
+        if let Ok(gpu) = first(domain) {
+            gpu.free_slab(kind, addr);
+        }
+    }
+
+    fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
+        SLAB_BYTES
+    }
+
+    fn page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
+        let gpu = device.filter(|_| kind == Kind::Device)?.gpu().ok()?;
+        Some(gpu.pages?.bytes)
+    }
+
+    fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
+        let gpu = first(domain)?;
+        pages(gpu)?.reserve(gpu.api, 0, bytes)
+    }
+
+    fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
+        if let Ok(pages) = first(domain).and_then(|gpu| pages(gpu)) {
+            pages.unreserve(addr, bytes);
+        }
+    }
+
+    fn create_pages(
+        domain: &Domain<Self>,
+        device: Option<&Object<Device>>,
+        _: Kind,
+        count: usize,
+        zeroed: bool,
+    ) -> Result<Vec<u64>> {
+        let gpu = gpu(domain, device)?;
+        let pages = pages(gpu)?;
+        let all = pages.create_pages(gpu.api, count)?;
+        if zeroed && let Err(error) = gpu.zero_pages(&pages, &all) {
+            all.iter().for_each(|page| pages.destroy(*page));
+            return Err(error);
+        }
+        Ok(all)
+    }
+
+    fn destroy_pages(domain: &Domain<Self>, all: &[u64]) {
+        if let Ok(pages) = first(domain).and_then(|gpu| pages(gpu)) {
+            all.iter().for_each(|page| pages.destroy(*page));
+        }
+    }
+
+    fn map_pages(
+        domain: &Domain<Self>,
+        device: Option<&Object<Device>>,
+        _: Kind,
+        addr: usize,
+        all: &[u64],
+    ) -> Result<()> {
+        let gpu = gpu(domain, device)?;
+        pages(gpu)?.map_pages(gpu.api, addr, all)
+    }
+
+    fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {
+        if let Ok(pages) = first(domain).and_then(|gpu| pages(gpu)) {
+            pages.unmap_pages(addr, count);
+        }
+    }
+
+    fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
+        Ok((mem.address(), mem.bytes()))
+    }
+
+    fn map(
+        mem: &Object<Mem>,
+        _: &Object<Device>,
+        flags: ur_map_flags_t,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(Landing, Work<Self>)> {
+        mem.map(flags, offset, bytes)
+    }
+
+    fn unmap(mem: &Object<Mem>, _: &Object<Device>, addr: usize) -> Result<Work<Self>> {
+        mem.unmap(addr)
+    }
+
+    fn global(
+        program: &Object<Program>,
+        device: &Object<Device>,
+        name: &CStr,
+    ) -> Result<(usize, usize)> {
+        program.global(device, name)
+    }
+
+    fn now(device: &Object<Device>) -> Result<u64> {
+        device.gpu()?.now()
+    }
+}

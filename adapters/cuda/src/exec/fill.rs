@@ -1,0 +1,292 @@
+//! Repeating a pattern: the driver's memset for one, two and four bytes, kernels of ours for others.
+//!
+//! Nothing is read from the host while it happens: patterns travel in the launches.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::{null, null_mut};
+
+use ur::abi::*;
+use ur::object::{Error, Result};
+use ur::stream::Pitched;
+
+use super::gpu::Gpu;
+use crate::cu::sys::{CUfunction, CUmodule, CUstream};
+use crate::cu::{Api, check};
+
+/// The kernels, as `fill.cu` has them. Ends in a zero for the driver.
+const PTX: &str = concat!(include_str!("fill.ptx"), "\0");
+
+/// Work-items of a work-group.
+const GROUP: u32 = 256;
+
+/// Most work-groups: enough for any device, and each does the rest in a loop.
+const MOST_GROUPS: u64 = 1024;
+
+/// The longest pattern that a launch takes.
+const LONGEST: usize = 2048;
+
+/// The kernels, loaded.
+pub struct Fills {
+    module: CUmodule,
+    sixteen: CUfunction,
+    eight: CUfunction,
+    words: CUfunction,
+    bytes: CUfunction,
+}
+
+impl Fills {
+    fn load(api: &Api) -> Result<Self> {
+        let mut module = null_mut();
+        // SAFETY: text that ends in a zero; no options.
+        let code = unsafe {
+            (api.cuModuleLoadDataEx)(&mut module, PTX.as_ptr().cast(), 0, null(), null())
+        };
+        check(api, code, "cuModuleLoadDataEx")?;
+        let find = |name: &CStr| {
+            let mut function = null_mut();
+            // SAFETY: a live module.
+            let code = unsafe { (api.cuModuleGetFunction)(&mut function, module, name.as_ptr()) };
+            check(api, code, "cuModuleGetFunction").map(|()| function)
+        };
+        Ok(Self {
+            module,
+            sixteen: find(c"ur_fill_16")?,
+            eight: find(c"ur_fill_8")?,
+            words: find(c"ur_fill_words")?,
+            bytes: find(c"ur_fill_bytes")?,
+        })
+    }
+
+    pub fn unload(self, api: &Api) {
+        // SAFETY: our module, of which nothing runs any more.
+        unsafe { (api.cuModuleUnload)(self.module) };
+    }
+}
+
+impl Gpu {
+    fn fills(&self) -> Result<&Fills> {
+        if let Some(fills) = self.fills.get() {
+            return Ok(fills);
+        }
+        // Of two threads that load them at once, one does it for nothing.
+        if let Err(second) = self.fills.set(Fills::load(self.api)?) {
+            second.unload(self.api);
+        }
+        self.fills.get().ok_or(Error::unsupported())
+    }
+}
+
+/// A pattern that repeats a shorter one is that one.
+fn shortest(pattern: &[u8]) -> &[u8] {
+    let repeats = |size: &usize| {
+        pattern.len().is_multiple_of(*size)
+            && pattern
+                .chunks_exact(*size)
+                .all(|part| part == &pattern[..*size])
+    };
+    let size = [1, 2, 4, 8, 16].into_iter().find(repeats);
+    &pattern[..size.unwrap_or(pattern.len())]
+}
+
+fn bytes_of<const N: usize>(pattern: &[u8]) -> [u8; N] {
+    std::array::from_fn(|at| pattern[at % pattern.len()])
+}
+
+/// Repeats `pattern` over `bytes` at `dst`. The context is current.
+pub fn linear(gpu: &Gpu, stream: CUstream, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+    if bytes == 0 || pattern.is_empty() {
+        return Ok(());
+    }
+    let pattern = shortest(pattern);
+    let size = pattern.len();
+    let (api, to) = (gpu.api, dst as u64);
+    let even = dst.is_multiple_of(size) && bytes.is_multiple_of(size);
+    // SAFETY: the caller promises the range until the command has ended.
+    let code = unsafe {
+        match (size, even) {
+            (1, _) => (api.cuMemsetD8Async)(to, pattern[0], bytes, stream),
+            (2, true) => {
+                let value = u16::from_ne_bytes(bytes_of(pattern));
+                (api.cuMemsetD16Async)(to, value, bytes / 2, stream)
+            }
+            (4, true) => {
+                let value = u32::from_ne_bytes(bytes_of(pattern));
+                (api.cuMemsetD32Async)(to, value, bytes / 4, stream)
+            }
+            _ => return by_kernel(gpu, stream, dst, pattern, bytes),
+        }
+    };
+    check(api, code, "cuMemsetAsync")
+}
+
+/// What the kernels take by value.
+#[repr(C, align(16))]
+struct Parameter<const N: usize>([u8; N]);
+
+fn by_kernel(gpu: &Gpu, stream: CUstream, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+    let fills = gpu.fills()?;
+    let whole = |unit: usize| dst.is_multiple_of(unit) && bytes.is_multiple_of(unit);
+    let size = pattern.len();
+    let count = |unit: usize| (bytes / unit) as u64;
+    if 16 % size == 0 && whole(16) {
+        let value = Parameter(bytes_of::<16>(pattern));
+        launch(gpu, stream, fills.sixteen, dst, count(16), &value, None)
+    } else if 8 % size == 0 && whole(8) {
+        let value = Parameter(bytes_of::<8>(pattern));
+        launch(gpu, stream, fills.eight, dst, count(8), &value, None)
+    } else if size.is_multiple_of(4) && size <= 64 && whole(4) {
+        let value = Parameter(bytes_of::<64>(pattern));
+        let words = Some(size as u32 / 4);
+        launch(gpu, stream, fills.words, dst, count(4), &value, words)
+    } else if size <= LONGEST {
+        let value = Parameter(bytes_of::<LONGEST>(pattern));
+        launch(
+            gpu,
+            stream,
+            fills.bytes,
+            dst,
+            bytes as u64,
+            &value,
+            Some(size as u32),
+        )
+    } else {
+        by_doubling(gpu, stream, dst, pattern, bytes)
+    }
+}
+
+/// Writes a long pattern once, in parts, and doubles what is there until all is full.
+fn by_doubling(
+    gpu: &Gpu,
+    stream: CUstream,
+    dst: usize,
+    pattern: &[u8],
+    bytes: usize,
+) -> Result<()> {
+    for (at, part) in pattern.chunks(LONGEST).enumerate() {
+        linear(gpu, stream, dst + at * LONGEST, part, part.len())?;
+    }
+    let mut done = pattern.len();
+    while done < bytes {
+        let more = done.min(bytes - done);
+        // SAFETY: both ranges are parts of the caller's, and apart.
+        let code =
+            unsafe { (gpu.api.cuMemcpyAsync)((dst + done) as u64, dst as u64, more, stream) };
+        check(gpu.api, code, "cuMemcpyAsync")?;
+        done += more;
+    }
+    Ok(())
+}
+
+fn launch<const N: usize>(
+    gpu: &Gpu,
+    stream: CUstream,
+    function: CUfunction,
+    dst: usize,
+    count: u64,
+    value: &Parameter<N>,
+    length: Option<u32>,
+) -> Result<()> {
+    let length = length.unwrap_or_default();
+    let params: [*mut c_void; 4] = [
+        (&raw const dst).cast_mut().cast(),
+        (&raw const count).cast_mut().cast(),
+        std::ptr::from_ref(value).cast_mut().cast(),
+        (&raw const length).cast_mut().cast(),
+    ];
+    let groups = count.div_ceil(u64::from(GROUP)).clamp(1, MOST_GROUPS) as u32;
+    let run = gpu.api.cuLaunchKernel;
+    // SAFETY: a live function and stream; as many parameters as the function has, or one more, which
+    // nobody reads. The caller promises the range.
+    let code = unsafe {
+        run(
+            function,
+            groups,
+            1,
+            1,
+            GROUP,
+            1,
+            1,
+            0,
+            stream,
+            params.as_ptr(),
+            null(),
+        )
+    };
+    check(gpu.api, code, "cuLaunchKernel")
+}
+
+/// Repeats `pattern` over each row of `region` (bytes, rows, slices). The context is current.
+pub fn rect(
+    gpu: &Gpu,
+    stream: CUstream,
+    dst: Pitched,
+    pattern: &[u8],
+    region: [usize; 3],
+) -> Result<()> {
+    let [width, height, depth] = region;
+    if width == 0 || height == 0 || pattern.is_empty() {
+        return Ok(());
+    }
+    if dst.row_pitch == width && height > 1 && width.is_multiple_of(pattern.len()) {
+        let each = |slice: usize| {
+            let at = dst.addr + slice * dst.slice_pitch;
+            linear(gpu, stream, at, pattern, width * height)
+        };
+        return (0..depth).try_for_each(each);
+    }
+    let pattern = shortest(pattern);
+    let size = pattern.len();
+    let even = [dst.addr, dst.row_pitch, dst.slice_pitch, width];
+    let even = even.iter().all(|number| number.is_multiple_of(size));
+    for slice in 0..depth {
+        let at = dst.addr + slice * dst.slice_pitch;
+        if even && size <= 4 {
+            plane(gpu, stream, at, dst.row_pitch, pattern, [width, height])?;
+        } else {
+            let each = |row: usize| linear(gpu, stream, at + row * dst.row_pitch, pattern, width);
+            (0..height).try_for_each(each)?;
+        }
+    }
+    Ok(())
+}
+
+/// One plane of rows, by the driver's own memset.
+fn plane(
+    gpu: &Gpu,
+    stream: CUstream,
+    at: usize,
+    pitch: usize,
+    pattern: &[u8],
+    [width, height]: [usize; 2],
+) -> Result<()> {
+    let (api, to) = (gpu.api, at as u64);
+    // SAFETY: the caller promises the rows until the command has ended.
+    let code = unsafe {
+        match pattern.len() {
+            1 => (api.cuMemsetD2D8Async)(to, pitch, pattern[0], width, height, stream),
+            2 => {
+                let value = u16::from_ne_bytes(bytes_of(pattern));
+                (api.cuMemsetD2D16Async)(to, pitch, value, width / 2, height, stream)
+            }
+            4 => {
+                let value = u32::from_ne_bytes(bytes_of(pattern));
+                (api.cuMemsetD2D32Async)(to, pitch, value, width / 4, height, stream)
+            }
+            _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
+        }
+    };
+    check(api, code, "cuMemsetD2DAsync")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_patterns_are_short_ones() {
+        assert_eq!(shortest(&[7; 16]), [7]);
+        assert_eq!(shortest(&[1, 2, 1, 2]), [1, 2]);
+        assert_eq!(shortest(&[1, 2, 3]), [1, 2, 3]);
+        assert_eq!(shortest(&[0, 0, 0, 1, 0, 0, 0, 1]), [0, 0, 0, 1]);
+    }
+}

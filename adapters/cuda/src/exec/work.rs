@@ -1,0 +1,244 @@
+//! What one piece of work becomes on a stream.
+
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::Result;
+use ur::stream::{Pitched, Work};
+
+use super::fill;
+use super::gpu::Gpu;
+use crate::Cuda;
+use crate::cu::sys::{self, CUDA_MEMCPY3D, CUmem_advise, CUmemorytype, CUstream};
+
+/// A command that is no other backend's: called with its stream, the context being current.
+pub type Native = Arc<dyn Fn(&Gpu, CUstream) -> Result<()> + Send + Sync>;
+
+/// The driver's name for the host, among devices.
+const HOST: sys::CUdevice = -1;
+
+/// Gives work to a stream. The context is current.
+pub fn give(gpu: &Gpu, stream: CUstream, work: Work<Cuda>) -> Result<()> {
+    match work {
+        Work::Marker => Ok(()),
+        Work::Copy { dst, src, bytes } => copy(gpu, stream, dst, src, bytes),
+        Work::CopyRect { dst, src, region } => copy_rect(gpu, stream, dst, src, region),
+        Work::Fill {
+            dst,
+            pattern,
+            bytes,
+        } => fill::linear(gpu, stream, dst, &pattern, bytes),
+        Work::FillRect {
+            dst,
+            pattern,
+            region,
+        } => fill::rect(gpu, stream, dst, &pattern, region),
+        Work::Prefetch {
+            addr,
+            bytes,
+            to_host,
+        } => {
+            prefetch(gpu, stream, addr, bytes, to_host);
+            Ok(())
+        }
+        Work::Advise {
+            addr,
+            bytes,
+            advice,
+        } => {
+            advise(gpu, addr, bytes, advice);
+            Ok(())
+        }
+        Work::Launch(launch) => launch.enqueue(gpu, stream),
+        Work::Native(native) => native(gpu, stream),
+    }
+}
+
+fn copy(gpu: &Gpu, stream: CUstream, dst: usize, src: usize, bytes: usize) -> Result<()> {
+    if bytes == 0 || dst == src {
+        return Ok(());
+    }
+    // SAFETY: the caller promises both ranges until the command has ended.
+    let code = unsafe { (gpu.api.cuMemcpyAsync)(dst as u64, src as u64, bytes, stream) };
+    gpu.check(code, "cuMemcpyAsync")
+}
+
+/// Rows in a slice of this pitch, if the driver can count in them.
+fn rows(at: &Pitched) -> Option<usize> {
+    let whole = at.row_pitch > 0 && at.slice_pitch.is_multiple_of(at.row_pitch);
+    whole.then(|| at.slice_pitch / at.row_pitch)
+}
+
+fn copy_rect(
+    gpu: &Gpu,
+    stream: CUstream,
+    dst: Pitched,
+    src: Pitched,
+    region: [usize; 3],
+) -> Result<()> {
+    let [width, height, depth] = region;
+    if width == 0 || height == 0 || depth == 0 {
+        return Ok(());
+    }
+    if depth == 1 {
+        return copy_box(gpu, stream, (dst, height), (src, height), region);
+    }
+    if let (Some(to), Some(from)) = (rows(&dst), rows(&src))
+        && to >= height
+        && from >= height
+    {
+        return copy_box(gpu, stream, (dst, to), (src, from), region);
+    }
+    let slice = |at: Pitched, slice: usize| Pitched {
+        addr: at.addr + slice * at.slice_pitch,
+        ..at
+    };
+    (0..depth).try_for_each(|z| {
+        let (to, from) = ((slice(dst, z), height), (slice(src, z), height));
+        copy_box(gpu, stream, to, from, [width, height, 1])
+    })
+}
+
+/// Copies a box between memories with so many rows in a slice.
+fn copy_box(
+    gpu: &Gpu,
+    stream: CUstream,
+    (dst, dst_rows): (Pitched, usize),
+    (src, src_rows): (Pitched, usize),
+    [width, height, depth]: [usize; 3],
+) -> Result<()> {
+    // A single row has no pitch that matters, and the driver wants one that is wide enough.
+    let pitch = |at: Pitched| {
+        if height == 1 && depth == 1 {
+            width
+        } else {
+            at.row_pitch
+        }
+    };
+    let what = CUDA_MEMCPY3D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+        srcHost: null(),
+        srcDevice: src.addr as u64,
+        srcArray: null_mut(),
+        reserved0: null_mut(),
+        srcPitch: pitch(src),
+        srcHeight: src_rows,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+        dstHost: null_mut(),
+        dstDevice: dst.addr as u64,
+        dstArray: null_mut(),
+        reserved1: null_mut(),
+        dstPitch: pitch(dst),
+        dstHeight: dst_rows,
+        WidthInBytes: width,
+        Height: height,
+        Depth: depth,
+    };
+    // SAFETY: the caller promises both boxes until the command has ended.
+    let code = unsafe { (gpu.api.cuMemcpy3DAsync)(&what, stream) };
+    gpu.check(code, "cuMemcpy3DAsync")
+}
+
+/// A hint, which the driver takes of managed memory alone: what it refuses is no error.
+fn prefetch(gpu: &Gpu, stream: CUstream, addr: usize, bytes: usize, to_host: bool) {
+    if let Some(prefetch) = gpu.api.cuMemPrefetchAsync.filter(|_| bytes > 0) {
+        let to = if to_host { HOST } else { gpu.device };
+        // SAFETY: the caller promises the range.
+        let code = unsafe { prefetch(addr as u64, bytes, to, stream) };
+        if !code.is_success() {
+            log::debug!("a prefetch was refused with {}", code.0);
+        }
+    }
+}
+
+/// What a hint of ours is to the driver, and whether about the host.
+const ADVICE: [(ur_usm_advice_flags_t, CUmem_advise, bool); 12] = {
+    use CUmem_advise::*;
+    [
+        (
+            UR_USM_ADVICE_FLAG_DEFAULT,
+            CU_MEM_ADVISE_UNSET_READ_MOSTLY,
+            false,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_DEFAULT,
+            CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
+            false,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_DEFAULT,
+            CU_MEM_ADVISE_UNSET_ACCESSED_BY,
+            false,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_SET_READ_MOSTLY,
+            CU_MEM_ADVISE_SET_READ_MOSTLY,
+            false,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_CLEAR_READ_MOSTLY,
+            CU_MEM_ADVISE_UNSET_READ_MOSTLY,
+            false,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_SET_PREFERRED_LOCATION,
+            CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
+            false,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_CLEAR_PREFERRED_LOCATION,
+            CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
+            false,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_SET_ACCESSED_BY_DEVICE,
+            CU_MEM_ADVISE_SET_ACCESSED_BY,
+            false,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_CLEAR_ACCESSED_BY_DEVICE,
+            CU_MEM_ADVISE_UNSET_ACCESSED_BY,
+            false,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_SET_PREFERRED_LOCATION_HOST,
+            CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
+            true,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_SET_ACCESSED_BY_HOST,
+            CU_MEM_ADVISE_SET_ACCESSED_BY,
+            true,
+        ),
+        (
+            UR_USM_ADVICE_FLAG_CLEAR_ACCESSED_BY_HOST,
+            CU_MEM_ADVISE_UNSET_ACCESSED_BY,
+            true,
+        ),
+    ]
+};
+
+/// As for prefetches. The driver takes hints at once, in no stream's order.
+fn advise(gpu: &Gpu, addr: usize, bytes: usize, advice: ur_usm_advice_flags_t) {
+    let Some(advise) = gpu.api.cuMemAdvise.filter(|_| bytes > 0) else {
+        return;
+    };
+    let wanted = ADVICE.iter().filter(|(flag, ..)| advice.contains(*flag));
+    for (_, native, of_host) in wanted {
+        let about = if *of_host { HOST } else { gpu.device };
+        // SAFETY: the caller promises the range.
+        let code = unsafe { advise(addr as u64, bytes, *native, about) };
+        if !code.is_success() {
+            log::debug!("advice was refused with {}", code.0);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What the engine leaves to the adapter, each with the module that has it: programs, buffers, address
+//! ranges, native commands and native handles.
+
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::hal::{Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
+use ur::object::{Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
+use ur::stream::{Context, Event, Hooks, Queue};
+
+use crate::Cuda;
+use crate::device::Device;
+use crate::driver::first;
+use crate::interop;
+use crate::mem::Mem;
+use crate::program::Program;
+use crate::virtual_mem::{PhysicalMem, pages};
+
+type OfContext = Object<Context<Cuda>>;
+type OfQueue = Object<Queue<Cuda>>;
+type EventOut<'a> = OutHandle<'a, Event<Cuda>>;
+type Waits<'a> = Handles<'a, Event<Cuda>>;
+
+fn all(context: &OfContext) -> impl Iterator<Item = &Object<Device>> {
+    context.devices().iter().map(|device| &**device)
+}
+
+fn pointer(address: usize) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(address)
+}
+
+impl Hooks<Cuda> for Cuda {
+    fn mem_buffer_create(
+        this: &OfContext,
+        flags: ur_mem_flags_t,
+        size: usize,
+        properties: Option<&ur_buffer_properties_t>,
+    ) -> Result<Arc<Object<Mem>>> {
+        Mem::create(this, flags, size, properties)
+    }
+
+    fn program_create_with_il(
+        _: &OfContext,
+        il: &[u8],
+        _: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Program>>> {
+        ensure(!il.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        Err(Error::new(UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE))
+    }
+
+    fn program_create_with_binary(
+        this: &OfContext,
+        devices: Handles<'_, Device>,
+        lengths: &[usize],
+        binaries: &[*const u8],
+        properties: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Program>>> {
+        Program::from_binaries(this, devices, lengths, binaries, properties)
+    }
+
+    fn program_build(
+        this: &OfContext,
+        program: &Object<Program>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        program.check_context(this)?;
+        program.build(all(this), UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
+    }
+
+    fn program_compile(
+        this: &OfContext,
+        program: &Object<Program>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        program.check_context(this)?;
+        program.build(all(this), UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options)
+    }
+
+    fn program_link(
+        this: &OfContext,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Program>>> {
+        Program::link(this, all(this), programs, options)
+    }
+
+    fn program_link_exp(
+        this: &OfContext,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Program>>> {
+        Program::link(this, devices.iter(), programs, options)
+    }
+
+    fn virtual_mem_granularity_get_info(
+        this: &OfContext,
+        device: Option<&Object<Device>>,
+        _: usize,
+        what: VirtualMemGranularityInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        let gpu = match device {
+            Some(device) => device.gpu()?,
+            None => Arc::clone(first(this.domain())?),
+        };
+        match what {
+            VirtualMemGranularityInfo::Minimum | VirtualMemGranularityInfo::Recommended => {
+                out.value(pages(&gpu)?.bytes)
+            }
+        }
+    }
+
+    fn virtual_mem_reserve(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+    ) -> Result<*mut c_void> {
+        let (space, gpu) = (&this.domain().state().space, first(this.domain())?);
+        space.reserve(gpu, start.addr(), size).map(pointer)
+    }
+
+    fn virtual_mem_free(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
+        this.domain().state().space.free(start.addr(), size)
+    }
+
+    fn virtual_mem_map(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+        memory: &Object<PhysicalMem>,
+        offset: usize,
+        flags: ur_virtual_mem_access_flags_t,
+    ) -> Result<()> {
+        let space = &this.domain().state().space;
+        space.map(start.addr(), size, memory, offset, flags)
+    }
+
+    fn virtual_mem_unmap(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
+        this.domain().state().space.unmap(start.addr(), size)
+    }
+
+    fn virtual_mem_set_access(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+        flags: ur_virtual_mem_access_flags_t,
+    ) -> Result<()> {
+        let space = &this.domain().state().space;
+        space.set_access(start.addr(), size, flags)
+    }
+
+    fn virtual_mem_get_info(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+        what: VirtualMemInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        match what {
+            VirtualMemInfo::AccessMode => {
+                let space = &this.domain().state().space;
+                out.value(space.access(start.addr(), size)?)
+            }
+        }
+    }
+
+    fn physical_mem_create(
+        this: &OfContext,
+        device: &Object<Device>,
+        size: usize,
+        properties: Option<&ur_physical_mem_properties_t>,
+    ) -> Result<Arc<Object<PhysicalMem>>> {
+        PhysicalMem::create(this, device, size, properties)
+    }
+
+    fn queue_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        device: Option<&Object<Device>>,
+        properties: Option<&ur_queue_native_properties_t>,
+    ) -> Result<Arc<OfQueue>> {
+        interop::adopt_queue(this, native, device, properties)
+    }
+
+    fn queue_native_handle(
+        this: &OfQueue,
+        _: Option<&ur_queue_native_desc_t>,
+    ) -> Result<ur_native_handle_t> {
+        interop::queue_handle(this)
+    }
+
+    fn event_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_event_native_properties_t>,
+    ) -> Result<Arc<Object<Event<Cuda>>>> {
+        interop::adopt_event(this, native, properties)
+    }
+
+    fn event_native_handle(this: &Object<Event<Cuda>>) -> Result<ur_native_handle_t> {
+        interop::event_handle(this)
+    }
+
+    fn context_native_handle(this: &OfContext) -> Result<ur_native_handle_t> {
+        Ok(first(this.domain())?.context().expose_provenance())
+    }
+
+    fn native_command_exp(
+        this: &OfQueue,
+        run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
+        data: *mut c_void,
+        _: Handles<'_, Mem>,
+        _: Option<&ur_exp_enqueue_native_command_properties_t>,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let call = NativeCommand { run, data };
+        Queue::native_command(this, None, waits, event, || call.run_on(this))
+    }
+}
+
+/// The user's function, and what it is to be called with.
+struct NativeCommand {
+    run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
+    data: *mut c_void,
+}
+
+impl NativeCommand {
+    fn run_on(&self, queue: &OfQueue) {
+        // SAFETY: the user's function with the user's data and a live queue, called once.
+        unsafe { (self.run)(queue.handle().cast(), self.data) }
+    }
+}

@@ -1,0 +1,113 @@
+//! Streams and events as the driver has them, adopted and given away.
+
+use std::ptr::{self, null_mut};
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Error, Object, Result, ensure};
+use ur::stream::{Context, Event, Queue};
+
+use crate::Cuda;
+use crate::cu::sys::CUstream;
+use crate::device::Device;
+use crate::exec::{self, Gpu, Lane, Marker};
+
+/// `CU_STREAM_NON_BLOCKING`
+const NON_BLOCKING: u32 = 1;
+
+/// A queue over a stream. No stream is the default one.
+pub fn adopt_queue(
+    this: &Object<Context<Cuda>>,
+    native: ur_native_handle_t,
+    device: Option<&Object<Device>>,
+    properties: Option<&ur_queue_native_properties_t>,
+) -> Result<Arc<Object<Queue<Cuda>>>> {
+    let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+    let stream: CUstream = ptr::with_exposed_provenance_mut(native);
+    let device = match device {
+        Some(device) => device.arc(),
+        None => owner(this, stream)?,
+    };
+    let gpu = device.gpu()?;
+    let flags = flags(&gpu, stream)?;
+    let lane = Lane::adopt(&gpu, stream, owned && native != 0);
+    Queue::adopt(this, &device, flags, lane)
+}
+
+/// The device that a stream belongs to.
+fn owner(this: &Object<Context<Cuda>>, stream: CUstream) -> Result<Arc<Object<Device>>> {
+    let devices = this.devices();
+    if stream.is_null() {
+        return Ok(Arc::clone(&devices[0]));
+    }
+    let gpu = devices[0].gpu()?;
+    let _current = gpu.enter()?;
+    let mut context = null_mut();
+    // SAFETY: the caller says that this is a stream.
+    let code = unsafe { (gpu.api.cuStreamGetCtx)(stream, &mut context) };
+    gpu.check(code, "cuStreamGetCtx")?;
+    let own = |device: &&Arc<Object<Device>>| {
+        device
+            .gpu()
+            .is_ok_and(|gpu| ptr::eq(gpu.context(), context))
+    };
+    let found = devices.iter().find(own).cloned();
+    found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))
+}
+
+fn flags(gpu: &Gpu, stream: CUstream) -> Result<ur_queue_flags_t> {
+    if stream.is_null() {
+        return Ok(UR_QUEUE_FLAG_USE_DEFAULT_STREAM);
+    }
+    let _current = gpu.enter()?;
+    let (mut bits, mut priority, mut context) = (0, 0, null_mut());
+    // SAFETY: the caller says that this is a stream; room for each.
+    unsafe {
+        let code = (gpu.api.cuStreamGetCtx)(stream, &mut context);
+        gpu.check(code, "cuStreamGetCtx")?;
+        let code = (gpu.api.cuStreamGetFlags)(stream, &mut bits);
+        gpu.check(code, "cuStreamGetFlags")?;
+        let code = (gpu.api.cuStreamGetPriority)(stream, &mut priority);
+        gpu.check(code, "cuStreamGetPriority")?;
+    }
+    let same = ptr::eq(context, gpu.context());
+    ensure(same, UR_RESULT_ERROR_INVALID_CONTEXT)?;
+    let mut flags = ur_queue_flags_t(0);
+    if bits & NON_BLOCKING == 0 {
+        flags = flags | UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM;
+    }
+    Ok(match priority {
+        ..0 => flags | UR_QUEUE_FLAG_PRIORITY_HIGH,
+        0 => flags,
+        1.. => flags | UR_QUEUE_FLAG_PRIORITY_LOW,
+    })
+}
+
+/// The stream that a queue is.
+pub fn queue_handle(this: &Object<Queue<Cuda>>) -> Result<ur_native_handle_t> {
+    this.expose(|lane| lane.stream().expose_provenance())
+}
+
+/// An event over one of the driver's.
+pub fn adopt_event(
+    this: &Object<Context<Cuda>>,
+    native: ur_native_handle_t,
+    properties: Option<&ur_event_native_properties_t>,
+) -> Result<Arc<Object<Event<Cuda>>>> {
+    ensure(native != 0, UR_RESULT_ERROR_INVALID_EVENT)?;
+    let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+    let gpu = this.devices()[0].gpu()?;
+    let event = exec::Event::adopt(&gpu, ptr::with_exposed_provenance_mut(native), owned);
+    let marker = Marker::Event(Arc::new(event));
+    // What is no event fails here.
+    marker.is_done()?;
+    Event::adopt(this, UR_COMMAND_ENQUEUE_NATIVE_EXP, marker, None)
+}
+
+/// The driver's event of ours. A point that the host signals has none.
+pub fn event_handle(this: &Object<Event<Cuda>>) -> Result<ur_native_handle_t> {
+    match this.marker()? {
+        Marker::Event(event) => Ok(event.raw().expose_provenance()),
+        Marker::Host(_) => Err(Error::unsupported()),
+    }
+}

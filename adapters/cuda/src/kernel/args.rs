@@ -1,0 +1,190 @@
+//! A launch's arguments, put side by side as the function takes them.
+
+use ur::abi::*;
+use ur::hal::{Exported, checks};
+use ur::object::{Error, Object, Result, ensure};
+
+use super::code::Function;
+use crate::Cuda;
+use crate::mem::Mem;
+
+/// Bytes of all parameters, for no more than most launches have without an allocation.
+pub enum Packed {
+    Few([u64; 16], usize),
+    Many(Box<[u64]>, usize),
+}
+
+/// The most that any device takes.
+const MOST_BYTES: usize = 32 << 10;
+
+/// Local memory starts at a multiple of this, or of the size where that is less.
+const LOCAL_ALIGN: usize = 128;
+
+impl Packed {
+    fn new(bytes: usize) -> Result<Self> {
+        ensure(bytes <= MOST_BYTES, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
+        Ok(match bytes <= 128 {
+            true => Self::Few([0; 16], bytes),
+            false => Self::Many(vec![0; bytes.div_ceil(8)].into(), bytes),
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Few(_, bytes) | Self::Many(_, bytes) => *bytes,
+        }
+    }
+
+    pub fn start(&self) -> *const u64 {
+        match self {
+            Self::Few(words, _) => words.as_ptr(),
+            Self::Many(words, _) => words.as_ptr(),
+        }
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        let words: &mut [u64] = match self {
+            Self::Few(words, _) => words,
+            Self::Many(words, _) => words,
+        };
+        let (start, room) = (words.as_mut_ptr().cast::<u8>(), size_of_val(words));
+        assert!(at + bytes.len() <= room, "places are checked before");
+        // SAFETY: within the words, as just checked; they are ours alone.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(at), bytes.len()) };
+    }
+}
+
+/// The places of parameters with these sizes, where the driver does not tell them: each at a multiple
+/// of the largest power of two in its size, up to 16.
+fn guess(sizes: &[usize]) -> Box<[(usize, usize)]> {
+    let mut end = 0;
+    let places = sizes.iter().map(|&bytes| {
+        let align = 1usize << bytes.max(1).trailing_zeros().min(4);
+        let at = usize::next_multiple_of(end, align);
+        end = at + bytes;
+        (at, bytes)
+    });
+    places.collect()
+}
+
+/// Bytes that an argument has by itself.
+fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
+    match arg.r#type {
+        UR_EXP_KERNEL_ARG_TYPE_VALUE => arg.size,
+        UR_EXP_KERNEL_ARG_TYPE_LOCAL => size_of::<u32>(),
+        _ => size_of::<u64>(),
+    }
+}
+
+/// Packs the arguments, after which comes the offset if there is one; and the bytes of local memory
+/// that they ask for.
+pub fn pack(
+    function: &Function,
+    list: &[ur_exp_kernel_arg_properties_t],
+    offset: Option<[u32; 3]>,
+) -> Result<(Packed, usize)> {
+    let guessed;
+    let layout = match &function.layout {
+        Some(layout) => layout,
+        None => {
+            let mut sizes = vec![0; list.len()];
+            for arg in list {
+                let place = sizes.get_mut(arg.index as usize);
+                *place.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX))? =
+                    size(arg);
+            }
+            sizes.extend(offset.map(|_| size_of::<[u32; 3]>()));
+            guessed = guess(&sizes);
+            &guessed
+        }
+    };
+    let explicit = layout.len() - usize::from(offset.is_some()).min(layout.len());
+    let bytes = layout.last().map_or(0, |(at, bytes)| at + bytes);
+    let mut packed = Packed::new(bytes)?;
+    let mut locals: Vec<(usize, usize)> = Vec::new();
+    let mut given = 0u64;
+    for arg in list {
+        let index = arg.index as usize;
+        ensure(
+            index < explicit,
+            UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX,
+        )?;
+        given |= 1 << index.min(63);
+        let (at, room) = layout[index];
+        // SAFETY: the type says which member of the value holds, and what it points to is there for
+        // the call.
+        unsafe {
+            match arg.r#type {
+                UR_EXP_KERNEL_ARG_TYPE_VALUE => {
+                    ensure(
+                        0 < arg.size && arg.size <= room,
+                        UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE,
+                    )?;
+                    packed.write(at, checks::slice(arg.value.value.cast(), arg.size)?);
+                }
+                UR_EXP_KERNEL_ARG_TYPE_POINTER => {
+                    number(
+                        &mut packed,
+                        (at, room),
+                        arg.value.pointer.expose_provenance(),
+                    );
+                }
+                UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ => {
+                    let handle = arg.value.memObjTuple.hMem;
+                    let address = match handle.is_null() {
+                        true => 0,
+                        false => Object::<Mem>::borrow(handle.cast(), Cuda::table())?.address(),
+                    };
+                    number(&mut packed, (at, room), address);
+                }
+                UR_EXP_KERNEL_ARG_TYPE_LOCAL => locals.push((index, arg.size)),
+                UR_EXP_KERNEL_ARG_TYPE_SAMPLER => return Err(Error::unsupported()),
+                _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
+            }
+        }
+    }
+    let all = (0..explicit.min(63)).all(|index| given >> index & 1 != 0);
+    ensure(all, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
+    if let (Some(offset), Some(place)) = (offset, layout.get(explicit)) {
+        let bytes: Vec<u8> = offset.iter().flat_map(|axis| axis.to_ne_bytes()).collect();
+        packed.write(place.0, &bytes[..bytes.len().min(place.1)]);
+    }
+    locals.sort_unstable();
+    let mut local = 0usize;
+    for (index, bytes) in locals {
+        let align = bytes.max(1).next_power_of_two().min(LOCAL_ALIGN);
+        local = local.next_multiple_of(align);
+        number(&mut packed, layout[index], local);
+        local = local
+            .checked_add(bytes)
+            .ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
+    }
+    Ok((packed, local))
+}
+
+/// An address or a place, as wide as the parameter is.
+fn number(packed: &mut Packed, (at, room): (usize, usize), number: usize) {
+    let bytes = number.to_ne_bytes();
+    packed.write(at, &bytes[..bytes.len().min(room)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_guessed_as_c_has_them() {
+        let all = guess(&[8, 1, 2, 4, 8, 24, 12]);
+        let want = [
+            (0, 8),
+            (8, 1),
+            (10, 2),
+            (12, 4),
+            (16, 8),
+            (24, 24),
+            (48, 12),
+        ];
+        assert_eq!(*all, want);
+        assert_eq!(*guess(&[]), []);
+    }
+}

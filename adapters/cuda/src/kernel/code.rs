@@ -1,0 +1,169 @@
+//! A kernel's function on one device, and what the driver tells about it.
+
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ur::abi::*;
+use ur::object::{Error, Result, ensure};
+
+use crate::cu::sys::{CUfunc_cache, CUfunction, CUfunction_attribute};
+use crate::device::Limits;
+use crate::exec::Gpu;
+use crate::program::Module;
+
+/// One function of the driver's.
+pub struct Function {
+    pub raw: CUfunction,
+    /// Where each parameter lies in what a launch is given, and how many bytes it has; none if the
+    /// driver does not tell.
+    pub layout: Option<Box<[(usize, usize)]>>,
+    pub registers: usize,
+    pub local_bytes: usize,
+    pub private_bytes: usize,
+    pub group_items: usize,
+    /// Bytes of shared memory that launches may ask for, as the driver was told.
+    told: AtomicUsize,
+    telling: Mutex<()>,
+}
+
+// SAFETY: the driver's objects may be used from any thread.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Function {
+    /// The context is current.
+    fn of(gpu: &Gpu, raw: CUfunction) -> Result<Self> {
+        use CUfunction_attribute::*;
+        let read = |what| -> Result<usize> {
+            let mut value = 0;
+            // SAFETY: a live function, and room for a number.
+            let code = unsafe { (gpu.api.cuFuncGetAttribute)(&mut value, what, raw) };
+            gpu.check(code, "cuFuncGetAttribute")?;
+            Ok(value.max(0) as usize)
+        };
+        Ok(Self {
+            raw,
+            layout: layout(gpu, raw),
+            registers: read(CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            local_bytes: read(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            private_bytes: read(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            group_items: read(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            told: AtomicUsize::new(0),
+            telling: Mutex::default(),
+        })
+    }
+
+    /// Sees to it that launches may ask for so much shared memory.
+    pub fn allow(&self, gpu: &Gpu, limits: &Limits, bytes: usize) -> Result<()> {
+        let all = self.local_bytes.checked_add(bytes);
+        ensure(
+            all.is_some_and(|all| all <= limits.most_local_bytes),
+            UR_RESULT_ERROR_OUT_OF_RESOURCES,
+        )?;
+        if self.local_bytes + bytes <= limits.local_bytes
+            || bytes <= self.told.load(Ordering::Acquire)
+        {
+            return Ok(());
+        }
+        let _current = gpu.enter()?;
+        let _one = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        // Less than another launch asked for would be too little for that.
+        if bytes <= self.told.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let what = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: a live function.
+        let code = unsafe { (gpu.api.cuFuncSetAttribute)(self.raw, what, bytes as i32) };
+        gpu.check(code, "cuFuncSetAttribute")?;
+        self.told.store(bytes, Ordering::Release);
+        Ok(())
+    }
+}
+
+fn layout(gpu: &Gpu, raw: CUfunction) -> Option<Box<[(usize, usize)]>> {
+    let ask = gpu.api.cuFuncGetParamInfo?;
+    let parameter = |index| {
+        let (mut offset, mut bytes) = (0, 0);
+        // SAFETY: a live function, and room for both. An index past the last is an error.
+        let code = unsafe { ask(raw, index, &mut offset, &mut bytes) };
+        code.is_success().then_some((offset, bytes))
+    };
+    Some((0..).map_while(parameter).collect())
+}
+
+/// A kernel on one device.
+pub struct Code {
+    pub module: Arc<Module>,
+    pub plain: Function,
+    /// For launches with an offset, which comes as one more parameter.
+    pub with_offset: Option<Function>,
+    best: OnceLock<usize>,
+}
+
+impl Code {
+    /// None if the module has no such kernel.
+    pub fn find(module: &Arc<Module>, name: &CStr) -> Result<Option<Self>> {
+        let gpu = module.gpu();
+        let _current = gpu.enter()?;
+        let Some(plain) = module.function(name)? else {
+            return Ok(None);
+        };
+        let longer = [name.to_bytes(), b"_with_offset"].concat();
+        let longer = CString::new(longer).map_err(|_| Error::new(UR_RESULT_ERROR_UNKNOWN))?;
+        let with_offset = module.function(&longer)?;
+        Ok(Some(Self {
+            module: Arc::clone(module),
+            plain: Function::of(gpu, plain)?,
+            with_offset: with_offset.map(|raw| Function::of(gpu, raw)).transpose()?,
+            best: OnceLock::new(),
+        }))
+    }
+
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        self.module.gpu()
+    }
+
+    /// Work-items of a work-group that keep the device busiest.
+    pub fn best_items(&self) -> usize {
+        let ask = || -> Result<usize> {
+            let _current = self.gpu().enter()?;
+            let (mut groups, mut items) = (0, 0);
+            let ask = self.gpu().api.cuOccupancyMaxPotentialBlockSize;
+            // SAFETY: a live function that needs no more shared memory than its own.
+            let code = unsafe { ask(&mut groups, &mut items, self.plain.raw, None, 0, 0) };
+            self.gpu().check(code, "cuOccupancyMaxPotentialBlockSize")?;
+            Ok(items.max(1) as usize)
+        };
+        *self
+            .best
+            .get_or_init(|| ask().unwrap_or(self.plain.group_items.clamp(1, 256)))
+    }
+
+    /// Work-groups that the device holds at once.
+    pub fn resident_groups(&self, limits: &Limits, items: usize, local: usize) -> Result<u32> {
+        self.plain.allow(self.gpu(), limits, local)?;
+        let _current = self.gpu().enter()?;
+        let ask = self.gpu().api.cuOccupancyMaxActiveBlocksPerMultiprocessor;
+        let mut groups = 0;
+        // SAFETY: a live function, and room for a number.
+        let code = unsafe { ask(&mut groups, self.plain.raw, items as i32, local) };
+        self.gpu()
+            .check(code, "cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
+        Ok(groups.max(0) as u32 * limits.processors as u32)
+    }
+
+    pub fn prefer(&self, cache: CUfunc_cache) -> Result<()> {
+        let _current = self.gpu().enter()?;
+        for function in [Some(&self.plain), self.with_offset.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            // SAFETY: a live function.
+            let code = unsafe { (self.gpu().api.cuFuncSetCacheConfig)(function.raw, cache) };
+            self.gpu().check(code, "cuFuncSetCacheConfig")?;
+        }
+        Ok(())
+    }
+}

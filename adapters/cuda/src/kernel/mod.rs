@@ -1,0 +1,224 @@
+//! Kernels: their functions on each device (`code`), what a launch gives them (`args`), and launches.
+
+mod args;
+mod code;
+mod launch;
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::hal::{self, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
+use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::Queue;
+
+pub use code::Code;
+pub use launch::Launch;
+
+use crate::Cuda;
+use crate::cu::sys::CUfunc_cache;
+use crate::device::Device;
+use crate::program::{GroupRules, Program};
+
+pub struct Kernel {
+    program: Arc<Object<Program>>,
+    name: CString,
+    /// For each device of the program that has it; never empty.
+    codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
+    rules: GroupRules,
+}
+
+impl Kernel {
+    pub fn new(
+        program: &Object<Program>,
+        name: &CStr,
+        codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
+        rules: GroupRules,
+    ) -> Arc<Object<Self>> {
+        hal::new::<Cuda, _>(Self {
+            program: program.arc(),
+            name: name.into(),
+            codes,
+            rules,
+        })
+    }
+
+    fn code(&self, device: &Object<Device>) -> Result<&Arc<Code>> {
+        let mut codes = self.codes.iter();
+        let found = codes.find(|(own, _)| std::ptr::eq(&**own, device));
+        found
+            .map(|(_, code)| code)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
+    }
+
+    fn first(&self) -> Result<&Arc<Code>> {
+        let first = self.codes.first().map(|(_, code)| code);
+        first.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
+    }
+
+    fn suggest(
+        &self,
+        queue: &Object<Queue<Cuda>>,
+        global: &[usize],
+        local: &mut [usize],
+    ) -> Result<()> {
+        ensure(
+            (1..=3).contains(&global.len()),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
+        let device = queue.device();
+        let mut whole = [1; 3];
+        whole[..global.len()].copy_from_slice(global);
+        let chosen = self.choose(self.code(device)?, &device.limits, whole);
+        local.copy_from_slice(&chosen[..local.len().min(3)]);
+        Ok(())
+    }
+}
+
+impl Body for Kernel {
+    const KIND: Kind = Kind::Kernel;
+}
+
+impl hal::Kernel<Cuda> for Kernel {
+    fn get_info(this: &Object<Self>, what: KernelInfo, out: InfoOut<'_>) -> Result<()> {
+        let absent = Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION);
+        match what {
+            KernelInfo::FunctionName => out.slice(this.name.to_bytes_with_nul()),
+            KernelInfo::ReferenceCount => out.value(this.api_refs()),
+            KernelInfo::Context => out.handle(Some(this.program.context())),
+            KernelInfo::Program => out.handle(Some(&this.program)),
+            KernelInfo::Attributes => out.string(""),
+            KernelInfo::NumRegs => out.value(this.first()?.plain.registers as u32),
+            KernelInfo::NumArgs => {
+                let layout = this.first()?.plain.layout.as_ref();
+                out.value(layout.ok_or(absent)?.len() as u32)
+            }
+            KernelInfo::SpillMemSize => {
+                let bytes = this
+                    .codes
+                    .iter()
+                    .map(|(_, code)| code.plain.private_bytes as u32);
+                out.slice(&bytes.collect::<Vec<_>>())
+            }
+        }
+    }
+
+    fn get_group_info(
+        this: &Object<Self>,
+        device: &Object<Device>,
+        what: KernelGroupInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        let function = &this.code(device)?.plain;
+        let rules = &this.rules;
+        match what {
+            KernelGroupInfo::GlobalWorkSize => {
+                let limits = &device.limits;
+                let most = |axis: usize| limits.grid[axis].saturating_mul(limits.group[axis]);
+                out.value([most(0), most(1), most(2)])
+            }
+            KernelGroupInfo::WorkGroupSize => out.value(function.group_items),
+            KernelGroupInfo::CompileWorkGroupSize => out.value(rules.required.unwrap_or([0; 3])),
+            KernelGroupInfo::LocalMemSize => out.value(function.local_bytes),
+            KernelGroupInfo::PreferredWorkGroupSizeMultiple => out.value(device.limits.warp),
+            KernelGroupInfo::PrivateMemSize => out.value(function.private_bytes),
+            KernelGroupInfo::CompileMaxWorkGroupSize => out.value(rules.most.unwrap_or([0; 3])),
+            KernelGroupInfo::CompileMaxLinearWorkGroupSize => {
+                out.value(rules.most_linear.unwrap_or(0))
+            }
+        }
+    }
+
+    fn get_sub_group_info(
+        this: &Object<Self>,
+        device: &Object<Device>,
+        what: KernelSubGroupInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        let function = &this.code(device)?.plain;
+        let warp = device.limits.warp;
+        match what {
+            KernelSubGroupInfo::MaxSubGroupSize => out.value(warp as u32),
+            KernelSubGroupInfo::MaxNumSubGroups => {
+                out.value(function.group_items.div_ceil(warp) as u32)
+            }
+            KernelSubGroupInfo::CompileNumSubGroups | KernelSubGroupInfo::SubGroupSizeIntel => {
+                out.value(0u32)
+            }
+        }
+    }
+
+    fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        Ok(this.first()?.plain.raw.expose_provenance())
+    }
+
+    fn get_suggested_local_work_size(
+        this: &Object<Self>,
+        queue: &Object<Queue<Cuda>>,
+        _: &[usize],
+        global: &[usize],
+        local: &mut [usize],
+    ) -> Result<()> {
+        this.suggest(queue, global, local)
+    }
+
+    fn get_suggested_local_work_size_with_args(
+        this: &Object<Self>,
+        queue: &Object<Queue<Cuda>>,
+        _: &[usize],
+        global: &[usize],
+        _: &[ur_exp_kernel_arg_properties_t],
+        local: &mut [usize],
+    ) -> Result<()> {
+        this.suggest(queue, global, local)
+    }
+
+    fn suggest_max_cooperative_group_count(
+        this: &Object<Self>,
+        device: &Object<Device>,
+        dims: u32,
+        local: &[usize],
+        local_bytes: usize,
+    ) -> Result<u32> {
+        ensure(
+            (1..=3).contains(&dims),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
+        let able = device.launch_properties();
+        ensure(
+            able.contains(UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE),
+            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        )?;
+        let items = local.iter().product::<usize>();
+        let within = (1..=device.limits.group_items).contains(&items);
+        ensure(within, UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
+        let code = this.code(device)?;
+        code.resident_groups(&device.limits, items, local_bytes)
+    }
+
+    fn set_exec_info(
+        this: &Object<Self>,
+        what: KernelExecInfo,
+        _: Option<&ur_kernel_exec_info_properties_t>,
+        value: InfoIn<'_>,
+    ) -> Result<()> {
+        match what {
+            // Kernels reach all memory.
+            KernelExecInfo::UsmIndirectAccess => value.value::<ur_bool_t>().map(drop),
+            KernelExecInfo::UsmPtrs => {
+                let whole = value.len().is_multiple_of(size_of::<usize>());
+                ensure(whole, UR_RESULT_ERROR_INVALID_SIZE)
+            }
+            KernelExecInfo::CacheConfig => {
+                let cache = match value.value::<ur_kernel_cache_config_t>()? {
+                    UR_KERNEL_CACHE_CONFIG_DEFAULT => CUfunc_cache::CU_FUNC_CACHE_PREFER_NONE,
+                    UR_KERNEL_CACHE_CONFIG_LARGE_SLM => CUfunc_cache::CU_FUNC_CACHE_PREFER_SHARED,
+                    UR_KERNEL_CACHE_CONFIG_LARGE_DATA => CUfunc_cache::CU_FUNC_CACHE_PREFER_L1,
+                    _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
+                };
+                let each = |(_, code): &(_, Arc<Code>)| code.prefer(cache);
+                this.codes.iter().try_for_each(each)
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Buffers: device memory from the context's pools where the context has one device, managed memory,
+//! which all devices reach, where it has several. What the host maps is a copy of its own.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ur::abi::*;
+use ur::hal::{self, MemInfo};
+use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::{Context, Landing, Work};
+
+use crate::Cuda;
+use crate::device::Device;
+use crate::exec::{Gpu, Native};
+
+type OfContext = Object<Context<Cuda>>;
+
+pub struct Mem {
+    context: Arc<OfContext>,
+    flags: ur_mem_flags_t,
+    address: usize,
+    bytes: usize,
+    storage: Storage,
+    maps: Mutex<Vec<Map>>,
+    ended: Mutex<Vec<Arc<Ended>>>,
+}
+
+enum Storage {
+    /// Memory of the context's pools, and the caller's own that stands for it on the host, if any.
+    Own { host: usize },
+    /// Others keep it.
+    User,
+    /// A part of another buffer.
+    Parent(Arc<Object<Mem>>),
+}
+
+/// What the host has mapped.
+struct Map {
+    at: usize,
+    offset: usize,
+    bytes: usize,
+    writes: bool,
+    /// Host memory of the context's pools, to be freed with the mapping.
+    staged: bool,
+}
+
+const ACCESS: u32 = UR_MEM_FLAG_READ_WRITE.0 | UR_MEM_FLAG_READ_ONLY.0 | UR_MEM_FLAG_WRITE_ONLY.0;
+
+/// The access that flags name, if any; two at once are none.
+fn access(flags: ur_mem_flags_t) -> Result<Option<ur_mem_flags_t>> {
+    let named = ur_mem_flags_t(flags.0 & ACCESS);
+    ensure(named.0.count_ones() <= 1, UR_RESULT_ERROR_INVALID_VALUE)?;
+    Ok((named.0 != 0).then_some(named))
+}
+
+impl Mem {
+    /// `urMemBufferCreate`. The shim has checked flags against the host pointer.
+    pub fn create(
+        context: &OfContext,
+        flags: ur_mem_flags_t,
+        bytes: usize,
+        properties: Option<&ur_buffer_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        let uses = flags.contains(UR_MEM_FLAG_USE_HOST_POINTER);
+        let copies = flags.contains(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER);
+        let other = UR_MEM_FLAG_ALLOC_HOST_POINTER | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER;
+        ensure(
+            !(uses && flags.intersects(other)),
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        let own = access(flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
+        let host = properties.map_or(null_mut(), |properties| properties.pHost);
+        let host = host.expose_provenance();
+        let device = &context.devices()[0];
+        let address = match context.devices().len() {
+            1 => hal::Context::usm_device_alloc(context, device, None, None, bytes),
+            _ => hal::Context::usm_shared_alloc(context, device, None, None, bytes),
+        }?;
+        let mem = Self {
+            context: context.arc(),
+            flags: ur_mem_flags_t(flags.0 & !ACCESS | own.0),
+            address: address.expose_provenance(),
+            bytes,
+            storage: Storage::Own {
+                host: if uses { host } else { 0 },
+            },
+            maps: Mutex::default(),
+            ended: Mutex::default(),
+        };
+        if uses || copies {
+            let gpu = device.gpu()?;
+            gpu.at_once(|stream| {
+                let copy = gpu.api.cuMemcpyAsync;
+                // SAFETY: new memory, and the caller's of the same size.
+                let code = unsafe { copy(mem.address as u64, host as u64, bytes, stream) };
+                gpu.check(code, "cuMemcpyAsync")
+            })?;
+        }
+        Ok(hal::new::<Cuda, _>(mem))
+    }
+
+    /// A buffer over the driver's memory, which others keep.
+    pub fn from_native(
+        context: &OfContext,
+        native: ur_native_handle_t,
+        bytes: usize,
+    ) -> Arc<Object<Self>> {
+        hal::new::<Cuda, _>(Self {
+            context: context.arc(),
+            flags: UR_MEM_FLAG_READ_WRITE,
+            address: native,
+            bytes,
+            storage: Storage::User,
+            maps: Mutex::default(),
+            ended: Mutex::default(),
+        })
+    }
+
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn maps(&self) -> MutexGuard<'_, Vec<Map>> {
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Address of a range that lies within the buffer.
+    fn range(&self, offset: usize, bytes: usize) -> Result<usize> {
+        let end = offset.checked_add(bytes);
+        let inside = end.is_some_and(|end| end <= self.bytes);
+        ensure(inside, UR_RESULT_ERROR_INVALID_SIZE)?;
+        Ok(self.address + offset)
+    }
+
+    /// What stands for the buffer on the host; 0 if nothing does.
+    fn host(&self) -> usize {
+        match &self.storage {
+            Storage::Own { host } => *host,
+            Storage::User => 0,
+            Storage::Parent(parent) => match parent.host() {
+                0 => 0,
+                host => host + (self.address - parent.address),
+            },
+        }
+    }
+
+    pub fn map(
+        &self,
+        flags: ur_map_flags_t,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(Landing, Work<Cuda>)> {
+        self.free_ended();
+        let src = self.range(offset, bytes)?;
+        let staged = self.host() == 0;
+        let at = match self.host() {
+            0 => {
+                hal::Context::usm_host_alloc(&self.context, None, None, bytes)?.expose_provenance()
+            }
+            host => host + offset,
+        };
+        let invalidates = flags.contains(UR_MAP_FLAG_WRITE_INVALIDATE_REGION);
+        self.maps().push(Map {
+            at,
+            offset,
+            bytes,
+            writes: flags.contains(UR_MAP_FLAG_WRITE) || invalidates,
+            staged,
+        });
+        let work = match invalidates {
+            true => Work::Marker,
+            false => Work::Copy {
+                dst: at,
+                src,
+                bytes,
+            },
+        };
+        Ok((Landing::at(at), work))
+    }
+
+    pub fn unmap(&self, at: usize) -> Result<Work<Cuda>> {
+        self.free_ended();
+        let mut maps = self.maps();
+        let found = maps.iter().rposition(|map| map.at == at);
+        let map = maps.swap_remove(found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?);
+        drop(maps);
+        let (dst, bytes, at) = (self.address + map.offset, map.bytes, map.at);
+        let ended = Arc::new(Ended(at));
+        if map.staged {
+            self.ended().push(Arc::clone(&ended));
+        }
+        if !map.writes {
+            return Ok(Work::Marker);
+        }
+        let write: Native = Arc::new(move |gpu: &Gpu, stream| {
+            let (api, from) = (gpu.api, ended.0 as u64);
+            // SAFETY: the buffer's range, and the mapping's memory, which is not freed before this was
+            // given to a stream.
+            let code = unsafe { (api.cuMemcpyAsync)(dst as u64, from, bytes, stream) };
+            gpu.check(code, "cuMemcpyAsync")
+        });
+        Ok(Work::Native(write))
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Vec<Arc<Ended>>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frees the memory of mappings whose last command was given to a stream: a free comes after
+    /// everything that was. Not done by the command itself, under whose lane's lock nothing is freed.
+    fn free_ended(&self) {
+        let given = |ended: &mut Arc<Ended>| Arc::strong_count(ended) == 1;
+        let all: Vec<_> = self.ended().extract_if(.., given).collect();
+        for ended in all {
+            free(&self.context, ended.0);
+        }
+    }
+}
+
+/// Host memory of an ended mapping. Held by the command that reads it until that was given.
+struct Ended(usize);
+
+fn free(context: &OfContext, at: usize) {
+    let start: *mut c_void = std::ptr::with_exposed_provenance_mut(at);
+    if let Err(error) = hal::Context::usm_free(context, start) {
+        log::error!("a buffer's memory is lost: {:?}", error.code());
+    }
+}
+
+impl Drop for Mem {
+    fn drop(&mut self) {
+        for map in std::mem::take(&mut *self.maps()) {
+            if map.staged {
+                free(&self.context, map.at);
+            }
+        }
+        for ended in std::mem::take(&mut *self.ended()) {
+            free(&self.context, ended.0);
+        }
+        if let Storage::Own { .. } = self.storage {
+            free(&self.context, self.address);
+        }
+    }
+}
+
+impl Body for Mem {
+    const KIND: Kind = Kind::Mem;
+}
+
+impl hal::Mem<Cuda> for Mem {
+    fn buffer_partition(
+        this: &Object<Self>,
+        flags: ur_mem_flags_t,
+        kind: ur_buffer_create_type_t,
+        region: &ur_buffer_region_t,
+    ) -> Result<Arc<Object<Mem>>> {
+        ensure(
+            kind == UR_BUFFER_CREATE_TYPE_REGION,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        )?;
+        let nested = matches!(this.storage, Storage::Parent(_));
+        ensure(!nested, UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
+        ensure(flags.0 & !ACCESS == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+        let given = access(this.flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
+        let wanted = access(flags)?.unwrap_or(given);
+        ensure(
+            given == UR_MEM_FLAG_READ_WRITE || wanted == given,
+            UR_RESULT_ERROR_INVALID_VALUE,
+        )?;
+        let wrong = Error::new(UR_RESULT_ERROR_INVALID_BUFFER_SIZE);
+        ensure(region.size > 0, wrong.code())?;
+        let address = this.range(region.origin, region.size).map_err(|_| wrong)?;
+        Ok(hal::new::<Cuda, _>(Self {
+            context: Arc::clone(&this.context),
+            flags: ur_mem_flags_t(this.flags.0 & !ACCESS | wanted.0),
+            address,
+            bytes: region.size,
+            storage: Storage::Parent(this.arc()),
+            maps: Mutex::default(),
+            ended: Mutex::default(),
+        }))
+    }
+
+    fn get_native_handle(
+        this: &Object<Self>,
+        _: Option<&Object<Device>>,
+    ) -> Result<ur_native_handle_t> {
+        Ok(this.address)
+    }
+
+    fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            MemInfo::Size => out.value(this.bytes),
+            MemInfo::Context => out.handle(Some(&this.context)),
+            MemInfo::ReferenceCount => out.value(this.api_refs()),
+        }
+    }
+}

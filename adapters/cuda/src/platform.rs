@@ -1,0 +1,106 @@
+//! The one platform: all of the driver's devices.
+
+use std::ffi::{CStr, c_char};
+use std::sync::{Arc, OnceLock};
+
+use ur::abi::*;
+use ur::hal::{self, Exported, PlatformInfo};
+use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result};
+
+use crate::Cuda;
+use crate::adapter::roots;
+use crate::cu::Api;
+use crate::device::Device;
+
+pub struct Platform {
+    /// The driver's version, as `major * 1000 + minor * 10`.
+    version: i32,
+    devices: OnceLock<Vec<Arc<Object<Device>>>>,
+}
+
+impl Platform {
+    /// None if the driver has no device.
+    pub fn open(api: &'static Api) -> Option<Arc<Object<Self>>> {
+        let (mut count, mut version) = (0, 0);
+        // SAFETY: room for a number each.
+        let codes = unsafe {
+            [
+                (api.cuDeviceGetCount)(&mut count),
+                (api.cuDriverGetVersion)(&mut version),
+            ]
+        };
+        if codes.iter().any(|code| !code.is_success()) || count == 0 {
+            log::info!("CUDA has no device ({codes:?})");
+            return None;
+        }
+        let platform = Self {
+            version,
+            devices: OnceLock::new(),
+        };
+        let platform = Object::immortal(Cuda::table(), platform);
+        let open = |number| Device::open(api, &platform, number);
+        let devices: Vec<_> = (0..count).filter_map(open).collect();
+        platform.devices.get_or_init(|| devices);
+        (!platform.devices().is_empty()).then_some(platform)
+    }
+
+    pub fn devices(&self) -> &[Arc<Object<Device>>] {
+        self.devices.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// As people write it.
+    pub fn version(&self) -> String {
+        format!("{}.{}", self.version / 1000, self.version % 1000 / 10)
+    }
+
+    /// Lets the devices' primary contexts go.
+    pub fn let_go(&self) {
+        self.devices().iter().for_each(|device| device.let_go());
+    }
+}
+
+impl Body for Platform {
+    const KIND: Kind = Kind::Platform;
+}
+
+impl hal::Platform<Cuda> for Platform {
+    fn get_info(this: &Object<Self>, what: PlatformInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            PlatformInfo::Name => out.string("NVIDIA CUDA BACKEND"),
+            PlatformInfo::VendorName => out.string("NVIDIA Corporation"),
+            PlatformInfo::Version => out.string(&format!("CUDA {}", this.version())),
+            PlatformInfo::Extensions => out.string(""),
+            PlatformInfo::Profile => out.string("FULL_PROFILE"),
+            PlatformInfo::Backend => out.value(UR_BACKEND_CUDA),
+            PlatformInfo::Adapter => out.handle(roots().map(|roots| &*roots.adapter)),
+        }
+    }
+
+    fn get_api_version(_: &Object<Self>) -> Result<ur_api_version_t> {
+        Ok(UR_API_VERSION_CURRENT)
+    }
+
+    fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
+        match option.to_bytes() {
+            b"" | b"-O0" | b"-O1" | b"-O2" | b"-O3" => {}
+            // What the code does was settled when it was compiled.
+            b"-foffload-fp32-prec-div" | b"-foffload-fp32-prec-sqrt" => {}
+            _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
+        }
+        Ok(c"".as_ptr())
+    }
+
+    fn device_get(
+        this: &Object<Self>,
+        kind: ur_device_type_t,
+        devices: ListOut<'_, Device>,
+    ) -> Result<()> {
+        let all = this.devices();
+        match kind {
+            UR_DEVICE_TYPE_ALL | UR_DEVICE_TYPE_GPU => devices.write(all),
+            UR_DEVICE_TYPE_DEFAULT => devices.write(&all[..all.len().min(1)]),
+            _ => devices.write(&[]),
+        }
+        Ok(())
+    }
+}

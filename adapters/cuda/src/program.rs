@@ -1,0 +1,323 @@
+//! Programs: PTX, machine code or fat binaries for one or several devices, loaded when built.
+
+mod metadata;
+mod module;
+
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ur::abi::*;
+use ur::hal::{self, ProgramBuildInfo, ProgramInfo, checks};
+use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::Context;
+
+pub use metadata::GroupRules;
+pub use module::Module;
+
+use crate::Cuda;
+use crate::cu::sys::CUfunction;
+use crate::device::Device;
+use crate::kernel::{Code, Kernel};
+use metadata::Metadata;
+use module::{Image, Log, link};
+
+type OfContext = Object<Context<Cuda>>;
+
+pub struct Program {
+    context: Arc<OfContext>,
+    parts: Vec<Part>,
+    metadata: Metadata,
+}
+
+/// What a program is for one device.
+struct Part {
+    device: Arc<Object<Device>>,
+    image: Image,
+    build: Mutex<Build>,
+}
+
+#[derive(Clone)]
+struct Build {
+    status: ur_program_build_status_t,
+    binary: ur_program_binary_type_t,
+    options: CString,
+    log: Log,
+    module: Option<Arc<Module>>,
+}
+
+impl Part {
+    fn new(device: &Object<Device>, image: Image) -> Self {
+        let build = Build {
+            status: UR_PROGRAM_BUILD_STATUS_NONE,
+            binary: UR_PROGRAM_BINARY_TYPE_NONE,
+            options: CString::default(),
+            log: Log::default(),
+            module: None,
+        };
+        Self {
+            device: device.arc(),
+            image,
+            build: Mutex::new(build),
+        }
+    }
+
+    fn build(&self) -> MutexGuard<'_, Build> {
+        self.build.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Loads the code; kernels made before keep what they have.
+    fn load(&self, binary: ur_program_binary_type_t, options: &CStr) -> Result<()> {
+        let (loaded, log) = Module::load(&self.device.gpu()?, &self.image, options);
+        let (status, binary) = match loaded {
+            Ok(_) => (UR_PROGRAM_BUILD_STATUS_SUCCESS, binary),
+            Err(_) => (UR_PROGRAM_BUILD_STATUS_ERROR, UR_PROGRAM_BINARY_TYPE_NONE),
+        };
+        let failed = loaded.as_ref().err().copied();
+        *self.build() = Build {
+            status,
+            binary,
+            options: options.into(),
+            log,
+            module: loaded.ok(),
+        };
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn module(&self) -> Result<Arc<Module>> {
+        let module = self.build().module.clone();
+        module.ok_or(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE))
+    }
+}
+
+impl Body for Program {
+    const KIND: Kind = Kind::Program;
+}
+
+impl Program {
+    /// `urProgramCreateWithBinary`
+    pub fn from_binaries(
+        context: &OfContext,
+        devices: Handles<'_, Device>,
+        lengths: &[usize],
+        binaries: &[*const u8],
+        properties: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        // SAFETY: the caller's entries are as they say.
+        let metadata = unsafe { Metadata::read(properties) }?;
+        let mut parts = Vec::new();
+        for (device, (&bytes, &binary)) in devices.iter().zip(lengths.iter().zip(binaries)) {
+            check_device(context, device)?;
+            ensure(bytes > 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+            // SAFETY: the caller's binary has that length.
+            let code = unsafe { checks::slice(binary, bytes) }?;
+            parts.push(Part::new(device, Image::new(code)));
+        }
+        Ok(hal::new::<Cuda, _>(Self {
+            context: context.arc(),
+            parts,
+            metadata,
+        }))
+    }
+
+    /// `urProgramLink` and `urProgramLinkExp`: one program of several, loaded.
+    pub fn link<'a>(
+        context: &OfContext,
+        devices: impl Iterator<Item = &'a Object<Device>>,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        let options = options.unwrap_or_default();
+        let mut metadata = Metadata::default();
+        for program in programs.iter() {
+            program.check_context(context)?;
+            metadata.join(&program.metadata);
+        }
+        let mut parts = Vec::new();
+        for device in devices {
+            check_device(context, device)?;
+            let own = programs.iter().filter_map(|program| program.part(device));
+            let images: Vec<Image> = own.map(|part| part.image.clone()).collect();
+            let image = match images.as_slice() {
+                // Not every program has code for every device.
+                [] => continue,
+                [one] => one.clone(),
+                several => {
+                    let (linked, log) = link(&device.gpu()?, several, options);
+                    linked.inspect_err(|_| log::info!("linking failed: {}", log.0))?
+                }
+            };
+            let part = Part::new(device, image);
+            part.load(UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)?;
+            parts.push(part);
+        }
+        ensure(!parts.is_empty(), UR_RESULT_ERROR_INVALID_PROGRAM)?;
+        Ok(hal::new::<Cuda, _>(Self {
+            context: context.arc(),
+            parts,
+            metadata,
+        }))
+    }
+
+    /// Loads the code for these devices.
+    pub fn build<'a>(
+        &self,
+        devices: impl Iterator<Item = &'a Object<Device>>,
+        binary: ur_program_binary_type_t,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        let options = options.unwrap_or_default();
+        for device in devices {
+            check_device(&self.context, device)?;
+            if let Some(part) = self.part(device) {
+                part.load(binary, options)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn check_context(&self, context: &OfContext) -> Result<()> {
+        ensure(
+            std::ptr::eq(&*self.context, context),
+            UR_RESULT_ERROR_INVALID_PROGRAM,
+        )
+    }
+
+    pub fn context(&self) -> &Arc<OfContext> {
+        &self.context
+    }
+
+    fn part(&self, device: &Object<Device>) -> Option<&Part> {
+        let mut parts = self.parts.iter();
+        parts.find(|part| std::ptr::eq(&*part.device, device))
+    }
+
+    fn module(&self, device: &Object<Device>) -> Result<Arc<Module>> {
+        let part = self.part(device);
+        part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))?
+            .module()
+    }
+
+    /// The driver's own handle of a kernel.
+    pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<CUfunction> {
+        let found = self.module(device)?.function(name)?;
+        found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_NAME))
+    }
+
+    /// Address and bytes of a global variable, by its name or by the id that SYCL gave it.
+    pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
+        let name = self.metadata.global(name).unwrap_or(name);
+        let found = self.module(device)?.global(name)?;
+        found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
+    }
+
+    /// All kernels that are loaded for any device, each once. What only serves launches with an
+    /// offset is part of the kernel that it is named after.
+    fn kernel_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for part in &self.parts {
+            if let Ok(module) = part.module() {
+                names.extend_from_slice(module.kernels());
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        let all = names.clone();
+        names.retain(|name| {
+            let base = name.strip_suffix("_with_offset").map(str::to_owned);
+            base.is_none_or(|base| all.binary_search(&base).is_err())
+        });
+        names
+    }
+}
+
+fn check_device(context: &OfContext, device: &Object<Device>) -> Result<()> {
+    ensure(
+        context.domain().index_of(device).is_some(),
+        UR_RESULT_ERROR_INVALID_DEVICE,
+    )
+}
+
+impl hal::Program<Cuda> for Program {
+    fn get_info(this: &Object<Self>, what: ProgramInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            ProgramInfo::ReferenceCount => out.value(this.api_refs()),
+            ProgramInfo::Context => out.handle(Some(&this.context)),
+            ProgramInfo::NumDevices => out.value(this.parts.len() as u32),
+            ProgramInfo::Devices => {
+                let handles: Vec<_> = this.parts.iter().map(|part| part.device.handle()).collect();
+                out.slice(&handles)
+            }
+            ProgramInfo::Il => out.string(""),
+            ProgramInfo::BinarySizes => {
+                let sizes = this.parts.iter().map(|part| part.image.bytes().len());
+                out.slice(&sizes.collect::<Vec<_>>())
+            }
+            ProgramInfo::Binaries => {
+                let binaries: Vec<_> = this.parts.iter().map(|part| part.image.bytes()).collect();
+                // SAFETY: the caller gives each pointer the room that `BinarySizes` tells.
+                unsafe { out.buffers(&binaries) }
+            }
+            ProgramInfo::NumKernels => out.value(this.kernel_names().len()),
+            ProgramInfo::KernelNames => out.string(&this.kernel_names().join(";")),
+        }
+    }
+
+    fn get_build_info(
+        this: &Object<Self>,
+        device: &Object<Device>,
+        what: ProgramBuildInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        check_device(&this.context, device)?;
+        let part = this
+            .part(device)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))?;
+        let build = part.build().clone();
+        match what {
+            ProgramBuildInfo::Status => out.value(build.status),
+            ProgramBuildInfo::Options => out.slice(build.options.to_bytes_with_nul()),
+            ProgramBuildInfo::Log => out.string(&build.log.0),
+            ProgramBuildInfo::BinaryType => out.value(build.binary),
+        }
+    }
+
+    fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        let part = this.parts.first();
+        let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM))?;
+        Ok(part.module()?.raw().expose_provenance())
+    }
+
+    fn kernel_create(this: &Object<Self>, name: &CStr) -> Result<Arc<Object<Kernel>>> {
+        let mut codes = Vec::new();
+        let mut built = false;
+        for part in &this.parts {
+            let Ok(module) = part.module() else { continue };
+            built = true;
+            if let Some(code) = Code::find(&module, name)? {
+                codes.push((Arc::clone(&part.device), Arc::new(code)));
+            }
+        }
+        ensure(built, UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE)?;
+        ensure(!codes.is_empty(), UR_RESULT_ERROR_INVALID_KERNEL_NAME)?;
+        Ok(Kernel::new(this, name, codes, this.metadata.rules(name)))
+    }
+
+    fn build_exp(
+        this: &Object<Self>,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        this.build(devices.iter(), UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
+    }
+
+    fn compile_exp(
+        this: &Object<Self>,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        let binary = UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT;
+        this.build(devices.iter(), binary, options)
+    }
+}

@@ -1,0 +1,92 @@
+//! What DPC++ says about kernels and variables.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+
+use ur::abi::*;
+use ur::hal::metadata::{Entry, entries, sizes};
+use ur::object::{Error, Result};
+
+/// How large a kernel's work-groups may be, where the source says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupRules {
+    /// Exactly so.
+    pub required: Option<[usize; 3]>,
+    /// At most, in each dimension.
+    pub most: Option<[usize; 3]>,
+    /// At most, in all.
+    pub most_linear: Option<usize>,
+}
+
+/// Facts by kernel, and the names of global variables by the ids that SYCL gives them.
+#[derive(Clone, Debug, Default)]
+pub struct Metadata {
+    groups: HashMap<Vec<u8>, GroupRules>,
+    globals: HashMap<Vec<u8>, CString>,
+}
+
+impl Metadata {
+    /// # Safety
+    /// The entries, their names and what they point to are as they say, for the call.
+    pub unsafe fn read(properties: Option<&ur_program_properties_t>) -> Result<Self> {
+        let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
+        let mut all = Self::default();
+        // SAFETY: the caller's promise.
+        for Entry {
+            subject,
+            tag,
+            bytes,
+        } in unsafe { entries(properties) }?
+        {
+            let groups = &mut all.groups;
+            match tag.as_slice() {
+                b"reqd_work_group_size" => {
+                    groups.entry(subject).or_default().required = Some(sizes(&bytes).ok_or(wrong)?);
+                }
+                b"max_work_group_size" => {
+                    groups.entry(subject).or_default().most = Some(sizes(&bytes).ok_or(wrong)?);
+                }
+                b"max_linear_work_group_size" => {
+                    groups.entry(subject).or_default().most_linear =
+                        Some(number(&bytes).ok_or(wrong)?);
+                }
+                b"global_id_mapping" => {
+                    let end = bytes.iter().position(|&byte| byte == 0);
+                    let name = CString::new(&bytes[..end.unwrap_or(bytes.len())]);
+                    all.globals.insert(subject, name.map_err(|_| wrong)?);
+                }
+                // Meant for others.
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    pub fn rules(&self, kernel: &CStr) -> GroupRules {
+        let rules = self.groups.get(kernel.to_bytes()).copied();
+        rules.unwrap_or_default()
+    }
+
+    /// The name in the code of the global variable that a caller knows by this id.
+    pub fn global(&self, id: &CStr) -> Option<&CStr> {
+        self.globals.get(id.to_bytes()).map(CString::as_c_str)
+    }
+
+    /// Both; in doubt what was there first.
+    pub fn join(&mut self, other: &Self) {
+        for (key, rules) in &other.groups {
+            self.groups.entry(key.clone()).or_insert(*rules);
+        }
+        for (key, name) in &other.globals {
+            let own = self.globals.entry(key.clone());
+            own.or_insert_with(|| name.clone());
+        }
+    }
+}
+
+/// A number of four or eight bytes.
+fn number(bytes: &[u8]) -> Option<usize> {
+    let short = |bytes: &[u8]| Some(u32::from_ne_bytes(bytes.try_into().ok()?) as usize);
+    let long = |bytes: &[u8]| usize::try_from(u64::from_ne_bytes(bytes.try_into().ok()?)).ok();
+    short(bytes).or_else(|| long(bytes))
+}
