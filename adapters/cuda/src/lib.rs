@@ -20,6 +20,8 @@ mod kernel;
 mod mem;
 mod platform;
 mod program;
+#[cfg(test)]
+mod tests;
 mod virtual_mem;
 
 use std::sync::Arc;

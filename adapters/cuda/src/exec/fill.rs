@@ -42,6 +42,15 @@ impl Fills {
             (api.cuModuleLoadDataEx)(&mut module, PTX.as_ptr().cast(), 0, null(), null())
         };
         check(api, code, "cuModuleLoadDataEx")?;
+        let found = Self::find(api, module);
+        if found.is_err() {
+            // SAFETY: our module, of which nothing ran.
+            unsafe { (api.cuModuleUnload)(module) };
+        }
+        found
+    }
+
+    fn find(api: &Api, module: CUmodule) -> Result<Self> {
         let find = |name: &CStr| {
             let mut function = null_mut();
             // SAFETY: a live module.

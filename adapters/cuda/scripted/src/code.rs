@@ -1,0 +1,215 @@
+//! Modules and kernels. The adapter's own, which repeat patterns, run; every other name but `missing`
+//! is a kernel without parameters that does nothing.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use crate::stream::Command;
+use crate::world::*;
+
+type Handle = *mut c_void;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleLoadDataEx(
+    module: *mut Handle,
+    image: *const c_char,
+    _: c_uint,
+    _: *const c_int,
+    _: *const Handle,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuModuleLoadDataEx") {
+        return code;
+    }
+    // SAFETY: text that ends in a zero.
+    let text = unsafe { CStr::from_ptr(image) }.to_bytes();
+    if !text.starts_with(b".version") {
+        // `CUDA_ERROR_INVALID_PTX`
+        return 218;
+    }
+    let name = world.name();
+    world.modules.insert(name, ());
+    // SAFETY: room for a handle, as for all outputs here.
+    unsafe { module.write(std::ptr::without_provenance_mut(name)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuModuleUnload(module: Handle) -> u32 {
+    let mut world = hold();
+    match world.modules.remove(&module.addr()) {
+        Some(()) => SUCCESS,
+        None => code(world.broken("a module unloaded twice")),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleGetFunction(
+    function: *mut Handle,
+    module: Handle,
+    name: *const c_char,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuModuleGetFunction") {
+        return code;
+    }
+    if !world.modules.contains_key(&module.addr()) {
+        return code(world.broken("a function of a dead module"));
+    }
+    // SAFETY: a C string.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    if name == "missing" || name.ends_with("_with_offset") {
+        return NOT_FOUND;
+    }
+    let handle = world.name();
+    world.functions.insert(handle, name);
+    // SAFETY: as above.
+    unsafe { function.write(std::ptr::without_provenance_mut(handle)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleGetGlobal_v2(
+    _: *mut u64,
+    _: *mut usize,
+    _: Handle,
+    _: *const c_char,
+) -> u32 {
+    hold().acts("cuModuleGetGlobal").unwrap_or(NOT_FOUND)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuLinkCreate_v2(
+    _: c_uint,
+    _: *const c_int,
+    _: *const Handle,
+    _: *mut Handle,
+) -> u32 {
+    hold().acts("cuLinkCreate").unwrap_or(INVALID_VALUE)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuLinkAddData_v2() -> u32 {
+    INVALID_VALUE
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuLinkComplete() -> u32 {
+    INVALID_VALUE
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuLinkDestroy() -> u32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, what: c_int, _: Handle) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuFuncGetAttribute") {
+        return code;
+    }
+    // SAFETY: as above; 0 is the most work-items of a work-group.
+    unsafe { value.write(if what == 0 { 1024 } else { 0 }) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuFuncSetAttribute(_: Handle, _: c_int, _: c_int) -> u32 {
+    hold().acts("cuFuncSetAttribute").unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuFuncSetCacheConfig(_: Handle, _: c_int) -> u32 {
+    hold().acts("cuFuncSetCacheConfig").unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuFuncGetParamInfo(
+    _: Handle,
+    _: usize,
+    _: *mut usize,
+    _: *mut usize,
+) -> u32 {
+    INVALID_VALUE
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    groups: *mut c_int,
+    _: Handle,
+    _: c_int,
+    _: usize,
+) -> u32 {
+    // SAFETY: as above.
+    unsafe { groups.write(2) };
+    let mut world = hold();
+    world.acts("cuOccupancyMaxActiveBlocksPerMultiprocessor").unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuOccupancyMaxPotentialBlockSize(
+    groups: *mut c_int,
+    items: *mut c_int,
+    _: Handle,
+    _: Handle,
+    _: usize,
+    _: c_int,
+) -> u32 {
+    // SAFETY: as above.
+    unsafe {
+        groups.write(8);
+        items.write(512);
+    }
+    let mut world = hold();
+    world.acts("cuOccupancyMaxPotentialBlockSize").unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchKernel(
+    function: Handle,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    stream: Handle,
+    params: *const Handle,
+    _: *const Handle,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuLaunchKernel") {
+        return code;
+    }
+    let Some(name) = world.functions.get(&function.addr()).cloned() else {
+        return code(world.broken("a launch of no function"));
+    };
+    let Some(unit) = name.strip_prefix("ur_fill_") else {
+        return SUCCESS;
+    };
+    // SAFETY: the adapter's kernels take an address, a count, the pattern and its length.
+    let (dst, count, pattern, length) = unsafe {
+        let length = (*params.add(3)).cast::<u32>().read() as usize;
+        (
+            (*params).cast::<usize>().read(),
+            (*params.add(1)).cast::<usize>().read(),
+            (*params.add(2)).cast::<u8>(),
+            length,
+        )
+    };
+    let (unit, bytes) = match unit {
+        "16" => (16, 16),
+        "8" => (8, 8),
+        "words" => (4, length * 4),
+        _ => (1, length),
+    };
+    // SAFETY: as above.
+    let pattern = unsafe { std::slice::from_raw_parts(pattern, bytes) }.to_vec();
+    let command = Command::Fill {
+        dst,
+        pattern,
+        bytes: count * unit,
+    };
+    code(world.give(stream.addr(), command))
+}

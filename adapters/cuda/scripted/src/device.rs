@@ -1,0 +1,176 @@
+//! The driver itself, its one device, and contexts.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use crate::world::*;
+
+const NAME: &[u8] = b"Scripted device\0";
+
+/// Attributes by their numbers; the others are 0.
+const ATTRIBUTES: [(c_int, c_int); 24] = [
+    (1, 1024),
+    (2, 1024),
+    (3, 1024),
+    (4, 64),
+    (5, i32::MAX),
+    (6, 65_535),
+    (7, 65_535),
+    (8, 48 << 10),
+    (9, 64 << 10),
+    (10, 32),
+    (12, 65_536),
+    (14, 512),
+    (16, 4),
+    (37, 256),
+    (38, 4 << 20),
+    (75, 9),
+    (83, 1),
+    (89, 1),
+    (92, 1),
+    (94, 1),
+    (95, 1),
+    (97, 96 << 10),
+    (102, 1),
+    (115, 1),
+];
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuInit(_: c_uint) -> u32 {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> u32 {
+    // SAFETY: room for a number, as for all outputs here.
+    unsafe { version.write(13_000) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorName(code: u32, name: *mut *const c_char) -> u32 {
+    match code {
+        OUT_OF_MEMORY => {
+            // SAFETY: room for a pointer.
+            unsafe { name.write(c"CUDA_ERROR_OUT_OF_MEMORY".as_ptr()) };
+            SUCCESS
+        }
+        _ => INVALID_VALUE,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
+    // SAFETY: as above.
+    unsafe { count.write(1) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, number: c_int) -> u32 {
+    // SAFETY: as above.
+    unsafe { device.write(number) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, room: c_int, _: c_int) -> u32 {
+    let bytes = NAME.len().min(room.max(0) as usize);
+    // SAFETY: room for as many letters as is said.
+    unsafe { std::ptr::copy_nonoverlapping(NAME.as_ptr().cast(), name, bytes) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, what: c_int, _: c_int) -> u32 {
+    let found = ATTRIBUTES.iter().find(|(number, _)| *number == what);
+    // SAFETY: as above.
+    unsafe { value.write(found.map_or(0, |(_, value)| *value)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _: c_int) -> u32 {
+    // SAFETY: as above.
+    unsafe { bytes.write(1 << 30) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> u32 {
+    if let Some(code) = hold().acts("cuMemGetInfo") {
+        return code;
+    }
+    // SAFETY: as above.
+    unsafe {
+        free.write(1 << 29);
+        all.write(1 << 30);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, _: c_int) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.called("cuDevicePrimaryCtxRetain") {
+        return code;
+    }
+    world.retained += 1;
+    // SAFETY: as above.
+    unsafe { context.write(std::ptr::without_provenance_mut(CONTEXT)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_: c_int) -> u32 {
+    let mut world = hold();
+    match world.retained.checked_sub(1) {
+        Some(left) => {
+            world.retained = left;
+            SUCCESS
+        }
+        None => code(world.broken("a context released too often")),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> u32 {
+    if let Some(code) = hold().called("cuCtxGetCurrent") {
+        return code;
+    }
+    // SAFETY: as above.
+    unsafe { context.write(std::ptr::without_provenance_mut(current())) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxPushCurrent_v2(context: *mut c_void) -> u32 {
+    if let Some(code) = hold().called("cuCtxPushCurrent") {
+        return code;
+    }
+    CURRENT.with(|all| all.borrow_mut().push(context.addr()));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut *mut c_void) -> u32 {
+    let top = CURRENT.with(|all| all.borrow_mut().pop());
+    // SAFETY: as above.
+    unsafe { context.write(std::ptr::without_provenance_mut(top.unwrap_or(0))) };
+    match top {
+        Some(_) => SUCCESS,
+        None => code(hold().broken("a context taken off that was not there")),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(low: *mut c_int, high: *mut c_int) -> u32 {
+    if let Some(code) = hold().acts("cuCtxGetStreamPriorityRange") {
+        return code;
+    }
+    // SAFETY: as above.
+    unsafe {
+        low.write(0);
+        high.write(-5);
+    }
+    SUCCESS
+}

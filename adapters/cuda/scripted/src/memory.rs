@@ -1,0 +1,227 @@
+//! Memory: allocations, and pieces that are mapped at reserved addresses.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ffi::{c_int, c_uint, c_void};
+
+use crate::world::*;
+
+fn layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.max(1), 4096).ok()
+}
+
+fn allocate(name: &'static str, bytes: usize) -> Result<usize, u32> {
+    let mut world = hold();
+    if let Some(code) = world.acts(name) {
+        return Err(code);
+    }
+    let layout = layout(bytes).filter(|layout| layout.size() <= 1 << 30);
+    // SAFETY: not of size zero.
+    let start = unsafe { alloc_zeroed(layout.ok_or(OUT_OF_MEMORY)?) };
+    let start = start.expose_provenance();
+    world.blocks.insert(start, bytes);
+    Ok(start)
+}
+
+fn free(start: usize, name: &str) -> u32 {
+    let mut world = hold();
+    world.pump();
+    match world.blocks.remove(&start).and_then(layout) {
+        Some(layout) => {
+            // SAFETY: from `allocate` with the same layout.
+            unsafe { dealloc(std::ptr::with_exposed_provenance_mut(start), layout) };
+            SUCCESS
+        }
+        None => code(world.broken(&format!("{name} of what is not there"))),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAlloc_v2(start: *mut u64, bytes: usize) -> u32 {
+    // SAFETY: room for an address, as for all outputs here.
+    code(allocate("cuMemAlloc", bytes).map(|at| unsafe { start.write(at as u64) }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAllocManaged(start: *mut u64, bytes: usize, _: c_uint) -> u32 {
+    // SAFETY: as above.
+    code(allocate("cuMemAllocManaged", bytes).map(|at| unsafe { start.write(at as u64) }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemHostAlloc(start: *mut *mut c_void, bytes: usize, _: c_uint) -> u32 {
+    let made = allocate("cuMemHostAlloc", bytes);
+    // SAFETY: as above.
+    code(made.map(|at| unsafe { start.write(std::ptr::with_exposed_provenance_mut(at)) }))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemFree_v2(start: u64) -> u32 {
+    free(start as usize, "cuMemFree")
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemFreeHost(start: *mut c_void) -> u32 {
+    free(start.addr(), "cuMemFreeHost")
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetAllocationGranularity(
+    bytes: *mut usize,
+    _: *const c_void,
+    _: c_uint,
+) -> u32 {
+    // SAFETY: as above.
+    unsafe { bytes.write(PAGE) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAddressReserve(
+    start: *mut u64,
+    bytes: usize,
+    _: usize,
+    _: u64,
+    _: u64,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.called("cuMemAddressReserve") {
+        return code;
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let none = std::ptr::null_mut();
+    // SAFETY: a new mapping, wherever there is room.
+    let at = unsafe { libc::mmap(none, bytes, libc::PROT_NONE, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return OUT_OF_MEMORY;
+    }
+    world.ranges.insert(at.expose_provenance(), bytes);
+    // SAFETY: as above.
+    unsafe { start.write(at.addr() as u64) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemAddressFree(start: u64, bytes: usize) -> u32 {
+    let (mut world, start) = (hold(), start as usize);
+    let used = world.maps.range(start..start + bytes).next().is_some();
+    if used || world.ranges.get(&start) != Some(&bytes) {
+        return code(world.broken("addresses given back that are in use, or not reserved"));
+    }
+    world.ranges.remove(&start);
+    // SAFETY: a reservation that is given up.
+    unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemCreate(
+    handle: *mut u64,
+    bytes: usize,
+    _: *const c_void,
+    _: u64,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.called("cuMemCreate") {
+        return code;
+    }
+    let name = world.name();
+    let piece = Piece {
+        bytes,
+        released: false,
+        mapped: 0,
+    };
+    world.pieces.insert(name, piece);
+    // SAFETY: as above.
+    unsafe { handle.write(name as u64) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemRelease(handle: u64) -> u32 {
+    let (mut world, name) = (hold(), handle as usize);
+    match world.pieces.get_mut(&name) {
+        Some(piece) if !piece.released => {
+            piece.released = true;
+            if piece.mapped == 0 {
+                world.pieces.remove(&name);
+            }
+            SUCCESS
+        }
+        _ => code(world.broken("a piece released twice")),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemMap(start: u64, bytes: usize, offset: usize, handle: u64, _: u64) -> u32 {
+    let (mut world, at, name) = (hold(), start as usize, handle as usize);
+    if let Some(code) = world.called("cuMemMap") {
+        return code;
+    }
+    let taken = world.maps.range(at..at + bytes).next().is_some();
+    let whole = world
+        .pieces
+        .get(&name)
+        .is_some_and(|piece| piece.bytes == bytes && offset == 0);
+    if taken || !whole {
+        return code(world.broken("mapping what is no piece, or where one is"));
+    }
+    if let Some(piece) = world.pieces.get_mut(&name) {
+        piece.mapped += 1;
+    }
+    world.maps.insert(at, (bytes, name));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemUnmap(start: u64, bytes: usize) -> u32 {
+    let (mut world, start) = (hold(), start as usize);
+    world.pump();
+    let all: Vec<_> = world
+        .maps
+        .range(start..start + bytes)
+        .map(|(at, map)| (*at, *map))
+        .collect();
+    if all.iter().map(|(_, (bytes, _))| bytes).sum::<usize>() != bytes {
+        return code(world.broken("unmapping what is not all mapped"));
+    }
+    for (at, (_, name)) in all {
+        world.maps.remove(&at);
+        if let Some(piece) = world.pieces.get_mut(&name) {
+            piece.mapped -= 1;
+            if piece.mapped == 0 && piece.released {
+                world.pieces.remove(&name);
+            }
+        }
+    }
+    let start = std::ptr::with_exposed_provenance_mut(start);
+    // SAFETY: a part of a reservation, all use of which is over.
+    unsafe {
+        libc::madvise(start, bytes, libc::MADV_DONTNEED);
+        libc::mprotect(start, bytes, libc::PROT_NONE);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemSetAccess(start: u64, bytes: usize, _: *const c_void, _: usize) -> u32 {
+    if let Some(code) = hold().called("cuMemSetAccess") {
+        return code;
+    }
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let start = std::ptr::with_exposed_provenance_mut(start as usize);
+    // SAFETY: a part of a reservation.
+    match unsafe { libc::mprotect(start, bytes, protection) } {
+        0 => SUCCESS,
+        _ => INVALID_VALUE,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemAdvise(_: u64, _: usize, _: c_int, _: c_int) -> u32 {
+    hold().acts("cuMemAdvise").unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemPrefetchAsync(_: u64, _: usize, _: c_int, _: *mut c_void) -> u32 {
+    hold().acts("cuMemPrefetchAsync").unwrap_or(SUCCESS)
+}

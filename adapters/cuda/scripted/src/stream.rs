@@ -1,0 +1,119 @@
+//! What streams run, and when: whoever holds the world runs all that can run.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::world::{Held, World, hold};
+
+/// What a stream was given.
+pub enum Command {
+    Copy { dst: usize, src: usize, bytes: usize },
+    /// Repeats up to sixteen bytes.
+    Fill { dst: usize, pattern: Vec<u8>, bytes: usize },
+    /// The event has happened, for the how-manieth time.
+    Record { event: usize, count: u64 },
+    /// Waits for that.
+    Await { event: usize, count: u64 },
+    /// Waits until the word is at least so much.
+    Watch { word: usize, value: u32 },
+}
+
+#[derive(Default)]
+pub struct Stream {
+    pub commands: std::collections::VecDeque<Command>,
+}
+
+#[derive(Default)]
+pub struct Event {
+    pub timed: bool,
+    pub recorded: u64,
+    pub happened: u64,
+    pub at: Option<Instant>,
+}
+
+impl World {
+    /// Runs what can run.
+    pub fn pump(&mut self) {
+        loop {
+            let ready = self.streams.iter().find_map(|(name, stream)| {
+                let first = stream.commands.front()?;
+                self.can_run(first).then_some(*name)
+            });
+            let Some(stream) = ready else { return };
+            let stream = self.streams.get_mut(&stream);
+            if let Some(command) = stream.and_then(|stream| stream.commands.pop_front()) {
+                self.run(command);
+            }
+        }
+    }
+
+    fn can_run(&self, command: &Command) -> bool {
+        match command {
+            Command::Await { event, count } => {
+                let event = self.events.get(event);
+                event.is_none_or(|event| event.happened >= *count)
+            }
+            Command::Watch { word, value } => {
+                // SAFETY: pinned memory of the caller's, who keeps it as long as streams watch it.
+                let word = unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(*word)) };
+                let there = word.load(Ordering::Acquire);
+                there.wrapping_sub(*value).cast_signed() >= 0
+            }
+            _ => true,
+        }
+    }
+
+    fn run(&mut self, command: Command) {
+        match command {
+            Command::Copy { dst, src, bytes } => {
+                let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
+                let from: *const u8 = std::ptr::with_exposed_provenance(src);
+                // SAFETY: the caller promises both ranges.
+                unsafe { std::ptr::copy(from, to, bytes) };
+            }
+            Command::Fill {
+                dst,
+                pattern,
+                bytes,
+            } => {
+                let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
+                for (at, byte) in pattern.iter().cycle().take(bytes).enumerate() {
+                    // SAFETY: the caller promises the range.
+                    unsafe { to.add(at).write(*byte) };
+                }
+            }
+            Command::Record { event, count } => {
+                if let Some(event) = self.events.get_mut(&event) {
+                    event.happened = event.happened.max(count);
+                    event.at = Some(Instant::now());
+                }
+            }
+            Command::Await { .. } | Command::Watch { .. } => {}
+        }
+    }
+
+    pub fn give(&mut self, stream: usize, command: Command) -> Result<(), u32> {
+        match self.streams.get_mut(&stream) {
+            Some(stream) => stream.commands.push_back(command),
+            None if stream == 0 => {
+                self.streams.entry(0).or_default().commands.push_back(command);
+            }
+            None => return self.broken("work for a dead stream"),
+        }
+        self.pump();
+        Ok(())
+    }
+}
+
+/// Waits, letting go of the world in between, until something holds.
+pub fn wait_until(mut done: impl FnMut(&mut World) -> bool) -> Held {
+    loop {
+        let mut world = hold();
+        world.pump();
+        if done(&mut world) {
+            return world;
+        }
+        drop(world);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}

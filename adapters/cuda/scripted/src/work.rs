@@ -1,0 +1,299 @@
+//! Streams, events and what streams are given.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use crate::stream::{Command, Event, Stream, wait_until};
+use crate::world::*;
+
+type Handle = *mut c_void;
+
+fn made(world: &mut World) -> (usize, Handle) {
+    let name = world.name();
+    (name, std::ptr::without_provenance_mut(name))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreateWithPriority(
+    stream: *mut Handle,
+    _: c_uint,
+    _: c_int,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuStreamCreateWithPriority") {
+        return code;
+    }
+    let (name, handle) = made(&mut world);
+    world.streams.insert(name, Stream::default());
+    // SAFETY: room for a handle, as for all outputs here.
+    unsafe { stream.write(handle) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamDestroy_v2(stream: Handle) -> u32 {
+    let mut world = hold();
+    world.pump();
+    match world.streams.remove(&stream.addr()) {
+        Some(stream) if stream.commands.is_empty() => SUCCESS,
+        Some(_) => code(world.broken("a stream destroyed with work on it")),
+        None => code(world.broken("a stream destroyed twice")),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
+    if let Some(code) = hold().acts("cuStreamSynchronize") {
+        return code;
+    }
+    let name = stream.addr();
+    let idle = |world: &mut World| {
+        let stream = world.streams.get(&name);
+        stream.is_none_or(|stream| stream.commands.is_empty())
+    };
+    drop(wait_until(idle));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _: c_uint) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuStreamWaitEvent") {
+        return code;
+    }
+    let event = event.addr();
+    let Some(count) = world.events.get(&event).map(|event| event.recorded) else {
+        return code(world.broken("waiting for a dead event"));
+    };
+    code(world.give(stream.addr(), Command::Await { event, count }))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamWaitValue32_v2(
+    stream: Handle,
+    word: u64,
+    value: u32,
+    _: c_uint,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuStreamWaitValue32") {
+        return code;
+    }
+    let word = word as usize;
+    code(world.give(stream.addr(), Command::Watch { word, value }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetFlags(_: Handle, flags: *mut c_uint) -> u32 {
+    // SAFETY: as above.
+    unsafe { flags.write(1) };
+    hold().acts("cuStreamGetFlags").unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetPriority(_: Handle, priority: *mut c_int) -> u32 {
+    // SAFETY: as above.
+    unsafe { priority.write(0) };
+    hold().acts("cuStreamGetPriority").unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetCtx(_: Handle, context: *mut Handle) -> u32 {
+    // SAFETY: as above.
+    unsafe { context.write(std::ptr::without_provenance_mut(CONTEXT)) };
+    hold().acts("cuStreamGetCtx").unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventCreate(event: *mut Handle, flags: c_uint) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuEventCreate") {
+        return code;
+    }
+    let (name, handle) = made(&mut world);
+    let new = Event {
+        timed: flags & 2 == 0,
+        ..Event::default()
+    };
+    world.events.insert(name, new);
+    // SAFETY: as above.
+    unsafe { event.write(handle) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventDestroy_v2(event: Handle) -> u32 {
+    let mut world = hold();
+    match world.events.remove(&event.addr()) {
+        Some(_) => SUCCESS,
+        None => code(world.broken("an event destroyed twice")),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuEventRecord") {
+        return code;
+    }
+    let event = event.addr();
+    let Some(own) = world.events.get_mut(&event) else {
+        return code(world.broken("recording a dead event"));
+    };
+    own.recorded += 1;
+    let count = own.recorded;
+    code(world.give(stream.addr(), Command::Record { event, count }))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventQuery(event: Handle) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuEventQuery") {
+        return code;
+    }
+    world.pump();
+    match world.events.get(&event.addr()) {
+        Some(event) if event.happened >= event.recorded => SUCCESS,
+        Some(_) => NOT_READY,
+        None => code(world.broken("asking a dead event")),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventSynchronize(event: Handle) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuEventSynchronize") {
+        return code;
+    }
+    let name = event.addr();
+    let Some(count) = world.events.get(&name).map(|event| event.recorded) else {
+        return code(world.broken("waiting for a dead event"));
+    };
+    drop(world);
+    let happened = |world: &mut World| {
+        let event = world.events.get(&name);
+        event.is_none_or(|event| event.happened >= count)
+    };
+    drop(wait_until(happened));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime(time: *mut f32, from: Handle, to: Handle) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuEventElapsedTime") {
+        return code;
+    }
+    world.pump();
+    let at = |event: Handle| world.events.get(&event.addr()).filter(|event| event.timed)?.at;
+    let (Some(from), Some(to)) = (at(from), at(to)) else {
+        return code(world.broken("the time of what did not happen, or has none"));
+    };
+    // SAFETY: as above.
+    unsafe { time.write(to.saturating_duration_since(from).as_secs_f32() * 1000.0) };
+    SUCCESS
+}
+
+fn give(name: &'static str, stream: Handle, command: Command) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts(name) {
+        return code;
+    }
+    code(world.give(stream.addr(), command))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemcpyAsync(dst: u64, src: u64, bytes: usize, stream: Handle) -> u32 {
+    let (dst, src) = (dst as usize, src as usize);
+    give("cuMemcpyAsync", stream, Command::Copy { dst, src, bytes })
+}
+
+/// The numbers of `CUDA_MEMCPY3D` that count here, by their places in words.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpy3DAsync_v2(what: *const usize, stream: Handle) -> u32 {
+    // SAFETY: the struct has 25 words.
+    let word = |at: usize| unsafe { what.add(at).read() };
+    let (src, src_pitch, src_rows) = (word(6), word(9), word(10));
+    let (dst, dst_pitch, dst_rows) = (word(17), word(20), word(21));
+    let [width, height, depth] = [word(22), word(23), word(24)];
+    let rows = (0..depth).flat_map(|z| (0..height).map(move |y| (z, y)));
+    for (z, y) in rows {
+        let command = Command::Copy {
+            dst: dst + (z * dst_rows + y) * dst_pitch,
+            src: src + (z * src_rows + y) * src_pitch,
+            bytes: width,
+        };
+        let code = give("cuMemcpy3DAsync", stream, command);
+        if code != SUCCESS {
+            return code;
+        }
+    }
+    SUCCESS
+}
+
+fn fill(name: &'static str, dst: u64, pattern: &[u8], count: usize, stream: Handle) -> u32 {
+    let command = Command::Fill {
+        dst: dst as usize,
+        pattern: pattern.to_vec(),
+        bytes: count * pattern.len(),
+    };
+    give(name, stream, command)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD8Async(dst: u64, value: u8, count: usize, stream: Handle) -> u32 {
+    fill("cuMemsetD8Async", dst, &[value], count, stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD16Async(dst: u64, value: u16, count: usize, stream: Handle) -> u32 {
+    fill("cuMemsetD16Async", dst, &value.to_ne_bytes(), count, stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD32Async(dst: u64, value: u32, count: usize, stream: Handle) -> u32 {
+    fill("cuMemsetD32Async", dst, &value.to_ne_bytes(), count, stream)
+}
+
+fn plane(dst: u64, pitch: usize, pattern: &[u8], width: usize, rows: usize, to: Handle) -> u32 {
+    let each = |row: usize| {
+        let at = dst + (row * pitch) as u64;
+        fill("cuMemsetD2DAsync", at, pattern, width, to)
+    };
+    (0..rows).map(each).find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD2D8Async(
+    dst: u64,
+    pitch: usize,
+    value: u8,
+    width: usize,
+    rows: usize,
+    stream: Handle,
+) -> u32 {
+    plane(dst, pitch, &[value], width, rows, stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD2D16Async(
+    dst: u64,
+    pitch: usize,
+    value: u16,
+    width: usize,
+    rows: usize,
+    stream: Handle,
+) -> u32 {
+    plane(dst, pitch, &value.to_ne_bytes(), width, rows, stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD2D32Async(
+    dst: u64,
+    pitch: usize,
+    value: u32,
+    width: usize,
+    rows: usize,
+    stream: Handle,
+) -> u32 {
+    plane(dst, pitch, &value.to_ne_bytes(), width, rows, stream)
+}

@@ -1,0 +1,130 @@
+//! All objects, behind one lock. A handle is a number that is never given twice.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::script::Script;
+use crate::stream::{Event, Stream};
+
+/// The driver's codes that are used here.
+pub const SUCCESS: u32 = 0;
+pub const INVALID_VALUE: u32 = 1;
+pub const OUT_OF_MEMORY: u32 = 2;
+pub const INVALID_CONTEXT: u32 = 201;
+pub const INVALID_HANDLE: u32 = 400;
+pub const NOT_FOUND: u32 = 500;
+pub const NOT_READY: u32 = 600;
+
+pub const PAGE: usize = 2 << 20;
+
+/// The one primary context.
+pub const CONTEXT: usize = 0x1000;
+
+#[derive(Default)]
+pub struct World {
+    pub script: Script,
+    next: usize,
+    /// How often the primary context is retained.
+    pub retained: usize,
+    pub streams: BTreeMap<usize, Stream>,
+    pub events: HashMap<usize, Event>,
+    pub modules: HashMap<usize, ()>,
+    /// Names of functions, and how many local bytes each was told.
+    pub functions: HashMap<usize, String>,
+    /// Allocations: their bytes.
+    pub blocks: BTreeMap<usize, usize>,
+    /// Reserved addresses: their bytes.
+    pub ranges: BTreeMap<usize, usize>,
+    /// Pieces of memory, and where they are mapped.
+    pub pieces: HashMap<usize, Piece>,
+    pub maps: BTreeMap<usize, (usize, usize)>,
+}
+
+pub struct Piece {
+    pub bytes: usize,
+    pub released: bool,
+    pub mapped: usize,
+}
+
+thread_local! {
+    /// The thread's contexts, the current one last.
+    pub static CURRENT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+pub fn current() -> usize {
+    CURRENT.with(|all| all.borrow().last().copied().unwrap_or(0))
+}
+
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+
+pub struct Held(MutexGuard<'static, Option<World>>);
+
+impl std::ops::Deref for Held {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        self.0.as_ref().expect("made by `hold`")
+    }
+}
+
+impl std::ops::DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut World {
+        self.0.as_mut().expect("made by `hold`")
+    }
+}
+
+pub fn hold() -> Held {
+    let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+    world.get_or_insert_default();
+    Held(world)
+}
+
+impl World {
+    pub fn name(&mut self) -> usize {
+        self.next += 1;
+        0x7000_0000 + self.next * 16
+    }
+
+    /// Begins an entry point: the code that it is to fail with.
+    pub fn called(&mut self, name: &'static str) -> Option<u32> {
+        self.script.called(name)
+    }
+
+    /// Begins an entry point that acts on the current context.
+    pub fn acts(&mut self, name: &'static str) -> Option<u32> {
+        if current() != CONTEXT || self.retained == 0 {
+            self.script.broken.push(format!("{name} without its context"));
+            return Some(INVALID_CONTEXT);
+        }
+        self.called(name)
+    }
+
+    pub fn broken<T>(&mut self, what: &str) -> Result<T, u32> {
+        self.script.broken.push(what.to_owned());
+        Err(INVALID_HANDLE)
+    }
+
+    pub fn live(&self) -> usize {
+        self.report().iter().map(|(_, count)| count).sum()
+    }
+
+    pub fn report(&self) -> Vec<(&'static str, usize)> {
+        let all = [
+            ("context", self.retained),
+            ("stream", self.streams.len()),
+            ("event", self.events.len()),
+            ("module", self.modules.len()),
+            ("allocation", self.blocks.len()),
+            ("range", self.ranges.len()),
+            ("piece", self.pieces.len()),
+            ("mapping", self.maps.len()),
+        ];
+        all.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// What an entry point returns.
+pub fn code(result: Result<(), u32>) -> u32 {
+    result.err().unwrap_or(SUCCESS)
+}

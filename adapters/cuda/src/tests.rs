@@ -1,0 +1,10 @@
+//! The adapter through its own table, over the scripted driver of `scripted/`: no GPU is needed, and
+//! any call of the driver's may fail.
+//!
+//! `stage` opens the library and runs tests in processes of their own, since an adapter looks for its
+//! driver once; `scene` is a piece of everything that a client does.
+
+mod current;
+mod faults;
+mod scene;
+mod stage;

@@ -1,0 +1,281 @@
+//! A piece of everything that a client does, on one device. It goes on when a step fails, with what
+//! it has, and gives everything back in the end, the adapter included.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ur::abi::*;
+
+use super::stage::{adapter, device, ur};
+
+/// What each step answered, and what is looked at after each.
+pub struct Steps<'a> {
+    taken: Vec<(&'static str, ur_result_t)>,
+    after: &'a dyn Fn(&'static str),
+    /// Whether the data that was read back is right.
+    pub right: bool,
+}
+
+impl Steps<'_> {
+    /// Notes a step; true if it succeeded.
+    fn note(&mut self, name: &'static str, code: ur_result_t) -> bool {
+        self.taken.push((name, code));
+        (self.after)(name);
+        code == UR_RESULT_SUCCESS
+    }
+
+    pub fn failed(&self) -> Vec<(&'static str, ur_result_t)> {
+        let failed = |(_, code): &&(_, ur_result_t)| *code != UR_RESULT_SUCCESS;
+        self.taken.iter().filter(failed).copied().collect()
+    }
+}
+
+/// Bytes of each piece of memory.
+const SIZE: usize = 4096;
+
+/// A step that makes an object: its last argument added; null if it fails.
+macro_rules! make {
+    ($steps:ident, $name:literal, $table:ident.$slot:ident($($arg:expr),*)) => {{
+        let mut made = null_mut();
+        let code = ur!($table.$slot($($arg,)* &mut made));
+        $steps.note($name, code);
+        made
+    }};
+}
+
+/// A command that waits for these events, as far as there are any: its event, null if it failed.
+macro_rules! enqueue {
+    ($steps:ident, $name:literal, $waits:expr, $table:ident.$slot:ident($($arg:expr),*)) => {{
+        let waits: Vec<ur_event_handle_t> = $waits;
+        let waits: Vec<_> = waits.into_iter().filter(|event| !event.is_null()).collect();
+        let first = if waits.is_empty() { null() } else { waits.as_ptr() };
+        let mut event: ur_event_handle_t = null_mut();
+        let code = ur!($table.$slot($($arg,)* waits.len() as u32, first, &mut event));
+        $steps.note($name, code);
+        event
+    }};
+}
+
+unsafe extern "C" fn task(data: *mut c_void) {
+    // SAFETY: the scene's own counter, which lives until the scene has waited for the task.
+    let count = unsafe { &*data.cast::<AtomicU32>() };
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    count.fetch_add(1, Ordering::SeqCst);
+}
+
+unsafe extern "C" fn native(queue: ur_queue_handle_t, _: *mut c_void) {
+    let mut handle = 0;
+    // That it may fail, the script decides.
+    let _ = ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut handle));
+}
+
+/// Plays it, looking after each step.
+pub fn play(after: &dyn Fn(&'static str)) -> Steps<'_> {
+    let mut steps = Steps {
+        taken: Vec::new(),
+        after,
+        right: false,
+    };
+    let adapter = adapter();
+    let device = device(adapter);
+    let context = make!(steps, "urContextCreate", Context.pfnCreate(1, &device, null()));
+    if !context.is_null() {
+        with_queues(&mut steps, context, device);
+        steps.note("urContextRelease", ur!(Context.pfnRelease(context)));
+    }
+    steps.note("urAdapterRelease", ur!(Adapter.pfnRelease(adapter)));
+    steps
+}
+
+fn with_queues(steps: &mut Steps, context: ur_context_handle_t, device: ur_device_handle_t) {
+    let queue = |flags| ur_queue_properties_t {
+        flags,
+        ..Default::default()
+    };
+    let profiled = queue(UR_QUEUE_FLAG_PROFILING_ENABLE);
+    let loose = queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    let one = make!(steps, "urQueueCreate", Queue.pfnCreate(context, device, &profiled));
+    let two = make!(steps, "urQueueCreate", Queue.pfnCreate(context, device, &loose));
+    if !one.is_null() && !two.is_null() {
+        on_usm(steps, (context, device), one, two);
+        on_buffers(steps, context, one);
+        with_program(steps, context, device, one);
+        asynchronous(steps, one, two);
+        on_the_host(steps, one, two);
+    }
+    for queue in [one, two] {
+        if !queue.is_null() {
+            steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+            steps.note("urQueueRelease", ur!(Queue.pfnRelease(queue)));
+        }
+    }
+}
+
+fn release(steps: &mut Steps, events: &[ur_event_handle_t]) {
+    for event in events.iter().filter(|event| !event.is_null()) {
+        steps.note("urEventRelease", ur!(Event.pfnRelease(*event)));
+    }
+}
+
+fn on_usm(
+    steps: &mut Steps,
+    (context, device): (ur_context_handle_t, ur_device_handle_t),
+    one: ur_queue_handle_t,
+    two: ur_queue_handle_t,
+) {
+    let pool = null_mut();
+    let own = make!(
+        steps,
+        "urUSMDeviceAlloc",
+        USM.pfnDeviceAlloc(context, device, null(), pool, SIZE)
+    );
+    let shared = make!(
+        steps,
+        "urUSMSharedAlloc",
+        USM.pfnSharedAlloc(context, device, null(), pool, SIZE)
+    );
+    let host = make!(steps, "urUSMHostAlloc", USM.pfnHostAlloc(context, null(), pool, SIZE));
+    if !own.is_null() && !host.is_null() {
+        let (byte, odd) = (7_u8, [1_u8, 2, 3]);
+        let from = (&raw const byte).cast();
+        let filled = enqueue!(steps, "urEnqueueUSMFill", vec![],
+            Enqueue.pfnUSMFill(one, own, 1, from, SIZE));
+        let again = enqueue!(steps, "urEnqueueUSMFill", vec![],
+            Enqueue.pfnUSMFill(one, own, 3, odd.as_ptr().cast(), 99));
+        let copied = enqueue!(steps, "urEnqueueUSMMemcpy", vec![filled, again],
+            Enqueue.pfnUSMMemcpy(two, false as _, host, own, SIZE));
+        if !copied.is_null() {
+            let waited = steps.note("urEventWait", ur!(Event.pfnWait(1, &copied)));
+            // SAFETY: host memory of that size, which nothing writes any more.
+            let read = unsafe { std::slice::from_raw_parts(host.cast::<u8>(), SIZE) };
+            let odd = read[..99].chunks(3).all(|three| three == odd);
+            let rest = read[99..].iter().all(|byte| *byte == 7);
+            steps.right = waited && !filled.is_null() && !again.is_null() && odd && rest;
+        }
+        let (mut start, bytes) = (0_u64, size_of::<u64>());
+        if !filled.is_null() {
+            let name = UR_PROFILING_INFO_COMMAND_START;
+            let ask = (&raw mut start).cast();
+            let code = ur!(Event.pfnGetProfilingInfo(filled, name, bytes, ask, null_mut()));
+            steps.note("urEventGetProfilingInfo", code);
+        }
+        let hint = enqueue!(steps, "urEnqueueUSMPrefetch", vec![],
+            Enqueue.pfnUSMPrefetch(one, shared, SIZE, ur_usm_migration_flags_t(0)));
+        release(steps, &[filled, again, copied, hint]);
+    }
+    for memory in [own, shared, host] {
+        if !memory.is_null() {
+            steps.note("urUSMFree", ur!(USM.pfnFree(context, memory)));
+        }
+    }
+}
+
+fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_handle_t) {
+    let plain = UR_MEM_FLAG_READ_WRITE;
+    let buffer = make!(steps, "urMemBufferCreate", Mem.pfnBufferCreate(context, plain, SIZE, null()));
+    if buffer.is_null() {
+        return;
+    }
+    let data = [5_u8; SIZE];
+    let written = enqueue!(steps, "urEnqueueMemBufferWrite", vec![],
+        Enqueue.pfnMemBufferWrite(queue, buffer, true as _, 0, SIZE, data.as_ptr().cast()));
+    let mut mapped = null_mut();
+    let flags = UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE;
+    let code = ur!(Enqueue.pfnMemBufferMap(
+        queue, buffer, true as _, flags, 0, SIZE, 0, null(), null_mut(), &mut mapped
+    ));
+    if steps.note("urEnqueueMemBufferMap", code) {
+        let unmapped = enqueue!(steps, "urEnqueueMemUnmap", vec![],
+            Enqueue.pfnMemUnmap(queue, buffer, mapped));
+        release(steps, &[unmapped]);
+    }
+    release(steps, &[written]);
+    steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+    steps.note("urMemRelease", ur!(Mem.pfnRelease(buffer)));
+}
+
+fn with_program(
+    steps: &mut Steps,
+    context: ur_context_handle_t,
+    device: ur_device_handle_t,
+    queue: ur_queue_handle_t,
+) {
+    let text = b".version 8.0";
+    let (mut device, mut bytes, mut code) = (device, text.len(), text.as_ptr());
+    let program = make!(
+        steps,
+        "urProgramCreateWithBinary",
+        Program.pfnCreateWithBinary(context, 1, &mut device, &mut bytes, &mut code, null())
+    );
+    if program.is_null() {
+        return;
+    }
+    steps.note("urProgramBuild", ur!(Program.pfnBuild(context, program, null())));
+    let kernel = make!(steps, "urKernelCreate", Kernel.pfnCreate(program, c"nothing".as_ptr()));
+    if !kernel.is_null() {
+        let global = 1000_usize;
+        let launched = enqueue!(steps, "urEnqueueKernelLaunchWithArgsExp", vec![],
+            EnqueueExp.pfnKernelLaunchWithArgsExp(
+                queue, kernel, 1, null(), &global, null(), 0, null(), null()
+            ));
+        release(steps, &[launched]);
+        steps.note("urKernelRelease", ur!(Kernel.pfnRelease(kernel)));
+    }
+    steps.note("urProgramRelease", ur!(Program.pfnRelease(program)));
+}
+
+fn asynchronous(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t) {
+    let pool = null_mut();
+    for round in 0..3_u8 {
+        let (mut memory, mut made) = (null_mut(), null_mut());
+        let (to, ready) = (&mut memory, &mut made);
+        let (name, code) = match round {
+            0 => (
+                "urEnqueueUSMDeviceAllocExp",
+                ur!(EnqueueExp.pfnUSMDeviceAllocExp(one, pool, SIZE, null(), 0, null(), to, ready)),
+            ),
+            1 => (
+                "urEnqueueUSMHostAllocExp",
+                ur!(EnqueueExp.pfnUSMHostAllocExp(one, pool, SIZE, null(), 0, null(), to, ready)),
+            ),
+            _ => (
+                "urEnqueueUSMSharedAllocExp",
+                ur!(EnqueueExp.pfnUSMSharedAllocExp(one, pool, SIZE, null(), 0, null(), to, ready)),
+            ),
+        };
+        if !steps.note(name, code) {
+            continue;
+        }
+        let from = (&raw const round).cast();
+        let filled = enqueue!(steps, "urEnqueueUSMFill", vec![made],
+            Enqueue.pfnUSMFill(two, memory, 1, from, SIZE));
+        let freed = enqueue!(steps, "urEnqueueUSMFreeExp", vec![filled, made],
+            EnqueueExp.pfnUSMFreeExp(two, pool, memory));
+        release(steps, &[made, filled, freed]);
+    }
+}
+
+fn on_the_host(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t) {
+    let count = AtomicU32::new(0);
+    let data = (&raw const count).cast_mut().cast();
+    let done = enqueue!(steps, "urEnqueueHostTaskExp", vec![],
+        EnqueueExp.pfnHostTaskExp(one, Some(task), data, null()));
+    let wall = enqueue!(steps, "urEnqueueEventsWaitWithBarrier", vec![done],
+        Enqueue.pfnEventsWaitWithBarrier(two));
+    let own = enqueue!(steps, "urEnqueueNativeCommandExp", vec![],
+        EnqueueExp.pfnNativeCommandExp(two, Some(native), null_mut(), 0, null(), null()));
+    for event in [done, wall, own] {
+        if !event.is_null() {
+            steps.note("urEventWait", ur!(Event.pfnWait(1, &event)));
+        }
+    }
+    // A task whose event was not made may run still.
+    for queue in [one, two] {
+        steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+    }
+    if done.is_null() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    release(steps, &[done, wall, own]);
+}

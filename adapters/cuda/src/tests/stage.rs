@@ -1,0 +1,153 @@
+//! The scripted library as a test handles it, and processes for tests to be alone in.
+
+use std::env;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::path::PathBuf;
+use std::process::Command;
+use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
+
+use scripted_cuda::{Answer, EACH, Fault};
+use ur::abi::*;
+use ur::dl::{Binding, Library};
+
+/// Calls a function of the adapter's table: `ur!(Queue.pfnFinish(queue))`.
+macro_rules! ur {
+    ($table:ident.$slot:ident($($arg:expr),* $(,)?)) => {{
+        let table = <crate::Cuda as ur::hal::Exported>::table();
+        let function = table.$table.$slot.expect("no slot is null");
+        // SAFETY: live handles and pointers, or ones that the call refuses.
+        unsafe { function($($arg),*) }
+    }};
+}
+pub(super) use ur;
+
+ur::dl::symbols! {
+    struct Control {
+        required {
+            scripted_fail: unsafe extern "C" fn(Fault, *const c_char),
+            scripted_look: extern "C" fn() -> Answer,
+            scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
+            cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
+            cuCtxPushCurrent_v2: unsafe extern "C" fn(*mut c_void) -> u32,
+        }
+        optional {}
+    }
+}
+
+/// The scripted library, opened: whoever looks for the driver in this process finds it from now on.
+pub struct Stage(Control);
+
+/// Where Cargo has put it: beside this program.
+fn library() -> PathBuf {
+    let own = env::current_exe().expect("this program");
+    let folder = own.parent().expect("a folder").to_owned();
+    folder.join("libscripted_cuda.so")
+}
+
+impl Stage {
+    pub fn open() -> Self {
+        let library = Library::open(library(), Binding::Usual).expect("the scripted library");
+        Self(Control::from_library(library).expect("its functions"))
+    }
+
+    /// Has the nth call from now fail, and forgets what was.
+    pub fn fail(&self, nth: u64, code: u32) {
+        // SAFETY: no name.
+        unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
+    }
+
+    /// Has every call of one function fail.
+    pub fn fail_each(&self, name: &str, code: u32) {
+        let name = CString::new(name).expect("a name");
+        // SAFETY: a C string.
+        unsafe { (self.0.scripted_fail)(Fault { nth: EACH, code }, name.as_ptr()) };
+    }
+
+    /// Has every call do what it should.
+    pub fn calm(&self) {
+        self.fail(0, 0);
+    }
+
+    pub fn look(&self) -> Answer {
+        (self.0.scripted_look)()
+    }
+
+    pub fn tell(&self) -> String {
+        let mut buffer = vec![0; 4096];
+        // SAFETY: room for as many bytes.
+        unsafe { (self.0.scripted_tell)(buffer.as_mut_ptr(), buffer.len()) };
+        // SAFETY: ended with zero by the call.
+        let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
+        text.to_string_lossy().into_owned()
+    }
+
+    /// The context that is current on this thread.
+    pub fn current(&self) -> usize {
+        let mut context = null_mut();
+        // SAFETY: room for a handle.
+        unsafe { (self.0.cuCtxGetCurrent)(&mut context) };
+        context.addr()
+    }
+
+    /// Makes a context current, as an application may.
+    pub fn make_current(&self, context: usize) {
+        // SAFETY: the scripted library looks at no context.
+        unsafe { (self.0.cuCtxPushCurrent_v2)(std::ptr::without_provenance_mut(context)) };
+    }
+
+    /// That nothing is alive any more, at the latest when our threads have let go, and that no call
+    /// was one that the driver forbids.
+    pub fn check_end(&self, when: &str) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.look().live > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let seen = self.look();
+        assert!(
+            seen.live == 0 && seen.broken == 0,
+            "{when}: {}",
+            self.tell()
+        );
+    }
+}
+
+/// The one adapter, with a reference.
+pub fn adapter() -> ur_adapter_handle_t {
+    let (mut adapter, mut count) = (null_mut(), 0);
+    let code = ur!(Adapter.pfnGet(1, &mut adapter, &mut count));
+    assert_eq!((code, count), (UR_RESULT_SUCCESS, 1));
+    adapter
+}
+
+/// The one device of the one platform.
+pub fn device(adapter: ur_adapter_handle_t) -> ur_device_handle_t {
+    let (mut platform, mut device) = (null_mut(), null_mut());
+    let code = ur!(Platform.pfnGet(adapter, 1, &mut platform, null_mut()));
+    assert_eq!(code, UR_RESULT_SUCCESS);
+    let all = UR_DEVICE_TYPE_ALL;
+    let code = ur!(Device.pfnGet(platform, all, 1, &mut device, null_mut()));
+    assert_eq!(code, UR_RESULT_SUCCESS);
+    device
+}
+
+const ALONE: &str = "SCRIPTED_ALONE";
+
+/// Runs a test in a process of its own. `name` is its path in this crate.
+pub fn alone(name: &str, test: impl FnOnce()) {
+    if env::var_os(ALONE).is_some_and(|own| own == name) {
+        return test();
+    }
+    let mut command = Command::new(env::current_exe().expect("this program"));
+    command
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, name);
+    let output = command.output().expect("a process");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}{errors}");
+    assert!(
+        told.contains("1 passed"),
+        "no test is called {name}: {told}"
+    );
+}
