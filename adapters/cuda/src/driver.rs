@@ -5,13 +5,14 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Error, Handles, Object, Result};
+use ur::object::{Error, Handles, Object, Result, ensure};
 use ur::stream::{Domain, Driver, Kind, Landing, LaunchRequest, Notice, Stamps, Work};
 use ur::timeline::Clock;
 
 use crate::Cuda;
+use crate::adapter::roots;
 use crate::device::Device;
-use crate::exec::{Gpu, Lane, Marker, Native, Pages, Signal, host_point};
+use crate::exec::{Gpu, Lane, Marker, Native, Pages, Signal, host_may_have, host_point};
 use crate::kernel::{Kernel, Launch};
 use crate::mem::Mem;
 use crate::program::Program;
@@ -51,6 +52,23 @@ fn gpu<'a>(domain: &'a Domain<Cuda>, device: Option<&Object<Device>>) -> Result<
     };
     let found = at.and_then(|at| domain.state().gpus.get(at));
     found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
+}
+
+/// Fewer pages than these are just made, to see whether they are there.
+const FEW_PAGES: usize = 64;
+
+/// Any device: host memory is not asked about one.
+fn any_gpu() -> Option<Arc<Gpu>> {
+    let devices = roots()?.platform.devices();
+    let mut held = devices.iter().filter_map(|device| device.held());
+    held.next()
+}
+
+fn pages_of(gpu: &Gpu, kind: Kind) -> Result<Pages> {
+    match kind {
+        Kind::Host => gpu.host_pages.ok_or(Error::unsupported()),
+        Kind::Device | Kind::Shared => pages(gpu),
+    }
 }
 
 fn pages(gpu: &Gpu) -> Result<Pages> {
@@ -94,6 +112,10 @@ impl Driver for Cuda {
 
     fn wait(lane: &Lane, marker: &Marker) -> Result<()> {
         lane.wait(marker)
+    }
+
+    fn open(lane: &Lane, open: bool) -> Result<()> {
+        lane.set_open(open)
     }
 
     fn is_done(marker: &Marker) -> Result<bool> {
@@ -145,8 +167,13 @@ impl Driver for Cuda {
     }
 
     fn page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
-        let gpu = device.filter(|_| kind == Kind::Device)?.gpu().ok()?;
-        Some(gpu.pages?.bytes)
+        let (gpu, all) = match (device, kind) {
+            (Some(device), Kind::Device) => (device.gpu().ok()?, false),
+            (_, Kind::Host) => (any_gpu()?, true),
+            _ => return None,
+        };
+        let pages = if all { gpu.host_pages } else { gpu.pages };
+        Some(pages?.bytes)
     }
 
     fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
@@ -163,12 +190,19 @@ impl Driver for Cuda {
     fn create_pages(
         domain: &Domain<Self>,
         device: Option<&Object<Device>>,
-        _: Kind,
+        kind: Kind,
         count: usize,
         zeroed: bool,
     ) -> Result<Vec<u64>> {
         let gpu = gpu(domain, device)?;
-        let pages = pages(gpu)?;
+        let pages = pages_of(gpu, kind)?;
+        let bytes = count.saturating_mul(pages.bytes);
+        let (there, none) = match kind {
+            _ if count <= FEW_PAGES => (true, UR_RESULT_ERROR_UNKNOWN),
+            Kind::Host => (host_may_have(bytes), UR_RESULT_ERROR_OUT_OF_HOST_MEMORY),
+            _ => (gpu.may_have(bytes)?, UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY),
+        };
+        ensure(there, none)?;
         let all = pages.create_pages(gpu.api, count)?;
         if zeroed && let Err(error) = gpu.zero_pages(&pages, &all) {
             all.iter().for_each(|page| pages.destroy(*page));
@@ -186,12 +220,17 @@ impl Driver for Cuda {
     fn map_pages(
         domain: &Domain<Self>,
         device: Option<&Object<Device>>,
-        _: Kind,
+        kind: Kind,
         addr: usize,
         all: &[u64],
     ) -> Result<()> {
         let gpu = gpu(domain, device)?;
-        pages(gpu)?.map_pages(gpu.api, addr, all)
+        let pages = pages_of(gpu, kind)?;
+        let mut who = vec![pages.home];
+        if kind == Kind::Host {
+            who.extend(domain.state().gpus.iter().map(|gpu| gpu.place()));
+        }
+        pages.map_pages(gpu.api, addr, all, &who)
     }
 
     fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {

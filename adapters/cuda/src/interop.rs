@@ -108,6 +108,11 @@ pub fn adopt_event(
 pub fn event_handle(this: &Object<Event<Cuda>>) -> Result<ur_native_handle_t> {
     match this.marker()? {
         Marker::Event(event) => Ok(event.raw().expose_provenance()),
+        Marker::Promise(promise) => {
+            promise.force()?;
+            let event = promise.event()?.ok_or(Error::unsupported())?;
+            Ok(event.raw().expose_provenance())
+        }
         Marker::Host(_) => Err(Error::unsupported()),
     }
 }

@@ -117,9 +117,9 @@ impl AddressSpace {
         let free = below.is_none_or(|(&at, map)| at + map.bytes <= start);
         ensure(free, UR_RESULT_ERROR_INVALID_VALUE)?;
         let handles: Vec<u64> = own.iter().map(|page| page.handle).collect();
-        pages.map_pages(gpu.api, start, &handles)?;
+        pages.map_pages(gpu.api, start, &handles, &[gpu.place()])?;
         if access != UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE
-            && let Err(error) = pages.set_access(gpu.api, start, bytes, wanted)
+            && let Err(error) = pages.set_access(gpu.api, start, bytes, &[gpu.place()], wanted)
         {
             pages.unmap_pages(start, count);
             return Err(error);
@@ -160,7 +160,8 @@ impl AddressSpace {
             if let Some(map) = range.maps.get_mut(&piece)
                 && let Some(page) = map.pages.first()
             {
-                pages(&page.gpu)?.set_access(page.gpu.api, piece, map.bytes, wanted)?;
+                let (gpu, who) = (&page.gpu, [page.gpu.place()]);
+                pages(gpu)?.set_access(gpu.api, piece, map.bytes, &who, wanted)?;
                 map.access = access;
             }
         }

@@ -56,7 +56,9 @@ pub unsafe extern "C" fn cuModuleGetFunction(
         return code(world.broken("a function of a dead module"));
     }
     // SAFETY: a C string.
-    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    let name = unsafe { CStr::from_ptr(name) }
+        .to_string_lossy()
+        .into_owned();
     if name == "missing" || name.ends_with("_with_offset") {
         return NOT_FOUND;
     }
@@ -143,7 +145,9 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     // SAFETY: as above.
     unsafe { groups.write(2) };
     let mut world = hold();
-    world.acts("cuOccupancyMaxActiveBlocksPerMultiprocessor").unwrap_or(SUCCESS)
+    world
+        .acts("cuOccupancyMaxActiveBlocksPerMultiprocessor")
+        .unwrap_or(SUCCESS)
 }
 
 #[unsafe(no_mangle)]
@@ -161,7 +165,9 @@ pub unsafe extern "C" fn cuOccupancyMaxPotentialBlockSize(
         items.write(512);
     }
     let mut world = hold();
-    world.acts("cuOccupancyMaxPotentialBlockSize").unwrap_or(SUCCESS)
+    world
+        .acts("cuOccupancyMaxPotentialBlockSize")
+        .unwrap_or(SUCCESS)
 }
 
 #[unsafe(no_mangle)]

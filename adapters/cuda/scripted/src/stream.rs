@@ -7,9 +7,17 @@ use crate::world::{Held, World, hold};
 
 /// What a stream was given.
 pub enum Command {
-    Copy { dst: usize, src: usize, bytes: usize },
+    Copy {
+        dst: usize,
+        src: usize,
+        bytes: usize,
+    },
     /// Repeats up to sixteen bytes.
-    Fill { dst: usize, pattern: Vec<u8>, bytes: usize },
+    Fill {
+        dst: usize,
+        pattern: Vec<u8>,
+        bytes: usize,
+    },
     /// The event has happened, for the how-manieth time.
     Record { event: usize, count: u64 },
     /// Waits for that.
@@ -55,7 +63,8 @@ impl World {
             }
             Command::Watch { word, value } => {
                 // SAFETY: pinned memory of the caller's, who keeps it as long as streams watch it.
-                let word = unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(*word)) };
+                let word =
+                    unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(*word)) };
                 let there = word.load(Ordering::Acquire);
                 there.wrapping_sub(*value).cast_signed() >= 0
             }
@@ -96,7 +105,11 @@ impl World {
         match self.streams.get_mut(&stream) {
             Some(stream) => stream.commands.push_back(command),
             None if stream == 0 => {
-                self.streams.entry(0).or_default().commands.push_back(command);
+                self.streams
+                    .entry(0)
+                    .or_default()
+                    .commands
+                    .push_back(command);
             }
             None => return self.broken("work for a dead stream"),
         }

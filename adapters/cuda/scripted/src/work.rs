@@ -68,12 +68,7 @@ pub extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _: c_uint) ->
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuStreamWaitValue32_v2(
-    stream: Handle,
-    word: u64,
-    value: u32,
-    _: c_uint,
-) -> u32 {
+pub extern "C" fn cuStreamWaitValue32_v2(stream: Handle, word: u64, value: u32, _: c_uint) -> u32 {
     let mut world = hold();
     if let Some(code) = world.acts("cuStreamWaitValue32") {
         return code;
@@ -184,7 +179,13 @@ pub unsafe extern "C" fn cuEventElapsedTime(time: *mut f32, from: Handle, to: Ha
         return code;
     }
     world.pump();
-    let at = |event: Handle| world.events.get(&event.addr()).filter(|event| event.timed)?.at;
+    let at = |event: Handle| {
+        world
+            .events
+            .get(&event.addr())
+            .filter(|event| event.timed)?
+            .at
+    };
     let (Some(from), Some(to)) = (at(from), at(to)) else {
         return code(world.broken("the time of what did not happen, or has none"));
     };
@@ -259,7 +260,10 @@ fn plane(dst: u64, pitch: usize, pattern: &[u8], width: usize, rows: usize, to: 
         let at = dst + (row * pitch) as u64;
         fill("cuMemsetD2DAsync", at, pattern, width, to)
     };
-    (0..rows).map(each).find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
+    (0..rows)
+        .map(each)
+        .find(|code| *code != SUCCESS)
+        .unwrap_or(SUCCESS)
 }
 
 #[unsafe(no_mangle)]

@@ -94,7 +94,9 @@ impl World {
     /// Begins an entry point that acts on the current context.
     pub fn acts(&mut self, name: &'static str) -> Option<u32> {
         if current() != CONTEXT || self.retained == 0 {
-            self.script.broken.push(format!("{name} without its context"));
+            self.script
+                .broken
+                .push(format!("{name} without its context"));
             return Some(INVALID_CONTEXT);
         }
         self.called(name)

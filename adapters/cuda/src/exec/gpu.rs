@@ -26,7 +26,9 @@ pub struct Gpu {
     pub(super) fills: OnceLock<Fills>,
     /// For what must be done at once. Held while it is.
     errands: Mutex<Option<Errands>>,
+    /// The device's pages, and the host's.
     pub pages: Option<Pages>,
+    pub host_pages: Option<Pages>,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
@@ -61,6 +63,8 @@ impl Gpu {
         // SAFETY: room for one handle.
         let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&mut context, device) };
         check(api, code, "cuDevicePrimaryCtxRetain")?;
+        let pages = Pages::of_device(api, device);
+        let host_pages = pages.and_then(|like| Pages::of_host(api, device, &like));
         Ok(Arc::new(Self {
             api,
             device,
@@ -71,7 +75,8 @@ impl Gpu {
             clock: Clock::default(),
             fills: OnceLock::new(),
             errands: Mutex::default(),
-            pages: Pages::of(api, device),
+            pages,
+            host_pages,
         }))
     }
 

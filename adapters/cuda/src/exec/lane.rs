@@ -1,31 +1,66 @@
 //! Streams: opened by us, or the user's own.
+//!
+//! A stream could wait for the host by itself, but the driver puts streams on few channels, and one
+//! that waits stops all on its channel; and while any does, calls that wait for the device, such as
+//! freeing memory, do not return. So a lane that waits for the host keeps back what it is given from
+//! then on, and who signals gives it to the stream. A marker of what is kept back is a promise of an
+//! event. Only where others put work on the stream, too, must it wait by itself.
+//!
+//! | a lane | until |
+//! |---|---|
+//! | gives work to its stream at once | it has to wait for a point or promise that is not there yet |
+//! | keeps work back | all that it waits for is there, or it is opened to others |
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 use ur::object::{Error, Result};
 use ur::stream::{Stamps, Work};
 
 use super::gpu::{Event, Gpu};
-use super::marker::Marker;
+use super::marker::{Marker, Promise};
 use super::times;
 use super::work;
 use crate::Cuda;
 use crate::cu::sys::CUstream;
 
 /// An in-order stream.
-pub struct Lane {
+pub struct Lane(Arc<Stream>);
+
+pub struct Stream {
     gpu: Arc<Gpu>,
-    stream: CUstream,
+    raw: CUstream,
     /// Whether it ends with the lane.
     own: bool,
+    held: Mutex<Held>,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
-unsafe impl Send for Lane {}
+unsafe impl Send for Stream {}
 // SAFETY: as above.
-unsafe impl Sync for Lane {}
+unsafe impl Sync for Stream {}
+
+#[derive(Default)]
+struct Held {
+    /// What is kept back, in order. The first is always something to wait for.
+    steps: VecDeque<Step>,
+    /// Whether others put work on the stream.
+    open: bool,
+}
+
+enum Step {
+    Work(Work<Cuda>, Option<Arc<Stamps>>),
+    Wait(Marker),
+    Mark(Arc<Promise>),
+}
+
+thread_local! {
+    /// Lanes that this thread is to let go on, while it does so.
+    static LINE: RefCell<Option<VecDeque<Arc<Stream>>>> = const { RefCell::new(None) };
+}
 
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream, nor that for it.
 const NON_BLOCKING: u32 = 1;
@@ -61,69 +96,215 @@ impl Lane {
     }
 
     /// A stream that others made; `own` if it is to end with the lane.
-    pub fn adopt(gpu: &Arc<Gpu>, stream: CUstream, own: bool) -> Self {
-        Self {
+    pub fn adopt(gpu: &Arc<Gpu>, raw: CUstream, own: bool) -> Self {
+        Self(Arc::new(Stream {
             gpu: Arc::clone(gpu),
-            stream,
+            raw,
             own,
-        }
+            held: Mutex::default(),
+        }))
     }
 
     pub fn stream(&self) -> CUstream {
-        self.stream
+        self.0.raw
     }
 
     pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        let _current = self.gpu.enter()?;
-        let Some(stamps) = stamps else {
-            return work::give(&self.gpu, self.stream, work);
-        };
-        self.gpu.sync_clock()?;
-        let [start, end] = [self.gpu.event(true)?, self.gpu.event(true)?];
-        start.record(self.stream)?;
-        work::give(&self.gpu, self.stream, work)?;
-        end.record(self.stream)?;
-        times::fill(&stamps, &self.gpu, start, end);
+        let mut held = self.0.held();
+        if held.steps.is_empty() {
+            return self.0.give(work, stamps);
+        }
+        held.steps.push_back(Step::Work(work, stamps));
         Ok(())
     }
 
     /// A marker of everything submitted so far.
     pub fn mark(&self) -> Result<Marker> {
-        let _current = self.gpu.enter()?;
-        let event: Event = self.gpu.event(false)?;
-        event.record(self.stream)?;
-        Ok(Marker::Event(Arc::new(event)))
+        let mut held = self.0.held();
+        if held.steps.is_empty() {
+            return Ok(Marker::Event(self.0.record()?));
+        }
+        let promise = Promise::new(&self.0);
+        held.steps.push_back(Step::Mark(Arc::clone(&promise)));
+        Ok(Marker::Promise(promise))
     }
 
     /// Later commands wait for the marker.
     pub fn wait(&self, marker: &Marker) -> Result<()> {
-        let _current = self.gpu.enter()?;
-        let api = self.gpu.api;
-        match marker {
-            Marker::Event(event) => {
-                // SAFETY: a live stream and event.
-                let code = unsafe { (api.cuStreamWaitEvent)(self.stream, event.raw(), 0) };
-                self.gpu.check(code, "cuStreamWaitEvent")
-            }
-            Marker::Host(point) if point.is_signalled() => Ok(()),
-            Marker::Host(point) => {
-                let wait = api.cuStreamWaitValue32.ok_or(Error::unsupported())?;
-                let word = point.word;
-                // SAFETY: a live stream; the word stays as long as the context.
-                let code = unsafe { wait(self.stream, word.addr as u64, word.value, AT_LEAST) };
-                self.gpu.check(code, "cuStreamWaitValue32")
-            }
+        let mut held = self.0.held();
+        if held.steps.is_empty() && self.0.wait(marker, held.open)? {
+            return Ok(());
         }
+        held.steps.push_back(Step::Wait(marker.clone()));
+        drop(held);
+        let stream = Arc::downgrade(&self.0);
+        marker.when_there(Box::new(move || {
+            if let Some(stream) = stream.upgrade() {
+                stream.let_go_on();
+            }
+        }));
+        Ok(())
+    }
+
+    /// Others put work on the stream from now on, or no longer.
+    pub fn set_open(&self, open: bool) -> Result<()> {
+        self.0.held().open = open;
+        if open { self.0.force() } else { Ok(()) }
     }
 }
 
-impl Drop for Lane {
+impl Stream {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives work to the stream.
+    fn give(self: &Arc<Self>, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        let gpu = &self.gpu;
+        let _current = gpu.enter()?;
+        let Some(stamps) = stamps else {
+            return work::give(gpu, self.raw, work);
+        };
+        gpu.sync_clock()?;
+        let [start, end] = [gpu.event(true)?, gpu.event(true)?];
+        start.record(self.raw)?;
+        work::give(gpu, self.raw, work)?;
+        end.record(self.raw)?;
+        times::fill(&stamps, gpu, start, end);
+        Ok(())
+    }
+
+    fn record(&self) -> Result<Arc<Event>> {
+        let _current = self.gpu.enter()?;
+        let event = self.gpu.event(false)?;
+        event.record(self.raw)?;
+        Ok(Arc::new(event))
+    }
+
+    /// Has the stream wait, if it can without keeping anything else from going on; or anyway, if
+    /// `alone`. False if it cannot.
+    fn wait(&self, marker: &Marker, alone: bool) -> Result<bool> {
+        let event = match marker {
+            Marker::Event(event) => event,
+            Marker::Promise(promise) => match promise.event()? {
+                Some(event) => event,
+                None => return Ok(false),
+            },
+            Marker::Host(point) if point.is_signalled() => return Ok(true),
+            Marker::Host(_) if !alone => return Ok(false),
+            Marker::Host(point) => {
+                let wait = self.gpu.api.cuStreamWaitValue32;
+                let wait = wait.ok_or(Error::unsupported())?;
+                let word = point.word;
+                let _current = self.gpu.enter()?;
+                // SAFETY: a live stream; the word stays as long as the context.
+                let code = unsafe { wait(self.raw, word.addr as u64, word.value, AT_LEAST) };
+                self.gpu.check(code, "cuStreamWaitValue32")?;
+                return Ok(true);
+            }
+        };
+        let _current = self.gpu.enter()?;
+        // SAFETY: a live stream and event.
+        let code = unsafe { (self.gpu.api.cuStreamWaitEvent)(self.raw, event.raw(), 0) };
+        self.gpu.check(code, "cuStreamWaitEvent")?;
+        Ok(true)
+    }
+
+    /// As [`Stream::go_on`], and then those that it lets go on, one after the other: chains of them may
+    /// be long.
+    fn let_go_on(self: Arc<Self>) {
+        let join = |line: &RefCell<Option<VecDeque<_>>>| match &mut *line.borrow_mut() {
+            Some(line) => {
+                line.push_back(Arc::clone(&self));
+                true
+            }
+            none => {
+                *none = Some(VecDeque::new());
+                false
+            }
+        };
+        // Without a line, in a thread that ends, they go on within each other.
+        if LINE.try_with(join).unwrap_or(false) {
+            return;
+        }
+        let mut next = Some(self);
+        while let Some(stream) = next {
+            stream.go_on();
+            let pop = |line: &RefCell<Option<VecDeque<_>>>| match &mut *line.borrow_mut() {
+                Some(line) => line.pop_front(),
+                None => None,
+            };
+            next = LINE.try_with(pop).unwrap_or_default();
+        }
+        // A thread that ends has none.
+        let _ = LINE.try_with(|line| *line.borrow_mut() = None);
+    }
+
+    /// Gives the stream what was kept back, as far as what it waits for is there. Failures are told
+    /// with the next promise that was kept back behind them.
+    fn go_on(self: &Arc<Self>) {
+        let (mut kept, mut failed) = (Vec::new(), None);
+        {
+            let mut held = self.held();
+            while let Some(step) = held.steps.pop_front() {
+                let done = match step {
+                    Step::Work(work, stamps) => self.give(work, stamps),
+                    Step::Wait(marker) => match self.wait(&marker, held.open) {
+                        Ok(true) => Ok(()),
+                        Ok(false) => {
+                            held.steps.push_front(Step::Wait(marker));
+                            break;
+                        }
+                        Err(error) => Err(error),
+                    },
+                    Step::Mark(promise) => {
+                        let event = failed.map_or_else(|| self.record(), Err);
+                        kept.push((promise, event));
+                        Ok(())
+                    }
+                };
+                if let Err(error) = done {
+                    log::error!("work that was kept back failed: {:?}", error.code());
+                    failed = Some(error);
+                }
+            }
+        }
+        // Others may go on now, and no lock of ours is held while they do.
+        for (promise, event) in kept {
+            promise.keep(event);
+        }
+    }
+
+    /// Gives the stream everything, which then waits by itself: others look at it.
+    pub fn force(self: &Arc<Self>) -> Result<()> {
+        loop {
+            let broken_off = |step: &Step| match step {
+                Step::Wait(Marker::Promise(promise)) if !promise.is_there() => {
+                    Some(Arc::clone(promise))
+                }
+                _ => None,
+            };
+            let other = self.held().steps.iter().find_map(broken_off);
+            match other {
+                // What waits for what forms no circle.
+                Some(promise) => promise.force()?,
+                None => break,
+            }
+        }
+        let was = std::mem::replace(&mut self.held().open, true);
+        self.go_on();
+        self.held().open = was;
+        Ok(())
+    }
+}
+
+impl Drop for Stream {
     fn drop(&mut self) {
         if self.own
             && let Ok(_current) = self.gpu.enter()
         {
             // SAFETY: our stream, to which nobody gives anything any more.
-            unsafe { (self.gpu.api.cuStreamDestroy)(self.stream) };
+            unsafe { (self.gpu.api.cuStreamDestroy)(self.raw) };
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Memory from the driver: pages of device memory, which can be mapped anywhere, and slabs of host and
-//! managed memory, which cannot.
+//! Memory from the driver: pages of a device or of the host, which can be mapped anywhere, and slabs of
+//! managed memory, which cannot. To map pages waits for no work, to allocate or free slabs may.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -18,47 +18,66 @@ const EVERYWHERE: u32 = 3;
 /// `CU_MEM_ATTACH_GLOBAL`
 const GLOBAL: u32 = 1;
 
-/// Virtual memory of a device that has it.
+/// Virtual memory, for pages of one place.
 #[derive(Clone, Copy)]
 pub struct Pages {
-    pub calls: Paging,
+    calls: Paging,
     /// Bytes of a page, a power of two.
     pub bytes: usize,
-    device: CUdevice,
+    /// Where the pages are.
+    pub home: CUmemLocation,
 }
 
+/// `CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID` and `_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`, which
+/// came with CUDA 12.2.
+const HOST_NODE: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID;
+const HOST_PAGES: CUdevice_attribute =
+    CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+
 impl Pages {
-    pub fn of(api: &Api, device: CUdevice) -> Option<Self> {
-        let (calls, mut has) = (api.paging()?, 0);
-        let attribute =
-            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED;
-        // SAFETY: room for a number.
-        let code = unsafe { (api.cuDeviceGetAttribute)(&mut has, attribute, device) };
+    /// Those of a device, if it has virtual memory.
+    pub fn of_device(api: &Api, device: CUdevice) -> Option<Self> {
+        let has = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED;
+        if attribute(api, device, has)? == 0 {
+            return None;
+        }
+        let home = CUmemLocation {
+            type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: device,
+        };
+        Self::at(api, home)
+    }
+
+    /// Those of the host, near a device that can reach them, if they are as large as `like`.
+    pub fn of_host(api: &Api, device: CUdevice, like: &Self) -> Option<Self> {
+        if attribute(api, device, HOST_PAGES)? == 0 {
+            return None;
+        }
+        let home = CUmemLocation {
+            type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA,
+            id: attribute(api, device, HOST_NODE)?.max(0),
+        };
+        Self::at(api, home).filter(|pages| pages.bytes == like.bytes)
+    }
+
+    fn at(api: &Api, home: CUmemLocation) -> Option<Self> {
         let mut pages = Self {
-            calls,
+            calls: api.paging()?,
             bytes: 0,
-            device,
+            home,
         };
         let (what, mut bytes) = (pages.properties(), 0);
         // SAFETY: room for a number; 0 is `CU_MEM_ALLOC_GRANULARITY_MINIMUM`.
-        let told = unsafe { (calls.granularity)(&mut bytes, &what, 0) };
+        let told = unsafe { (pages.calls.granularity)(&mut bytes, &what, 0) };
         pages.bytes = bytes;
-        let usable = code.is_success() && has != 0 && told.is_success();
-        (usable && bytes.is_power_of_two()).then_some(pages)
-    }
-
-    fn location(&self) -> CUmemLocation {
-        CUmemLocation {
-            type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-            id: self.device,
-        }
+        (told.is_success() && bytes.is_power_of_two()).then_some(pages)
     }
 
     fn properties(&self) -> CUmemAllocationProp {
         CUmemAllocationProp {
             type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
             requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
-            location: self.location(),
+            location: self.home,
             win32HandleMetaData: null_mut(),
             allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
                 compressionType: 0,
@@ -119,20 +138,24 @@ impl Pages {
         unsafe { (self.calls.unmap)(addr as u64, bytes) }
     }
 
-    /// Gives this device access to what is mapped there.
+    /// Gives these places access to what is mapped there.
     pub fn set_access(
         &self,
         api: &Api,
         addr: usize,
         bytes: usize,
+        who: &[CUmemLocation],
         access: CUmemAccess_flags,
     ) -> Result<()> {
-        let who = CUmemAccessDesc {
-            location: self.location(),
-            flags: access,
-        };
-        // SAFETY: addresses of ours, all mapped; one description.
-        let code = unsafe { (self.calls.set_access)(addr as u64, bytes, &who, 1) };
+        let who: Vec<_> = who
+            .iter()
+            .map(|location| CUmemAccessDesc {
+                location: *location,
+                flags: access,
+            })
+            .collect();
+        // SAFETY: addresses of ours, all mapped; as many descriptions as is said.
+        let code = unsafe { (self.calls.set_access)(addr as u64, bytes, who.as_ptr(), who.len()) };
         check(api, code, "cuMemSetAccess")
     }
 
@@ -151,7 +174,14 @@ impl Pages {
         Ok(pages)
     }
 
-    pub fn map_pages(&self, api: &Api, addr: usize, pages: &[u64]) -> Result<()> {
+    /// Maps pages side by side, for these places to use.
+    pub fn map_pages(
+        &self,
+        api: &Api,
+        addr: usize,
+        pages: &[u64],
+        who: &[CUmemLocation],
+    ) -> Result<()> {
         let place = |at: usize| addr + at * self.bytes;
         let mut mapped = 0;
         let mut map = || {
@@ -160,7 +190,7 @@ impl Pages {
                 mapped += 1;
             }
             let access = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-            self.set_access(api, addr, pages.len() * self.bytes, access)
+            self.set_access(api, addr, pages.len() * self.bytes, who, access)
         };
         map().inspect_err(|_| self.unmap_pages(addr, mapped))
     }
@@ -172,19 +202,57 @@ impl Pages {
     }
 }
 
-pub fn log_failed(code: Code, call: &str) {
+fn attribute(api: &Api, device: CUdevice, what: CUdevice_attribute) -> Option<i32> {
+    let mut value = 0;
+    // SAFETY: room for a number.
+    let code = unsafe { (api.cuDeviceGetAttribute)(&mut value, what, device) };
+    code.is_success().then_some(value)
+}
+
+fn log_failed(code: Code, call: &str) {
     if !code.is_success() {
         log::error!("{call} failed with {}", code.0);
     }
 }
 
+/// The same of the host's memory.
+pub fn host_may_have(bytes: usize) -> bool {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let mut lines = text.lines();
+    let free = lines.find_map(|line| {
+        let rest = line.strip_prefix("MemAvailable:")?;
+        rest.split_whitespace().next()?.parse::<usize>().ok()
+    });
+    free.is_none_or(|kilobytes| bytes <= kilobytes.saturating_mul(1024))
+}
+
 impl Gpu {
+    /// The device, as who may access memory.
+    pub fn place(&self) -> CUmemLocation {
+        CUmemLocation {
+            type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: self.device,
+        }
+    }
+
+    /// Whether there could be so much memory: the driver makes pages one by one, and to find out by
+    /// making all that there are takes long.
+    pub fn may_have(&self, bytes: usize) -> Result<bool> {
+        let _current = self.enter()?;
+        let (mut free, mut all) = (0, 0);
+        // SAFETY: room for both.
+        let code = unsafe { (self.api.cuMemGetInfo)(&mut free, &mut all) };
+        self.check(code, "cuMemGetInfo")?;
+        Ok(bytes <= free)
+    }
+
     /// Zeroes new pages: at addresses of their own for the time being.
     pub fn zero_pages(&self, pages: &Pages, all: &[u64]) -> Result<()> {
+        let own = [self.place()];
         let _current = self.enter()?;
         let bytes = all.len() * pages.bytes;
         let addr = pages.reserve(self.api, 0, bytes)?;
-        let zeroed = pages.map_pages(self.api, addr, all).and_then(|()| {
+        let zeroed = pages.map_pages(self.api, addr, all, &own).and_then(|()| {
             let zeroed = self.zero(addr, bytes);
             pages.unmap_pages(addr, all.len());
             zeroed

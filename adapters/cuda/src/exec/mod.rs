@@ -2,7 +2,8 @@
 //! pools, and when things ran.
 //!
 //! A stream keeps its commands in order by itself, so a lane is a stream and nothing more. Nothing is
-//! recorded behind a command unless the engine asks for a marker. `gpu` is a device's primary context
+//! recorded behind a command unless the engine asks for a marker. What waits for the host is kept back
+//! by the host: the top of `lane` says why. `gpu` is a device's primary context
 //! and what is kept with it, `lane` a stream, `work` what one piece of work becomes there, `fill` how
 //! patterns get repeated, `marker` how far a stream has come, `words` the memory that streams watch
 //! for the host, `times` when commands ran, `memory` slabs and pages. Uses `cu`. Must never know the
@@ -20,5 +21,5 @@ mod work;
 pub use gpu::{Event, Gpu};
 pub use lane::Lane;
 pub use marker::{Marker, Signal, host_point};
-pub use memory::Pages;
+pub use memory::{Pages, host_may_have};
 pub use work::Native;

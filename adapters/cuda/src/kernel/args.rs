@@ -76,13 +76,21 @@ fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
     }
 }
 
-/// Packs the arguments, after which comes the offset if there is one; and the bytes of local memory
-/// that they ask for.
+/// Arguments as a launch takes them.
+pub struct Args {
+    pub packed: Packed,
+    /// Bytes of local memory that they ask for.
+    pub local_bytes: usize,
+    /// Whether each parameter has one. What is recorded may get some later.
+    pub complete: bool,
+}
+
+/// Packs the arguments, after which comes the offset if there is one.
 pub fn pack(
     function: &Function,
     list: &[ur_exp_kernel_arg_properties_t],
     offset: Option<[u32; 3]>,
-) -> Result<(Packed, usize)> {
+) -> Result<Args> {
     let guessed;
     let layout = match &function.layout {
         Some(layout) => layout,
@@ -143,8 +151,7 @@ pub fn pack(
             }
         }
     }
-    let all = (0..explicit.min(63)).all(|index| given >> index & 1 != 0);
-    ensure(all, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
+    let complete = (0..explicit.min(63)).all(|index| given >> index & 1 != 0);
     if let (Some(offset), Some(place)) = (offset, layout.get(explicit)) {
         let bytes: Vec<u8> = offset.iter().flat_map(|axis| axis.to_ne_bytes()).collect();
         packed.write(place.0, &bytes[..bytes.len().min(place.1)]);
@@ -159,7 +166,11 @@ pub fn pack(
             .checked_add(bytes)
             .ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
     }
-    Ok((packed, local))
+    Ok(Args {
+        packed,
+        local_bytes: local,
+        complete,
+    })
 }
 
 /// An address or a place, as wide as the parameter is.

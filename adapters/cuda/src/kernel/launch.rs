@@ -9,7 +9,7 @@ use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{LaunchRequest, Wishes};
 
 use super::Kernel;
-use super::args::{Packed, pack};
+use super::args::{Args, pack};
 use super::code::{Code, Function};
 use crate::cu::sys::*;
 use crate::device::{Device, Limits};
@@ -19,7 +19,7 @@ use crate::exec::Gpu;
 pub struct Launch {
     code: Arc<Code>,
     with_offset: bool,
-    args: Packed,
+    args: Args,
     groups: [u32; 3],
     items: [u32; 3],
     local_bytes: u32,
@@ -62,9 +62,10 @@ impl Kernel {
         let fits = (0..3).all(|axis| groups[axis] <= limits.grid[axis]);
         ensure(fits, UR_RESULT_ERROR_INVALID_VALUE)?;
         let offset = offset.map(|offset| offset.map(|axis| axis as u32));
-        let (args, local_bytes) = pack(function, request.args, offset)?;
+        let args = pack(function, request.args, offset)?;
         let wanted = wishes.group_memory.unwrap_or(0);
-        let local_bytes = local_bytes
+        let local_bytes = args
+            .local_bytes
             .checked_add(wanted)
             .ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
         function.allow(code.gpu(), limits, local_bytes)?;
@@ -135,10 +136,11 @@ impl Launch {
             (Some(function), true) => function.raw,
             _ => self.code.plain.raw,
         };
-        let mut bytes = self.args.len();
+        ensure(self.args.complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
+        let mut bytes = self.args.packed.len();
         let all = [
             BUFFER,
-            self.args.start().cast_mut().cast(),
+            self.args.packed.start().cast_mut().cast(),
             BYTES,
             (&raw mut bytes).cast(),
             END,

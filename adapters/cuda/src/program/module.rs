@@ -216,6 +216,10 @@ impl Module {
 
     /// A function by its name.
     pub fn function(&self, name: &CStr) -> Result<Option<CUfunction>> {
+        if name.is_empty() {
+            // To the driver a name that is none is a mistake.
+            return Ok(None);
+        }
         let _current = self.gpu.enter()?;
         let mut function = null_mut();
         // SAFETY: a live module.

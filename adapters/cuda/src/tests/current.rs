@@ -28,7 +28,12 @@ fn no_failed_call_changes_it() {
     alone("tests::current::no_failed_call_changes_it", || {
         let stage = Stage::open();
         stage.make_current(0xabc0);
-        for call in ["cuEventRecord", "cuMemcpyAsync", "cuEventCreate", "cuMemCreate"] {
+        for call in [
+            "cuEventRecord",
+            "cuMemcpyAsync",
+            "cuEventCreate",
+            "cuMemCreate",
+        ] {
             stage.fail_each(call, 1);
             let look = |name| assert_eq!(stage.current(), 0xabc0, "{name} without {call}");
             let steps = scene::play(&look);

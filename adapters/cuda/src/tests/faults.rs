@@ -46,5 +46,8 @@ fn each_call_loses_the_device() {
 /// A code that no version of the driver knows.
 #[test]
 fn each_call_fails_with_an_unknown_code() {
-    each_call_fails_with("tests::faults::each_call_fails_with_an_unknown_code", 98_765);
+    each_call_fails_with(
+        "tests::faults::each_call_fails_with_an_unknown_code",
+        98_765,
+    );
 }

@@ -79,7 +79,11 @@ pub fn play(after: &dyn Fn(&'static str)) -> Steps<'_> {
     };
     let adapter = adapter();
     let device = device(adapter);
-    let context = make!(steps, "urContextCreate", Context.pfnCreate(1, &device, null()));
+    let context = make!(
+        steps,
+        "urContextCreate",
+        Context.pfnCreate(1, &device, null())
+    );
     if !context.is_null() {
         with_queues(&mut steps, context, device);
         steps.note("urContextRelease", ur!(Context.pfnRelease(context)));
@@ -95,8 +99,16 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, device: ur_devic
     };
     let profiled = queue(UR_QUEUE_FLAG_PROFILING_ENABLE);
     let loose = queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-    let one = make!(steps, "urQueueCreate", Queue.pfnCreate(context, device, &profiled));
-    let two = make!(steps, "urQueueCreate", Queue.pfnCreate(context, device, &loose));
+    let one = make!(
+        steps,
+        "urQueueCreate",
+        Queue.pfnCreate(context, device, &profiled)
+    );
+    let two = make!(
+        steps,
+        "urQueueCreate",
+        Queue.pfnCreate(context, device, &loose)
+    );
     if !one.is_null() && !two.is_null() {
         on_usm(steps, (context, device), one, two);
         on_buffers(steps, context, one);
@@ -135,16 +147,32 @@ fn on_usm(
         "urUSMSharedAlloc",
         USM.pfnSharedAlloc(context, device, null(), pool, SIZE)
     );
-    let host = make!(steps, "urUSMHostAlloc", USM.pfnHostAlloc(context, null(), pool, SIZE));
+    let host = make!(
+        steps,
+        "urUSMHostAlloc",
+        USM.pfnHostAlloc(context, null(), pool, SIZE)
+    );
     if !own.is_null() && !host.is_null() {
         let (byte, odd) = (7_u8, [1_u8, 2, 3]);
         let from = (&raw const byte).cast();
-        let filled = enqueue!(steps, "urEnqueueUSMFill", vec![],
-            Enqueue.pfnUSMFill(one, own, 1, from, SIZE));
-        let again = enqueue!(steps, "urEnqueueUSMFill", vec![],
-            Enqueue.pfnUSMFill(one, own, 3, odd.as_ptr().cast(), 99));
-        let copied = enqueue!(steps, "urEnqueueUSMMemcpy", vec![filled, again],
-            Enqueue.pfnUSMMemcpy(two, false as _, host, own, SIZE));
+        let filled = enqueue!(
+            steps,
+            "urEnqueueUSMFill",
+            vec![],
+            Enqueue.pfnUSMFill(one, own, 1, from, SIZE)
+        );
+        let again = enqueue!(
+            steps,
+            "urEnqueueUSMFill",
+            vec![],
+            Enqueue.pfnUSMFill(one, own, 3, odd.as_ptr().cast(), 99)
+        );
+        let copied = enqueue!(
+            steps,
+            "urEnqueueUSMMemcpy",
+            vec![filled, again],
+            Enqueue.pfnUSMMemcpy(two, false as _, host, own, SIZE)
+        );
         if !copied.is_null() {
             let waited = steps.note("urEventWait", ur!(Event.pfnWait(1, &copied)));
             // SAFETY: host memory of that size, which nothing writes any more.
@@ -160,8 +188,12 @@ fn on_usm(
             let code = ur!(Event.pfnGetProfilingInfo(filled, name, bytes, ask, null_mut()));
             steps.note("urEventGetProfilingInfo", code);
         }
-        let hint = enqueue!(steps, "urEnqueueUSMPrefetch", vec![],
-            Enqueue.pfnUSMPrefetch(one, shared, SIZE, ur_usm_migration_flags_t(0)));
+        let hint = enqueue!(
+            steps,
+            "urEnqueueUSMPrefetch",
+            vec![],
+            Enqueue.pfnUSMPrefetch(one, shared, SIZE, ur_usm_migration_flags_t(0))
+        );
         release(steps, &[filled, again, copied, hint]);
     }
     for memory in [own, shared, host] {
@@ -173,21 +205,42 @@ fn on_usm(
 
 fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_handle_t) {
     let plain = UR_MEM_FLAG_READ_WRITE;
-    let buffer = make!(steps, "urMemBufferCreate", Mem.pfnBufferCreate(context, plain, SIZE, null()));
+    let buffer = make!(
+        steps,
+        "urMemBufferCreate",
+        Mem.pfnBufferCreate(context, plain, SIZE, null())
+    );
     if buffer.is_null() {
         return;
     }
     let data = [5_u8; SIZE];
-    let written = enqueue!(steps, "urEnqueueMemBufferWrite", vec![],
-        Enqueue.pfnMemBufferWrite(queue, buffer, true as _, 0, SIZE, data.as_ptr().cast()));
+    let written = enqueue!(
+        steps,
+        "urEnqueueMemBufferWrite",
+        vec![],
+        Enqueue.pfnMemBufferWrite(queue, buffer, true as _, 0, SIZE, data.as_ptr().cast())
+    );
     let mut mapped = null_mut();
     let flags = UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE;
     let code = ur!(Enqueue.pfnMemBufferMap(
-        queue, buffer, true as _, flags, 0, SIZE, 0, null(), null_mut(), &mut mapped
+        queue,
+        buffer,
+        true as _,
+        flags,
+        0,
+        SIZE,
+        0,
+        null(),
+        null_mut(),
+        &mut mapped
     ));
     if steps.note("urEnqueueMemBufferMap", code) {
-        let unmapped = enqueue!(steps, "urEnqueueMemUnmap", vec![],
-            Enqueue.pfnMemUnmap(queue, buffer, mapped));
+        let unmapped = enqueue!(
+            steps,
+            "urEnqueueMemUnmap",
+            vec![],
+            Enqueue.pfnMemUnmap(queue, buffer, mapped)
+        );
         release(steps, &[unmapped]);
     }
     release(steps, &[written]);
@@ -211,14 +264,33 @@ fn with_program(
     if program.is_null() {
         return;
     }
-    steps.note("urProgramBuild", ur!(Program.pfnBuild(context, program, null())));
-    let kernel = make!(steps, "urKernelCreate", Kernel.pfnCreate(program, c"nothing".as_ptr()));
+    steps.note(
+        "urProgramBuild",
+        ur!(Program.pfnBuild(context, program, null())),
+    );
+    let kernel = make!(
+        steps,
+        "urKernelCreate",
+        Kernel.pfnCreate(program, c"nothing".as_ptr())
+    );
     if !kernel.is_null() {
         let global = 1000_usize;
-        let launched = enqueue!(steps, "urEnqueueKernelLaunchWithArgsExp", vec![],
+        let launched = enqueue!(
+            steps,
+            "urEnqueueKernelLaunchWithArgsExp",
+            vec![],
             EnqueueExp.pfnKernelLaunchWithArgsExp(
-                queue, kernel, 1, null(), &global, null(), 0, null(), null()
-            ));
+                queue,
+                kernel,
+                1,
+                null(),
+                &global,
+                null(),
+                0,
+                null(),
+                null()
+            )
+        );
         release(steps, &[launched]);
         steps.note("urKernelRelease", ur!(Kernel.pfnRelease(kernel)));
     }
@@ -248,10 +320,18 @@ fn asynchronous(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_
             continue;
         }
         let from = (&raw const round).cast();
-        let filled = enqueue!(steps, "urEnqueueUSMFill", vec![made],
-            Enqueue.pfnUSMFill(two, memory, 1, from, SIZE));
-        let freed = enqueue!(steps, "urEnqueueUSMFreeExp", vec![filled, made],
-            EnqueueExp.pfnUSMFreeExp(two, pool, memory));
+        let filled = enqueue!(
+            steps,
+            "urEnqueueUSMFill",
+            vec![made],
+            Enqueue.pfnUSMFill(two, memory, 1, from, SIZE)
+        );
+        let freed = enqueue!(
+            steps,
+            "urEnqueueUSMFreeExp",
+            vec![filled, made],
+            EnqueueExp.pfnUSMFreeExp(two, pool, memory)
+        );
         release(steps, &[made, filled, freed]);
     }
 }
@@ -259,12 +339,24 @@ fn asynchronous(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_
 fn on_the_host(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t) {
     let count = AtomicU32::new(0);
     let data = (&raw const count).cast_mut().cast();
-    let done = enqueue!(steps, "urEnqueueHostTaskExp", vec![],
-        EnqueueExp.pfnHostTaskExp(one, Some(task), data, null()));
-    let wall = enqueue!(steps, "urEnqueueEventsWaitWithBarrier", vec![done],
-        Enqueue.pfnEventsWaitWithBarrier(two));
-    let own = enqueue!(steps, "urEnqueueNativeCommandExp", vec![],
-        EnqueueExp.pfnNativeCommandExp(two, Some(native), null_mut(), 0, null(), null()));
+    let done = enqueue!(
+        steps,
+        "urEnqueueHostTaskExp",
+        vec![],
+        EnqueueExp.pfnHostTaskExp(one, Some(task), data, null())
+    );
+    let wall = enqueue!(
+        steps,
+        "urEnqueueEventsWaitWithBarrier",
+        vec![done],
+        Enqueue.pfnEventsWaitWithBarrier(two)
+    );
+    let own = enqueue!(
+        steps,
+        "urEnqueueNativeCommandExp",
+        vec![],
+        EnqueueExp.pfnNativeCommandExp(two, Some(native), null_mut(), 0, null(), null())
+    );
     for event in [done, wall, own] {
         if !event.is_null() {
             steps.note("urEventWait", ur!(Event.pfnWait(1, &event)));
