@@ -7,10 +7,13 @@ mod buffer;
 mod buffer_map;
 mod buffer_rect;
 mod context;
+mod declared;
 mod device;
 mod enqueue;
 mod event;
 mod event_times;
+mod every_function;
+mod global_variable;
 mod host_task;
 mod kernel;
 mod launch;
@@ -19,6 +22,7 @@ mod launch_space;
 mod loader;
 mod partition;
 mod program;
+mod queries;
 mod queue;
 mod usm;
 mod usm_2d;
@@ -55,6 +59,10 @@ pub fn all() -> Vec<Test> {
         host_task::all,
         virtual_memory::all,
         arguments::all,
+        every_function::all,
+        declared::all,
+        global_variable::all,
+        queries::all,
         async_alloc::all,
     ];
     suites.into_iter().flat_map(|suite| suite()).collect()
