@@ -356,10 +356,14 @@ const BOUNDS: &str = "only UR_LAYER_BOUNDS_CHECKING looks at where an allocation
 const SUPPORTED: &str = "the feature is supported here";
 
 /// Why some conditions are not provoked on any device, by words in them.
-const WHY_NOT: [(&str, &str); 9] = [
+const WHY_NOT: [(&str, &str); 10] = [
     (
         "`launchPropList` holds a property",
         "refused as unsupported",
+    ),
+    (
+        "the buffer of `hCommand` was not created updatable",
+        "no command of such a buffer has a handle",
     ),
     ("beyond the end of its allocation", BOUNDS),
     ("beyond the end of the allocation", BOUNDS),

@@ -4272,6 +4272,7 @@ pub const CALLS: &[Call] = &[
             UR_RESULT_ERROR_INVALID_MEM_OBJECT,
             UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
             UR_RESULT_ERROR_OUT_OF_RESOURCES,
+            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
         ],
         consumes: false,
         made: &[],
@@ -24964,6 +24965,11 @@ pub const SAID: &[Said] = &[
         function: "urCommandBufferAppendUSMAdviseExp",
         code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
         what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+    },
+    Said {
+        function: "urCommandBufferAppendNativeCommandExp",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        what: "the backend has no native command buffer to record into",
     },
     Said {
         function: "urEnqueueCommandBufferExp",

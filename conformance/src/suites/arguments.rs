@@ -6,7 +6,7 @@ use crate::generated::arguments::{CASES, Case, Kind, Valid};
 use crate::kernels::{self, IOTA};
 use crate::objects::{
     Buffer, CommandBuffer, Context, Event, Executable, Graph, Kernel, Pool, Program, Queue, Shape,
-    With,
+    With, captures,
 };
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -95,7 +95,7 @@ impl Objects {
         event.wait()?;
         let buffer = context.buffer(4096)?;
         let pool = Pool::new(fixture, &context).ok();
-        let compile = [Kind::Program, Kind::Kernel]
+        let compile = [Kind::Program, Kind::Kernel, Kind::CommandBufferCommand]
             .iter()
             .any(|kind| needs.contains(kind));
         let program = match kernels::provider(fixture.backend).filter(|_| compile) {
@@ -145,8 +145,20 @@ impl Objects {
         })
     }
 
-    /// Waits until nothing that was enqueued can touch a test's memory any more.
+    /// Waits until nothing that was enqueued can touch a test's memory any more. A capture that a
+    /// call began ends here.
     pub(super) fn settle(&self) -> Done {
+        if self.graph.is_some() && captures(&self.queue)? {
+            let ended = Graph::end(&self.queue)?;
+            if self
+                .graph
+                .as_ref()
+                .is_some_and(|graph| graph.raw == ended.raw)
+            {
+                // It is ours already.
+                std::mem::forget(ended);
+            }
+        }
         self.queue.finish()
     }
 
