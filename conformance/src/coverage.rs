@@ -11,11 +11,11 @@ use crate::report::Run;
 use crate::status::{Called, VALID};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use ur::abi::*;
 
-/// How a function was called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How a function was called, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// With success.
@@ -65,13 +65,10 @@ impl Coverage {
         }
     }
 
-    /// `(called with valid arguments, all)`.
+    /// Functions called with valid arguments: `(with success, refused)`.
     pub fn called(&self) -> (usize, usize) {
-        let called = |row: &&FunctionRow| matches!(row.how, How::Succeeded | How::Refused);
-        (
-            self.functions.iter().filter(called).count(),
-            self.functions.len(),
-        )
+        let count = |how: How| self.functions.iter().filter(|row| row.how == how).count();
+        (count(How::Succeeded), count(How::Refused))
     }
 
     /// `(provoked, all)`.
@@ -80,16 +77,16 @@ impl Coverage {
         (provoked, self.conditions.len())
     }
 
-    /// What is printed: functions by adapters, conditions by adapters, and what is missing in the
-    /// first one, with reasons.
-    pub fn print(columns: &[(String, Self)]) {
+    /// What is printed: functions by adapters, conditions by adapters, and what is missing in all of
+    /// them, with the reasons of the first.
+    fn print(columns: &[(String, Self)]) {
         let width = FUNCTIONS.iter().map(|name| name.len()).max().unwrap_or(0);
         let names: String = columns
             .iter()
             .map(|(name, _)| format!(" {name:>12}"))
             .collect();
         println!("{:width$}{names}", "function");
-        let Some((first, coverage)) = columns.first() else {
+        let Some((_, coverage)) = columns.first() else {
             return;
         };
         for row in &coverage.functions {
@@ -107,8 +104,9 @@ impl Coverage {
                 .collect();
             println!("{:width$}{cells}", row.function);
         }
-        println!("\nnot covered on {first}");
-        for (reason, rows) in coverage.missing() {
+        let together = Self::union(columns);
+        println!("\nnot covered");
+        for (reason, rows) in together.missing() {
             println!("{reason}:");
             for row in rows {
                 println!("  {row}");
@@ -116,20 +114,34 @@ impl Coverage {
         }
         println!();
         for (name, of) in columns {
-            let ((called, functions), (provoked, conditions)) = (of.called(), of.provoked());
-            println!(
-                "{name}: {called} of {functions} functions called with valid arguments, {provoked} of {conditions} error conditions provoked ({:.1} %)",
-                100.0 * provoked as f64 / conditions.max(1) as f64
-            );
+            of.sum_up(name);
         }
         if columns.len() > 1 {
-            let all = Self::union(columns);
-            let ((called, _), (provoked, conditions)) = (all.called(), all.provoked());
-            println!(
-                "together: {called} functions, {provoked} error conditions ({:.1} %)",
-                100.0 * provoked as f64 / conditions.max(1) as f64
-            );
+            together.sum_up("together");
         }
+    }
+
+    fn sum_up(&self, name: &str) {
+        let (succeeded, refused) = self.called();
+        let (provoked, conditions) = self.provoked();
+        println!(
+            "{name}: {} of {} functions called with valid arguments ({succeeded} with success, {refused} refused as documented), {provoked} of {conditions} error conditions provoked ({:.1} %)",
+            succeeded + refused,
+            self.functions.len(),
+            self.percent()
+        );
+    }
+
+    /// Of the declared error conditions, how many were provoked.
+    fn percent(&self) -> f64 {
+        let (provoked, conditions) = self.provoked();
+        100.0 * provoked as f64 / conditions.max(1) as f64
+    }
+
+    /// Whether all functions were called with valid arguments, and so many conditions provoked.
+    fn reaches(&self, percent: f64) -> bool {
+        let (succeeded, refused) = self.called();
+        succeeded + refused == self.functions.len() && self.percent() >= percent
     }
 
     /// What any of the columns covers.
@@ -144,7 +156,7 @@ impl Coverage {
                     .functions
                     .iter()
                     .find(|other| other.function == row.function);
-                if let Some(other) = there.filter(|other| other.reason.is_none()) {
+                if let Some(other) = there.filter(|other| other.how < row.how) {
                     *row = other.clone();
                 }
             }
@@ -206,28 +218,33 @@ impl Coverage {
         all
     }
 
-    /// An earlier run's, with its adapter's name.
-    pub fn read(path: &Path) -> Result<(String, Self), String> {
+    /// An earlier run's, with what it is called.
+    fn read(path: &Path) -> Result<(String, Self), String> {
         #[derive(Deserialize)]
         struct Saved {
-            adapter: String,
+            label: String,
             coverage: Coverage,
         }
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
         let saved: Saved =
             serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok((saved.adapter, saved.coverage))
+        Ok((saved.label, saved.coverage))
     }
 
-    /// Prints a run's coverage beside that of earlier ones.
-    pub fn tell(run: &Run, others: &[std::path::PathBuf]) -> Result<(), String> {
-        let mut columns = vec![(run.identity.adapter.clone(), run.coverage.clone())];
+    /// Prints a run's coverage beside that of earlier ones. Whether they reach the goal together.
+    pub fn tell(run: &Run, others: &[PathBuf], goal: Option<f64>) -> Result<bool, String> {
+        let mut columns = vec![(run.label.clone(), run.coverage.clone())];
         for path in others {
             columns.push(Self::read(path)?);
         }
         Self::print(&columns);
-        Ok(())
+        let together = Self::union(&columns);
+        let reached = goal.is_none_or(|goal| together.reaches(goal));
+        if let (false, Some(goal)) = (reached, goal) {
+            println!("the goal is all functions, and {goal} % of the error conditions");
+        }
+        Ok(reached)
     }
 }
 

@@ -94,6 +94,8 @@ impl fmt::Display for Totals {
 #[derive(Debug, Serialize)]
 pub struct Run {
     pub loader: String,
+    /// What coverage calls it.
+    pub label: String,
     #[serde(flatten)]
     pub identity: Identity,
     pub totals: Totals,

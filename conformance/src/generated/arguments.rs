@@ -137,6 +137,16 @@ pub struct Case {
     pub needs: &'static [Kind],
     pub call: fn(&Api, &Valid) -> Status,
 }
+/// A call that a device must refuse which lacks something.
+pub struct Lack {
+    /// As in `Said`.
+    pub what: &'static str,
+    pub code: ur_result_t,
+    /// Properties of which the device has none of the bits.
+    pub terms: &'static [(&'static str, ur_device_info_t, u64)],
+    pub needs: &'static [Kind],
+    pub call: fn(&Api, &Valid) -> Status,
+}
 /// An error that the specification declares and that no generated call provokes.
 pub struct Said {
     pub function: &'static str,
@@ -9326,7 +9336,10 @@ pub const CASES: &[Case] = &[
     Case {
         function: "urEventWait",
         what: "phEventWaitList with a null handle",
-        codes: &[UR_RESULT_ERROR_INVALID_NULL_HANDLE],
+        codes: &[
+            UR_RESULT_ERROR_INVALID_NULL_HANDLE,
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+        ],
         needs: &[],
         call: |ur, valid| {
             ur
@@ -24075,6 +24088,1155 @@ pub const CASES: &[Case] = &[
                 .urGraphExecutableGraphGetNativeHandleExp(
                     valid.executable_graph,
                     std::ptr::null_mut() as *mut ur_native_handle_t,
+                )
+        },
+    },
+];
+/// What devices refuse that lack something.
+pub const LACKS: &[Lack] = &[
+    Lack {
+        what: "no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            ("UR_DEVICE_INFO_IMAGE_SUPPORT", UR_DEVICE_INFO_IMAGE_SUPPORT, u64::MAX),
+        ],
+        needs: &[Kind::Context],
+        call: |ur, valid| {
+            ur
+                .urMemImageCreate(
+                    valid.context,
+                    ur_mem_flags_t(0),
+                    std::ptr::from_ref(&ur_image_format_t::default()),
+                    std::ptr::from_ref(&ur_image_desc_t::default()),
+                    std::ptr::null_mut(),
+                    valid.at(5).cast(),
+                )
+        },
+    },
+    Lack {
+        what: "no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            ("UR_DEVICE_INFO_IMAGE_SUPPORT", UR_DEVICE_INFO_IMAGE_SUPPORT, u64::MAX),
+        ],
+        needs: &[Kind::Mem],
+        call: |ur, valid| {
+            ur
+                .urMemImageGetInfo(
+                    valid.mem,
+                    UR_IMAGE_INFO_FORMAT,
+                    64,
+                    valid.at(3) as *mut c_void,
+                    valid.at(4) as *mut usize,
+                )
+        },
+    },
+    Lack {
+        what: "no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            ("UR_DEVICE_INFO_IMAGE_SUPPORT", UR_DEVICE_INFO_IMAGE_SUPPORT, u64::MAX),
+        ],
+        needs: &[Kind::Context],
+        call: |ur, valid| {
+            ur
+                .urSamplerCreate(
+                    valid.context,
+                    std::ptr::from_ref(&ur_sampler_desc_t::default()),
+                    valid.at(2).cast(),
+                )
+        },
+    },
+    Lack {
+        what: "no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            ("UR_DEVICE_INFO_IMAGE_SUPPORT", UR_DEVICE_INFO_IMAGE_SUPPORT, u64::MAX),
+        ],
+        needs: &[Kind::Sampler],
+        call: |ur, valid| ur.urSamplerRetain(valid.sampler),
+    },
+    Lack {
+        what: "no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            ("UR_DEVICE_INFO_IMAGE_SUPPORT", UR_DEVICE_INFO_IMAGE_SUPPORT, u64::MAX),
+        ],
+        needs: &[Kind::Sampler],
+        call: |ur, valid| ur.urSamplerRelease(valid.sampler),
+    },
+    Lack {
+        what: "no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            ("UR_DEVICE_INFO_IMAGE_SUPPORT", UR_DEVICE_INFO_IMAGE_SUPPORT, u64::MAX),
+        ],
+        needs: &[Kind::Sampler],
+        call: |ur, valid| {
+            ur
+                .urSamplerGetInfo(
+                    valid.sampler,
+                    UR_SAMPLER_INFO_REFERENCE_COUNT,
+                    64,
+                    valid.at(3) as *mut c_void,
+                    valid.at(4) as *mut usize,
+                )
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_HOST_SUPPORT` reports no access for the devices of `hContext`",
+        code: UR_RESULT_ERROR_INVALID_OPERATION,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_HOST_SUPPORT",
+                UR_DEVICE_INFO_USM_HOST_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context],
+        call: |ur, valid| {
+            ur
+                .urUSMHostAlloc(
+                    valid.context,
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    1,
+                    valid.at(4) as *mut *mut c_void,
+                )
+        },
+    },
+    Lack {
+        what: "`pool` is given but `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of `hContext`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::UsmPool],
+        call: |ur, valid| {
+            ur
+                .urUSMHostAlloc(
+                    valid.context,
+                    std::ptr::null_mut(),
+                    valid.usm_pool,
+                    1,
+                    valid.at(4) as *mut *mut c_void,
+                )
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_DEVICE_SUPPORT` reports no access for `hDevice`",
+        code: UR_RESULT_ERROR_INVALID_OPERATION,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_DEVICE_SUPPORT",
+                UR_DEVICE_INFO_USM_DEVICE_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device],
+        call: |ur, valid| {
+            ur
+                .urUSMDeviceAlloc(
+                    valid.context,
+                    valid.device,
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    1,
+                    valid.at(5) as *mut *mut c_void,
+                )
+        },
+    },
+    Lack {
+        what: "`pool` is given but `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of `hContext`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device, Kind::UsmPool],
+        call: |ur, valid| {
+            ur
+                .urUSMDeviceAlloc(
+                    valid.context,
+                    valid.device,
+                    std::ptr::null_mut(),
+                    valid.usm_pool,
+                    1,
+                    valid.at(5) as *mut *mut c_void,
+                )
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT` and `UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT` both report no access",
+        code: UR_RESULT_ERROR_INVALID_OPERATION,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT",
+                UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT,
+                u64::MAX,
+            ),
+            (
+                "UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT",
+                UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device],
+        call: |ur, valid| {
+            ur
+                .urUSMSharedAlloc(
+                    valid.context,
+                    valid.device,
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    1,
+                    valid.at(5) as *mut *mut c_void,
+                )
+        },
+    },
+    Lack {
+        what: "`pool` is given but `UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of `hContext`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device, Kind::UsmPool],
+        call: |ur, valid| {
+            ur
+                .urUSMSharedAlloc(
+                    valid.context,
+                    valid.device,
+                    std::ptr::null_mut(),
+                    valid.usm_pool,
+                    1,
+                    valid.at(5) as *mut *mut c_void,
+                )
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of `hContext`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context],
+        call: |ur, valid| {
+            ur
+                .urUSMPoolCreate(
+                    valid.context,
+                    std::ptr::from_ref(&ur_usm_pool_desc_t::default()).cast_mut(),
+                    valid.at(2).cast(),
+                )
+        },
+    },
+    Lack {
+        what: "a device's `UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS` is false",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS",
+                UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Program],
+        call: |ur, valid| {
+            ur
+                .urProgramSetSpecializationConstants(
+                    valid.program,
+                    1,
+                    std::ptr::from_ref(&ur_specialization_constant_info_t::default()),
+                )
+        },
+    },
+    Lack {
+        what: "the device reports `UR_DEVICE_INFO_KERNEL_SET_SPECIALIZATION_CONSTANTS` as false",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_KERNEL_SET_SPECIALIZATION_CONSTANTS",
+                UR_DEVICE_INFO_KERNEL_SET_SPECIALIZATION_CONSTANTS,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Kernel],
+        call: |ur, valid| {
+            ur
+                .urKernelSetSpecializationConstants(
+                    valid.kernel,
+                    1,
+                    std::ptr::from_ref(&ur_specialization_constant_info_t::default()),
+                )
+        },
+    },
+    Lack {
+        what: "the device's `UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES` lack `UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES",
+                UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES,
+                UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE.0 as u64,
+            ),
+        ],
+        needs: &[Kind::Device, Kind::Kernel],
+        call: |ur, valid| {
+            ur
+                .urKernelSuggestMaxCooperativeGroupCount(
+                    valid.kernel,
+                    valid.device,
+                    1,
+                    ONES.as_ptr(),
+                    1,
+                    valid.at(5) as *mut u32,
+                )
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of `hContext`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device],
+        call: |ur, valid| {
+            ur
+                .urUSMPoolCreateExp(
+                    valid.context,
+                    valid.device,
+                    std::ptr::from_ref(&ur_usm_pool_desc_t::default()).cast_mut(),
+                    valid.at(3).cast(),
+                )
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of `hContext`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device, Kind::UsmPool],
+        call: |ur, valid| {
+            ur.urUSMPoolDestroyExp(valid.context, valid.device, valid.usm_pool)
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of `hContext`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device],
+        call: |ur, valid| {
+            ur
+                .urUSMPoolGetDefaultDevicePoolExp(
+                    valid.context,
+                    valid.device,
+                    valid.at(2).cast(),
+                )
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of the pool's context",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::UsmPool],
+        call: |ur, valid| {
+            ur
+                .urUSMPoolSetInfoExp(
+                    valid.usm_pool,
+                    UR_USM_POOL_INFO_REFERENCE_COUNT,
+                    valid.at(2) as *mut c_void,
+                    64,
+                )
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of `hContext`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device, Kind::UsmPool],
+        call: |ur, valid| {
+            ur.urUSMPoolSetDevicePoolExp(valid.context, valid.device, valid.usm_pool)
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of `hContext`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device],
+        call: |ur, valid| {
+            ur.urUSMPoolGetDevicePoolExp(valid.context, valid.device, valid.at(2).cast())
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_POOL_SUPPORT` is `false` for every device of `hContext`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_POOL_SUPPORT",
+                UR_DEVICE_INFO_USM_POOL_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device, Kind::UsmPool],
+        call: |ur, valid| {
+            ur.urUSMPoolTrimToExp(valid.context, valid.device, valid.usm_pool, 1)
+        },
+    },
+    Lack {
+        what: "`UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT` and `UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT` both report no access",
+        code: UR_RESULT_ERROR_INVALID_OPERATION,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT",
+                UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT,
+                u64::MAX,
+            ),
+            (
+                "UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT",
+                UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device],
+        call: |ur, valid| {
+            ur
+                .urUSMPitchedAllocExp(
+                    valid.context,
+                    valid.device,
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                    1,
+                    1,
+                    1,
+                    valid.at(7) as *mut *mut c_void,
+                    valid.at(8) as *mut usize,
+                )
+        },
+    },
+    Lack {
+        what: "a device of the context of `hEvent` does not support `UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Event],
+        call: |ur, valid| {
+            ur
+                .urIPCGetEventHandleExp(
+                    valid.event,
+                    valid.at(1) as *mut *mut c_void,
+                    valid.at(2) as *mut usize,
+                )
+        },
+    },
+    Lack {
+        what: "a device of `hContext` does not support `UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context],
+        call: |ur, valid| {
+            ur
+                .urIPCOpenEventHandleExp(
+                    valid.context,
+                    valid.at(1) as *const c_void,
+                    1,
+                    valid.at(3).cast(),
+                )
+        },
+    },
+    Lack {
+        what: "`isUpdatable` is set and `hDevice` reports no bit in `UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::Context, Kind::Device],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferCreateExp(
+                    valid.context,
+                    valid.device,
+                    std::ptr::from_ref(
+                        &ur_exp_command_buffer_desc_t {
+                            isUpdatable: 1,
+                            ..Default::default()
+                        },
+                    ) as *const ur_exp_command_buffer_desc_t,
+                    valid.at(3).cast(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::Kernel],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendKernelLaunchExp(
+                    valid.command_buffer,
+                    valid.kernel,
+                    1,
+                    std::ptr::null_mut(),
+                    ONES.as_ptr(),
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(12) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(13) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::Kernel],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendKernelLaunchWithArgsExp(
+                    valid.command_buffer,
+                    valid.kernel,
+                    1,
+                    std::ptr::null_mut(),
+                    ONES.as_ptr(),
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(14) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(15) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendUSMMemcpyExp(
+                    valid.command_buffer,
+                    valid.at(1) as *mut c_void,
+                    valid.at(2) as *const c_void,
+                    1,
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(8) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(9) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendUSMFillExp(
+                    valid.command_buffer,
+                    valid.at(1) as *mut c_void,
+                    valid.at(2) as *const c_void,
+                    1,
+                    1,
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(9) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(10) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::Mem],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendMemBufferCopyExp(
+                    valid.command_buffer,
+                    valid.mem,
+                    valid.mem,
+                    1,
+                    1,
+                    1,
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(10) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(11) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::Mem],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendMemBufferWriteExp(
+                    valid.command_buffer,
+                    valid.mem,
+                    1,
+                    1,
+                    valid.at(4) as *const c_void,
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(9) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(10) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::Mem],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendMemBufferReadExp(
+                    valid.command_buffer,
+                    valid.mem,
+                    1,
+                    1,
+                    valid.at(4) as *mut c_void,
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(9) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(10) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::Mem],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendMemBufferCopyRectExp(
+                    valid.command_buffer,
+                    valid.mem,
+                    valid.mem,
+                    ur_rect_offset_t::default(),
+                    ur_rect_offset_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
+                    1,
+                    1,
+                    1,
+                    1,
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(14) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(15) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::Mem],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendMemBufferWriteRectExp(
+                    valid.command_buffer,
+                    valid.mem,
+                    ur_rect_offset_t::default(),
+                    ur_rect_offset_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
+                    1,
+                    1,
+                    1,
+                    1,
+                    valid.at(9) as *mut c_void,
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(14) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(15) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::Mem],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendMemBufferReadRectExp(
+                    valid.command_buffer,
+                    valid.mem,
+                    ur_rect_offset_t::default(),
+                    ur_rect_offset_t::default(),
+                    ur_rect_region_t {
+                        width: 1,
+                        height: 1,
+                        depth: 1,
+                    },
+                    1,
+                    1,
+                    1,
+                    1,
+                    valid.at(9) as *mut c_void,
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(14) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(15) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::Mem],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendMemBufferFillExp(
+                    valid.command_buffer,
+                    valid.mem,
+                    valid.at(2) as *const c_void,
+                    1,
+                    1,
+                    1,
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(10) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(11) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendUSMPrefetchExp(
+                    valid.command_buffer,
+                    valid.at(1) as *const c_void,
+                    1,
+                    ur_usm_migration_flags_t(0),
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(8) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(9) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "a wait list or `phEvent` is given and the device lacks `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP,
+                u64::MAX,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferAppendUSMAdviseExp(
+                    valid.command_buffer,
+                    valid.at(1) as *const c_void,
+                    1,
+                    ur_usm_advice_flags_t(0),
+                    0,
+                    std::ptr::null_mut(),
+                    0,
+                    std::ptr::null_mut(),
+                    valid.at(8) as *mut ur_exp_command_buffer_sync_point_t,
+                    valid.at(9) as *mut ur_event_handle_t,
+                    std::ptr::null_mut(),
+                )
+        },
+    },
+    Lack {
+        what: "an argument count is positive and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_ARGUMENTS`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP,
+                UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_ARGUMENTS.0 as u64,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::CommandBufferCommand],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferUpdateKernelLaunchExp(
+                    valid.command_buffer,
+                    1,
+                    std::ptr::from_ref(
+                        &ur_exp_command_buffer_update_kernel_launch_desc_t {
+                            hCommand: valid.command_buffer_command,
+                            numNewMemObjArgs: 1,
+                            pNewMemObjArgList: valid.at(0)
+                                as *const ur_exp_command_buffer_update_memobj_arg_desc_t,
+                            ..Default::default()
+                        },
+                    ) as *const ur_exp_command_buffer_update_kernel_launch_desc_t,
+                )
+        },
+    },
+    Lack {
+        what: "`pNewLocalWorkSize` is given and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP,
+                UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE.0 as u64,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::CommandBufferCommand],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferUpdateKernelLaunchExp(
+                    valid.command_buffer,
+                    1,
+                    std::ptr::from_ref(
+                        &ur_exp_command_buffer_update_kernel_launch_desc_t {
+                            hCommand: valid.command_buffer_command,
+                            newWorkDim: 1,
+                            pNewLocalWorkSize: valid.at(0) as *mut usize,
+                            ..Default::default()
+                        },
+                    ) as *const ur_exp_command_buffer_update_kernel_launch_desc_t,
+                )
+        },
+    },
+    Lack {
+        what: "only `pNewGlobalWorkSize` is given, so the local size changes too, and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP,
+                UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE.0 as u64,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::CommandBufferCommand],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferUpdateKernelLaunchExp(
+                    valid.command_buffer,
+                    1,
+                    std::ptr::from_ref(
+                        &ur_exp_command_buffer_update_kernel_launch_desc_t {
+                            hCommand: valid.command_buffer_command,
+                            newWorkDim: 1,
+                            pNewGlobalWorkSize: valid.at(0) as *mut usize,
+                            ..Default::default()
+                        },
+                    ) as *const ur_exp_command_buffer_update_kernel_launch_desc_t,
+                )
+        },
+    },
+    Lack {
+        what: "`pNewGlobalWorkSize` is given and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_SIZE`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP,
+                UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_SIZE.0 as u64,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::CommandBufferCommand],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferUpdateKernelLaunchExp(
+                    valid.command_buffer,
+                    1,
+                    std::ptr::from_ref(
+                        &ur_exp_command_buffer_update_kernel_launch_desc_t {
+                            hCommand: valid.command_buffer_command,
+                            newWorkDim: 1,
+                            pNewGlobalWorkSize: valid.at(0) as *mut usize,
+                            ..Default::default()
+                        },
+                    ) as *const ur_exp_command_buffer_update_kernel_launch_desc_t,
+                )
+        },
+    },
+    Lack {
+        what: "`pNewGlobalWorkOffset` is given and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP,
+                UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET.0
+                    as u64,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::CommandBufferCommand],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferUpdateKernelLaunchExp(
+                    valid.command_buffer,
+                    1,
+                    std::ptr::from_ref(
+                        &ur_exp_command_buffer_update_kernel_launch_desc_t {
+                            hCommand: valid.command_buffer_command,
+                            newWorkDim: 1,
+                            pNewGlobalWorkOffset: valid.at(0) as *mut usize,
+                            ..Default::default()
+                        },
+                    ) as *const ur_exp_command_buffer_update_kernel_launch_desc_t,
+                )
+        },
+    },
+    Lack {
+        what: "`hNewKernel` is given and the device lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP,
+                UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE.0 as u64,
+            ),
+        ],
+        needs: &[Kind::CommandBuffer, Kind::CommandBufferCommand, Kind::Kernel],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferUpdateKernelLaunchExp(
+                    valid.command_buffer,
+                    1,
+                    std::ptr::from_ref(
+                        &ur_exp_command_buffer_update_kernel_launch_desc_t {
+                            hCommand: valid.command_buffer_command,
+                            hNewKernel: valid.kernel,
+                            ..Default::default()
+                        },
+                    ) as *const ur_exp_command_buffer_update_kernel_launch_desc_t,
+                )
+        },
+    },
+    Lack {
+        what: "the device of `hCommand` lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP,
+                UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS.0 as u64,
+            ),
+        ],
+        needs: &[Kind::CommandBufferCommand],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferUpdateSignalEventExp(
+                    valid.command_buffer_command,
+                    valid.at(1).cast(),
+                )
+        },
+    },
+    Lack {
+        what: "the device of `hCommand` lacks `UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS`",
+        code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        terms: &[
+            (
+                "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP,
+                UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS.0 as u64,
+            ),
+        ],
+        needs: &[Kind::CommandBufferCommand],
+        call: |ur, valid| {
+            ur
+                .urCommandBufferUpdateWaitEventsExp(
+                    valid.command_buffer_command,
+                    0,
+                    std::ptr::null_mut(),
                 )
         },
     },

@@ -2,7 +2,7 @@
 //! the coverage knows which.
 
 use crate::fixture::Fixture;
-use crate::objects::{Buffer, Context, Kind, Queue, Usm};
+use crate::objects::{Buffer, CommandBuffer, Context, Kind, Queue, Shape, Usm};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
@@ -13,6 +13,7 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["declared";
         commands_beyond_an_allocation, rows_beyond_an_allocation, copy_in_the_context,
+        recorded_beyond_an_allocation,
         copy_beyond_a_buffer, box_beyond_a_buffer, part_beyond_a_buffer, garbage_as_a_binary,
         options_that_no_compiler_has,
     ];
@@ -31,10 +32,11 @@ const BEYOND: usize = 64 << 20;
 const INVALID_SIZE: ur_result_t = UR_RESULT_ERROR_INVALID_SIZE;
 
 struct Bench {
-    context: Context,
-    queue: Queue,
     /// A small allocation and a large one.
     memory: [Usm; 2],
+    queue: Queue,
+    /// Ends after what is in it.
+    context: Context,
 }
 
 impl Bench {
@@ -121,6 +123,38 @@ fn copy_in_the_context(fixture: &Fixture) -> Done {
     })?;
     copy(bench.small(), bench.large()).fails_because(INVALID_SIZE, "beyond the end")?;
     copy(bench.large(), bench.small()).fails_because(INVALID_SIZE, "beyond the end")
+}
+
+fn recorded_beyond_an_allocation(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let buffer = CommandBuffer::new(fixture, &bench.context, Shape::default())?;
+    let (ur, b) = (fixture.ur, buffer.raw);
+    let (small, large) = (bench.small(), bench.large());
+    let word = 7_u32;
+    let from = (&raw const word).cast();
+    let (points, events, point): (*const u32, *const ur_event_handle_t, *mut u32) =
+        (null(), null(), null_mut());
+    let (event, command) = (null_mut(), null_mut());
+    for (to, from) in [(small, large), (large, small)] {
+        ur.urCommandBufferAppendUSMMemcpyExp(
+            b, to, from, BEYOND, 0, points, 0, events, point, event, command,
+        )
+        .fails_because(INVALID_SIZE, "exceeds the allocation")?;
+    }
+    ur.urCommandBufferAppendUSMFillExp(
+        b, small, from, 4, BEYOND, 0, points, 0, events, point, event, command,
+    )
+    .fails_because(INVALID_SIZE, "exceeds the allocation")?;
+    let flags = ur_usm_migration_flags_t(0);
+    ur.urCommandBufferAppendUSMPrefetchExp(
+        b, small, BEYOND, flags, 0, points, 0, events, point, event, command,
+    )
+    .fails_because(INVALID_SIZE, "exceeds the allocation")?;
+    let advice = UR_USM_ADVICE_FLAG_DEFAULT;
+    ur.urCommandBufferAppendUSMAdviseExp(
+        b, small, BEYOND, advice, 0, points, 0, events, point, event, command,
+    )
+    .fails_because(INVALID_SIZE, "exceeds the allocation")
 }
 
 struct Buffers {

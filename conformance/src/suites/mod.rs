@@ -25,6 +25,7 @@ mod graph_random;
 mod host_task;
 mod interop;
 mod kernel;
+mod lacking;
 mod launch;
 mod launch_arguments;
 mod launch_properties;
@@ -62,6 +63,7 @@ pub fn all() -> Vec<Test> {
         buffer_rect::all,
         program::all,
         kernel::all,
+        lacking::all,
         launch::all,
         launch_space::all,
         launch_arguments::all,

@@ -4,8 +4,8 @@
 use super::solve::{self, Choices, Values};
 use crate::generate::expr::{self, Expr, Form, Leaf};
 use crate::generate::rust;
-use crate::model::{CType, Dir, Function, Item, Own, Param, Spec};
-use anyhow::Result;
+use crate::model::{CType, Dir, ErrorCase, Function, Item, Own, Param, Spec};
+use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -13,7 +13,8 @@ pub(super) const DOC: &str = "A valid call of each function, and one wrong call 
 declares: everything else in the call is valid, so that only this can be the reason of the refusal.";
 
 pub(super) fn arguments(spec: &Spec) -> Result<String> {
-    let (mut calls, mut cases, mut said) = (String::new(), String::new(), String::new());
+    let (mut calls, mut cases) = (String::new(), String::new());
+    let (mut said, mut lacks) = (String::new(), String::new());
     let mut kinds = BTreeSet::new();
     let mut callbacks = BTreeMap::new();
     for function in spec.functions() {
@@ -41,6 +42,23 @@ pub(super) fn arguments(spec: &Spec) -> Result<String> {
                 fault.what,
                 fault.codes.join(", "),
                 maker.body(&fault.overrides),
+            );
+        }
+        for (case, overrides) in maker.lacks()? {
+            let terms: String = case
+                .lacking()
+                .map(|(property, flag)| {
+                    let bits =
+                        flag.map_or("u64::MAX".to_owned(), |flag| format!("{flag}.0 as u64"));
+                    format!("({property:?}, {property}, {bits}),")
+                })
+                .collect();
+            let _ = writeln!(
+                lacks,
+                "Lack {{ what: {:?}, code: {}, terms: &[{terms}], {} }},",
+                case.desc,
+                result(&case.code),
+                maker.body(&overrides)
             );
         }
         for (code, what) in maker.said() {
@@ -118,6 +136,16 @@ pub(super) fn arguments(spec: &Spec) -> Result<String> {
             pub needs: &'static [Kind],
             pub call: fn(&Api, &Valid) -> Status,
         }}
+        /// A call that a device must refuse which lacks something.
+        pub struct Lack {{
+            /// As in `Said`.
+            pub what: &'static str,
+            pub code: ur_result_t,
+            /// Properties of which the device has none of the bits.
+            pub terms: &'static [(&'static str, ur_device_info_t, u64)],
+            pub needs: &'static [Kind],
+            pub call: fn(&Api, &Valid) -> Status,
+        }}
         /// An error that the specification declares and that no generated call provokes.
         pub struct Said {{
             pub function: &'static str,
@@ -132,6 +160,8 @@ pub(super) fn arguments(spec: &Spec) -> Result<String> {
         pub const CALLS: &[Call] = &[{calls}];
         /// All wrong calls, in the order of the specification.
         pub const CASES: &[Case] = &[{cases}];
+        /// What devices refuse that lack something.
+        pub const LACKS: &[Lack] = &[{lacks}];
         /// What only a test can provoke that knows more than types.
         pub const SAID: &[Said] = &[{said}];\n"
     ))
@@ -159,6 +189,8 @@ struct Maker<'a> {
     spec: &'a Spec,
     function: &'a Function,
     whens: Vec<When<'a>>,
+    /// What the arguments must be for a device to refuse for want of something.
+    givens: Vec<(&'a ErrorCase, Option<Expr>)>,
     /// The usual values of what conditions are about.
     usual: Values,
     /// What valid arguments need beyond these, so that no condition holds.
@@ -171,6 +203,7 @@ impl<'a> Maker<'a> {
             spec,
             function,
             whens: Vec::new(),
+            givens: Vec::new(),
             usual: Values::new(),
             valid: Values::new(),
         };
@@ -180,8 +213,15 @@ impl<'a> Maker<'a> {
                 let code = &case.code;
                 maker.whens.push(When { code, text, expr });
             }
+            if !case.lacks.is_empty() {
+                let given = case.given.as_deref();
+                let given = given.map(|text| expr::parse(spec, function, text));
+                maker.givens.push((case, given.transpose()?));
+            }
         }
-        let leaves = maker.whens.iter().flat_map(|when| when.expr.leaves());
+        let givens = maker.givens.iter().filter_map(|(_, given)| given.as_ref());
+        let conditions = maker.whens.iter().map(|when| &when.expr).chain(givens);
+        let leaves = conditions.flat_map(|condition| condition.leaves());
         let usual = leaves.filter_map(|(_, name)| Some((name.clone(), maker.usual(&name)?)));
         maker.usual = usual.collect();
         for when in &maker.whens {
@@ -362,11 +402,12 @@ impl<'a> Maker<'a> {
         }
         if is_list && !param.optional && self.spec.is_handle(&ty.base) {
             let hole = "[std::ptr::null_mut::<c_void>()].as_ptr()";
-            add(
-                "with a null handle",
-                &["INVALID_NULL_HANDLE"],
-                &[(name, hole)],
-            );
+            // In the list that leads to the adapter a loader may find it before anyone else.
+            let codes: &[&str] = match name.as_str() {
+                "phEventWaitList" => &["INVALID_NULL_HANDLE", "INVALID_EVENT_WAIT_LIST"],
+                _ => &["INVALID_NULL_HANDLE"],
+            };
+            add("with a null handle", codes, &[(name, hole)]);
         }
     }
 
@@ -462,6 +503,35 @@ impl<'a> Maker<'a> {
             codes,
             overrides: self.overrides(&values),
         })
+    }
+
+    /// Calls that a device refuses which lacks something, and nothing else is wrong with them.
+    fn lacks(&self) -> Result<Vec<(&'a ErrorCase, Overrides)>> {
+        let mut all = Vec::new();
+        for (case, given) in &self.givens {
+            let values = match given {
+                None => Values::new(),
+                Some(given) => self
+                    .solved(given)
+                    .with_context(|| format!("{}: {}", self.function.name, case.desc))?,
+            };
+            all.push((*case, self.overrides(&values)));
+        }
+        Ok(all)
+    }
+
+    /// Arguments for which this holds, and no condition of the function.
+    fn solved(&self, given: &Expr) -> Option<Values> {
+        let alone = |values: &Values| {
+            let values = with(&self.valid, values);
+            let wrong = |when: &When<'_>| self.holds(&when.expr, &values);
+            self.holds(given, &values) && !self.whens.iter().any(wrong)
+        };
+        let mut wider = self.choices(given);
+        for when in &self.whens {
+            wider.add(self.choices(&when.expr));
+        }
+        solve::solve(&self.choices(given), &alone).or_else(|| solve::solve(&wider, &alone))
     }
 
     fn is_no_enumerator(&self, name: &str, value: u64) -> bool {
