@@ -3,6 +3,7 @@
 //! It may use `ur::abi`, `ur::object` and `ur::dl`. It knows adapters only through the kernel
 //! provider of their backend and their expectations file.
 
+mod coverage;
 mod expectations;
 mod fixture;
 mod foreign;
@@ -22,6 +23,7 @@ mod suites;
 mod worker;
 
 use clap::{Parser, ValueEnum};
+use coverage::Coverage;
 use expectations::{Expectations, Verdict};
 use fixture::Target;
 use generated::api::FUNCTIONS;
@@ -66,6 +68,14 @@ struct Cli {
     /// Writes results and the calls made to a file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Prints which functions were called with valid arguments, which declared error conditions were
+    /// provoked, and why the rest was not
+    #[arg(long)]
+    coverage: bool,
+    /// With --coverage: prints the coverage of an earlier run beside, from the file that its --json
+    /// wrote; may be given several times
+    #[arg(long, value_name = "JSON", requires = "coverage")]
+    with: Vec<PathBuf>,
     /// Expectations file, instead of the one that comes with this program for the adapter; may be
     /// given several times
     #[arg(long)]
@@ -203,6 +213,7 @@ impl Cli {
             totals,
             seconds: start.elapsed().as_secs_f64(),
             tests,
+            coverage: Coverage::of(&calls),
             calls,
         })
     }
@@ -243,6 +254,8 @@ impl Cli {
             tests.push(row);
         }
         let loader = plan.target.loader.display().to_string();
+        let calls = bench.calls();
+        bench.end();
         let (totals, seconds) = (Totals::of(&tests), start.elapsed().as_secs_f64());
         Ok(Run {
             loader,
@@ -250,11 +263,8 @@ impl Cli {
             totals,
             seconds,
             tests,
-            calls: {
-                let calls = bench.calls();
-                bench.end();
-                calls
-            },
+            coverage: Coverage::of(&calls),
+            calls,
         })
     }
 
@@ -306,6 +316,9 @@ impl Cli {
         }
         if let Some(path) = &self.json {
             run.write_json(path)?;
+        }
+        if self.coverage {
+            Coverage::tell(run, &self.with)?;
         }
         println!(
             "{} of {} functions called, {:.1} s",

@@ -1,5 +1,6 @@
 //! What a run tells: lines on the terminal, JUnit XML and JSON.
 
+use crate::coverage::Coverage;
 use crate::expectations::Verdict;
 use crate::fixture::Identity;
 use crate::status::Called;
@@ -99,6 +100,7 @@ pub struct Run {
     pub seconds: f64,
     pub tests: Vec<Row>,
     pub calls: Vec<Called>,
+    pub coverage: Coverage,
 }
 
 impl Run {

@@ -13,10 +13,13 @@ mod command_buffer_order;
 mod command_buffer_random;
 mod command_buffer_update;
 mod context;
+mod declared;
 mod device;
 mod enqueue;
 mod event;
 mod event_times;
+mod every_function;
+mod global_variable;
 mod graph;
 mod graph_random;
 mod host_task;
@@ -29,6 +32,7 @@ mod launch_space;
 mod loader;
 mod partition;
 mod program;
+mod queries;
 mod queue;
 mod usm;
 mod usm_2d;
@@ -74,6 +78,10 @@ pub fn all() -> Vec<Test> {
         graph::all,
         graph_random::all,
         arguments::all,
+        every_function::all,
+        declared::all,
+        global_variable::all,
+        queries::all,
         async_alloc::all,
         async_validation::all,
     ];
