@@ -10,6 +10,7 @@ mod foreign;
 mod fresh;
 #[rustfmt::skip]
 mod generated;
+mod keep;
 mod kernels;
 mod locate;
 mod objects;
