@@ -65,13 +65,13 @@ mod tests {
     use std::cell::RefCell;
 
     fn parse(pairs: &[(&str, &str)]) -> (Settings, Vec<String>) {
-        let complaints = RefCell::default();
+        let complaints = RefCell::<Vec<String>>::default();
         let read = |name: &str| {
             let found = pairs.iter().find(|(own, _)| *own == name);
             found.map(|(_, value)| (*value).to_owned())
         };
         let settings = Settings::parse(read, |text| {
-            RefCell::borrow_mut(&complaints).push(text.to_owned());
+            complaints.borrow_mut().push(text.to_owned());
         });
         (settings, complaints.into_inner())
     }
