@@ -1,6 +1,7 @@
 //! What all contexts of an adapter share: where points come true, and the threads that wait for them.
 
 use super::lane::LaneCore;
+use super::pool_trace::Trace;
 use super::reach::Reach;
 use super::settings::Settings;
 use super::threads::{Job, Threads};
@@ -177,12 +178,14 @@ impl<D: Driver> Engine<D> {
             }
             point.clock.raise_awaited(point.epoch);
         }
+        trace_wait(frontier);
         Ok(())
     }
 
     pub(crate) fn wait_reach(&self, reach: &Reach) -> Result<()> {
         self.wait(&reach.done)?;
         reach.order.mark_awaited();
+        trace_wait(&reach.order);
         Ok(())
     }
 
@@ -293,6 +296,12 @@ impl<D: Driver> Engine<D> {
             return Frontier::new();
         }
         domain.host_points()
+    }
+}
+
+fn trace_wait(frontier: &Frontier) {
+    if let Some(trace) = Trace::get() {
+        trace.waited(frontier);
     }
 }
 

@@ -39,6 +39,7 @@ mod out_of_order;
 mod paged;
 mod pool_core;
 mod pool_log;
+mod pool_trace;
 mod queue;
 mod queue_api;
 mod reach;

@@ -161,6 +161,10 @@ impl<D: Driver> PoolCore<D> {
         core
     }
 
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     pub fn parts(&self) -> &[Part<D>] {
         &self.parts
     }

@@ -7,6 +7,7 @@ use super::report::{How, Outcome, Report};
 use super::script::{QueueName, Script, Step};
 use crate::pool::{Acquired, Block, Figures, Order, Pool, Request, Stash};
 use crate::timeline::{Frontier, Lane};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -333,11 +334,13 @@ impl Engine<'_> {
         };
         let before = self.pool.figures().reserved;
         let grown = self.pool.counters().grown_bytes;
+        let story = RefCell::default();
         let request = Request {
             bytes,
             align,
             order,
             may_wait,
+            story: Some(&story),
         };
         let answer = match self.queues.get(&queue) {
             Some(Queue::InOrder(_, stash)) if self.stashes => {
@@ -360,6 +363,7 @@ impl Engine<'_> {
             places,
         };
         self.judge(&question, &answer, &past)?;
+        self.explained(&question, &answer, &past, &story.into_inner())?;
         let acquired = match answer {
             Ok(acquired) => acquired,
             Err(error) => {
