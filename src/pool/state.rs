@@ -36,6 +36,8 @@ pub(crate) struct State {
 pub(crate) struct Attempt<'a> {
     /// Whom the block is lent to.
     pub stash: Option<&'a Arc<Stash>>,
+    /// Nothing was ready when it was first looked for.
+    missed: bool,
     /// The source refused a whole chunk; ask for what is needed.
     tight: bool,
     /// A slab was not aligned as promised.
@@ -163,10 +165,10 @@ impl State {
             request.tell(|story| story.reuse = Some(reuse));
             return Step::Done(Ok(Acquired::Ready(block)));
         }
-        request.tell(|story| {
-            let known = story.lack.take();
-            story.lack = known.or_else(|| policy::lack(&self.store, need, &request.order));
-        });
+        if !std::mem::replace(&mut attempt.missed, true) {
+            // Once: later there may be memory that came for this very request.
+            request.tell(|story| story.lack = policy::lack(&self.store, need, &request.order));
+        }
         if std::mem::take(&mut attempt.grew) {
             // It grew and still nothing fits, so the slab was misaligned.
             if std::mem::replace(&mut attempt.padded, true) {

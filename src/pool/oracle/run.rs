@@ -5,7 +5,7 @@ use super::judge::Question;
 use super::model::{By, Model, Past, Places, Range};
 use super::report::{How, Outcome, Report};
 use super::script::{QueueName, Script, Step};
-use crate::pool::{Acquired, Block, Figures, Order, Pool, Request, Stash};
+use crate::pool::{Acquired, Block, Figures, Order, Pool, Request, Reuse, Stash, Story};
 use crate::timeline::{Frontier, Lane};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -334,7 +334,7 @@ impl Engine<'_> {
         };
         let before = self.pool.figures().reserved;
         let grown = self.pool.counters().grown_bytes;
-        let story = RefCell::default();
+        let story = RefCell::<Story>::default();
         let request = Request {
             bytes,
             align,
@@ -348,6 +348,10 @@ impl Engine<'_> {
                     .then(|| stash.alloc(self.pool.key(), bytes))
                     .flatten();
                 self.cached += u64::from(cached.is_some());
+                if cached.is_some() {
+                    // A stash tells nothing.
+                    story.borrow_mut().reuse = Some(Reuse::OwnLane);
+                }
                 let cached = cached.map(|block| Ok(Acquired::Ready(block)));
                 cached.unwrap_or_else(|| self.pool.acquire_on(stash, &request))
             }
