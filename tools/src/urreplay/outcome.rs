@@ -19,6 +19,8 @@ pub struct Outcome {
     pub mean_ns: f64,
     pub median_ns: u64,
     pub p999_ns: u64,
+    /// The mean of a second pass without work or clock.
+    pub warm_ns: Option<f64>,
     /// None if the adapter does not tell.
     pub reserved_high: Option<u64>,
     pub peak_live: u64,
@@ -102,6 +104,7 @@ pub fn table(outcomes: &[Outcome], explain: bool) -> String {
         "ns/op",
         "median",
         "p99.9",
+        "warm",
         "reserved MiB",
         "live MiB",
         "reserved/live",
@@ -133,6 +136,9 @@ pub fn table(outcomes: &[Outcome], explain: bool) -> String {
             format!("{:.0}", outcome.mean_ns),
             outcome.median_ns.to_string(),
             outcome.p999_ns.to_string(),
+            outcome
+                .warm_ns
+                .map_or_else(unknown, |ns| format!("{ns:.0}")),
             outcome.reserved_high.map_or_else(unknown, mib),
             mib(outcome.peak_live),
             outcome.reserved_high.map_or_else(unknown, ratio),

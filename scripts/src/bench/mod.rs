@@ -1,5 +1,8 @@
 //! `cargo xtask bench`: what this project's libraries cost beside others', measured in one run.
 
+mod plot;
+mod pool;
+
 use crate::build;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
@@ -11,6 +14,8 @@ use std::process::Command;
 pub enum Bench {
     /// The OpenCL adapter beside Intel's, on Intel's OpenCL driver for the CPU.
     Opencl(Opencl),
+    /// The pool on the native CPU: recorded programs, many queues, the time of a pair
+    Pool(pool::Pool),
 }
 
 #[derive(Args)]
@@ -32,6 +37,7 @@ const PEER: &str = "intel-cmplr-lib-ur==2026.2.0";
 pub fn run(root: &Path, bench: &Bench) -> Result<()> {
     match bench {
         Bench::Opencl(options) => opencl(root, options),
+        Bench::Pool(options) => pool::run(root, options),
     }
 }
 
