@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The version in file names: the ABI's, and a patch level.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-const PROGRAMS: [&str; 3] = ["ur-conformance", "urinfo", "urtrace"];
+const PROGRAMS: [&str; 4] = ["ur-conformance", "urinfo", "urreplay", "urtrace"];
 
 const TEMPLATES: [(&str, &str); 3] = [
     (

@@ -147,7 +147,8 @@ impl Cli {
             let own = folder.path().join("trace");
             self.child_once(trace, mode, Some(&own))?;
             if own.exists() {
-                outcome.lacks = outcome::lacks(&Trace::read(&own, 1)?);
+                let input = Trace::read(trace, self.scale)?;
+                outcome.lacks = outcome::lacks(&Trace::read(&own, 1)?, &input);
             }
         }
         Ok(outcome)
