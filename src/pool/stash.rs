@@ -164,7 +164,7 @@ impl Stash {
 
     /// Whether a death here at `epoch` was observed complete.
     pub(crate) fn is_complete(&self, epoch: u64) -> bool {
-        epoch <= self.clock.completed()
+        epoch <= self.clock.reliable()
     }
 
     /// What a block that died here at `epoch` has to wait for.

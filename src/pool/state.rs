@@ -6,8 +6,8 @@
 
 use super::lending::Lending;
 use super::offsets::Place;
-use super::policy::{self, Grain, Need, Reuse};
-use super::request::{Acquired, Block, Config, PoolError, Request, WaitPolicy};
+use super::policy::{self, Grain, Need};
+use super::request::{Acquired, Block, Config, PoolError, Request, Reuse, WaitPolicy};
 use super::source::{Slab, SourceError};
 use super::stash::Stash;
 use super::stats::Stats;
@@ -36,6 +36,8 @@ pub(crate) struct State {
 pub(crate) struct Attempt<'a> {
     /// Whom the block is lent to.
     pub stash: Option<&'a Arc<Stash>>,
+    /// Nothing was ready when it was first looked for.
+    missed: bool,
     /// The source refused a whole chunk; ask for what is needed.
     tight: bool,
     /// A slab was not aligned as promised.
@@ -158,8 +160,14 @@ impl State {
         }
         if let Some((place, reuse)) = self.ready(need, request) {
             let block = self.take(place, need, attempt);
-            self.count(reuse, attempt.grew);
+            let reuse = if attempt.grew { Reuse::Grown } else { reuse };
+            self.count(reuse);
+            request.tell(|story| story.reuse = Some(reuse));
             return Step::Done(Ok(Acquired::Ready(block)));
+        }
+        if !std::mem::replace(&mut attempt.missed, true) {
+            // Once: later there may be memory that came for this very request.
+            request.tell(|story| story.lack = policy::lack(&self.store, need, &request.order));
         }
         if std::mem::take(&mut attempt.grew) {
             // It grew and still nothing fits, so the slab was misaligned.
@@ -460,12 +468,16 @@ impl State {
         let place = policy::least_wait(&self.store, need, &request.order)?;
         let wait = self.store.missing(place, need.bytes, &request.order);
         let block = self.take(place, need, attempt);
-        if wait.is_empty() {
+        let reuse = match wait.is_empty() {
             // It completed since it was last looked at.
-            self.stats.counters.completed += 1;
+            true => Reuse::Completed,
+            false => Reuse::Waited,
+        };
+        self.count(reuse);
+        request.tell(|story| story.reuse = Some(reuse));
+        if wait.is_empty() {
             return Some(Acquired::Ready(block));
         }
-        self.stats.counters.waited += 1;
         self.stats.counters.waits += wait.len() as u64;
         Some(Acquired::After(block, wait))
     }
@@ -481,13 +493,14 @@ impl State {
         block
     }
 
-    fn count(&mut self, reuse: Reuse, grew: bool) {
+    fn count(&mut self, reuse: Reuse) {
         let counters = &mut self.stats.counters;
         *match reuse {
-            _ if grew => &mut counters.grown,
             Reuse::OwnLane => &mut counters.own_lane,
             Reuse::Ordered => &mut counters.ordered,
             Reuse::Completed => &mut counters.completed,
+            Reuse::Waited => &mut counters.waited,
+            Reuse::Grown => &mut counters.grown,
         } += 1;
     }
 }

@@ -223,7 +223,7 @@ enum Fit {
 impl Fit {
     fn of<D: Driver>(lane: &LaneCore<D>, held: &Frontier, waits: &Reach) -> Self {
         let tail = lane.last();
-        match tail.saturating_sub(lane.clock.completed()) {
+        match tail.saturating_sub(lane.clock.reliable()) {
             0 if held.is_empty() => Self::Idle,
             left if left > 0 && waits.done.epoch_of(lane.clock.id()) == Some(tail) => Self::Follows,
             left => Self::Busy(left),
