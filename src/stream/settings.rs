@@ -28,7 +28,7 @@ impl Settings {
                 let value = std::env::var_os(name)?;
                 Some(value.to_string_lossy().into_owned())
             };
-            Self::parse(read, |complaint| log::always(complaint))
+            Self::parse(read, log::always)
         })
     }
 
