@@ -65,7 +65,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Enqueues one command after what the lane has to wait for.
-    fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<()> {
+    pub fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<()> {
         let before = self.pending.last.event().filter(|_| !self.lane.in_order);
         let mut waits = Vec::new();
         if before.is_some() || !self.pending.waits.is_empty() {
