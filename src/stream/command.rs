@@ -319,25 +319,8 @@ impl<D: Driver> Site<'_, D> {
     pub fn launch<'a>(
         &self,
         kernel: &'a Object<D::Kernel>,
-        dims: u32,
-        offset: Option<&[usize]>,
-        global: &[usize],
-        local: Option<&[usize]>,
-        args: &'a [ur_exp_kernel_arg_properties_t],
-        properties: Option<&'a ur_kernel_launch_ext_properties_t>,
+        request: LaunchRequest<'a>,
     ) -> Result<Command<'a, D>> {
-        ensure(
-            (1..=3).contains(&dims),
-            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
-        )?;
-        let request = LaunchRequest {
-            dims,
-            offset: transfer::three(offset.unwrap_or(&[]), 0),
-            global: transfer::three(global, 1),
-            local: local.map(|local| transfer::three(local, 1)),
-            args,
-            properties,
-        };
         let work = Work::Launch(D::launch(self.device, kernel, &request)?);
         Ok(Command {
             launch: Some((kernel, request)),

@@ -350,9 +350,16 @@ impl<D: Driver> LaneCore<D> {
         enter(&self.state).order.waited().clone()
     }
 
-    /// The epoch of the last command. Exact for who keeps others from submitting.
-    pub fn last(&self) -> u64 {
-        self.last.load(Ordering::Relaxed)
+    /// How many commands are not known to be complete. Exact for who keeps others from submitting.
+    pub fn left(&self) -> u64 {
+        let last = self.last.load(Ordering::Relaxed);
+        last.saturating_sub(self.clock.completed())
+    }
+
+    /// Whether what is waited for reaches this lane's last command.
+    pub fn is_last_of(&self, waits: &Reach) -> bool {
+        let last = self.last.load(Ordering::Relaxed);
+        waits.done.epoch_of(self.clock.id()) == Some(last)
     }
 
     /// Frees a block of the stash: without a wait, an event or any other lane's lock. False if it

@@ -45,10 +45,10 @@ impl<D: Driver> OutOfOrder<D> {
 
     /// A wait list with what the queue demands besides.
     pub fn with_barrier<'a>(&mut self, waits: &'a Reach) -> Cow<'a, Reach> {
-        self.barrier.prune();
-        if self.barrier.done.is_empty() && self.barrier.order.is_empty() {
+        if self.barrier.is_empty() {
             return Cow::Borrowed(waits);
         }
+        self.barrier.prune();
         let mut all = waits.clone();
         all.join(&self.barrier);
         Cow::Owned(all)
@@ -170,36 +170,52 @@ impl<D: Driver> OutOfOrder<D> {
     /// that is idle, a new one, or the one with the least to do.
     fn place(&mut self, waits: &Reach) -> Result<Arc<LaneCore<D>>> {
         let engine = self.context.domain().engine();
-        // Mostly nothing waits for the host, and no lane is held by it.
-        let quiet = engine.all_signalled();
-        let hosts = if quiet {
-            Frontier::new()
-        } else {
-            engine.unsignalled(&waits.order)
-        };
-        let mut best: Option<(Fit, &Arc<LaneCore<D>>)> = None;
-        let mut free = 0;
+        if !engine.all_signalled() {
+            return self.place_around_hosts(waits);
+        }
+        // Nothing waits for the host, as mostly: no lane is held by it.
+        let (mut best, mut count) = (None, 0);
         for lane in self.lanes.iter().filter(|lane| !lane.is_lent()) {
-            let held = match quiet {
-                true => Frontier::new(),
-                false => engine.unsignalled(&lane.waited()),
-            };
-            free += usize::from(held.is_empty());
-            if !held.points().all(|point| hosts.covers_point(point)) {
-                continue;
-            }
-            let fit = Fit::of(lane, &held, waits);
-            if fit == Fit::Follows {
+            let left = lane.left();
+            if left > 0 && lane.is_last_of(waits) {
                 return Ok(Arc::clone(lane));
             }
-            if best.as_ref().is_none_or(|(other, _)| fit < *other) {
-                best = Some((fit, lane));
+            count += 1;
+            if best.is_none_or(|(least, _)| left < least) {
+                best = Some((left, lane));
             }
         }
-        let room = !hosts.is_empty() || free < MOST_LANES;
         match best {
-            Some((fit, lane)) if fit == Fit::Idle || !room => Ok(Arc::clone(lane)),
+            Some((left, lane)) if left == 0 || count >= MOST_LANES => Ok(Arc::clone(lane)),
             _ => self.add_lane(),
+        }
+    }
+
+    fn place_around_hosts(&mut self, waits: &Reach) -> Result<Arc<LaneCore<D>>> {
+        let engine = self.context.domain().engine();
+        let hosts = engine.unsignalled(&waits.order);
+        let (mut open, mut free) = (Vec::new(), 0);
+        for lane in self.lanes.iter().filter(|lane| !lane.is_lent()) {
+            let held = engine.unsignalled(&lane.waited());
+            free += usize::from(held.is_empty());
+            if held.points().all(|point| hosts.covers_point(point)) {
+                open.push((lane, held));
+            }
+        }
+        let mut found = open
+            .iter()
+            .find(|(lane, _)| lane.left() > 0 && lane.is_last_of(waits));
+        if found.is_none() {
+            found = open
+                .iter()
+                .find(|(lane, held)| lane.left() == 0 && held.is_empty());
+        }
+        let room = !hosts.is_empty() || free < MOST_LANES;
+        let least = || open.iter().min_by_key(|(lane, _)| lane.left());
+        let lane = found.or_else(|| least().filter(|_| !room));
+        match lane {
+            Some((lane, _)) => Ok(Arc::clone(lane)),
+            None => self.add_lane(),
         }
     }
 
@@ -207,26 +223,5 @@ impl<D: Driver> OutOfOrder<D> {
         let lane = LaneCore::open(&self.context, &self.device, self.flags)?;
         self.lanes.push(Arc::clone(&lane));
         Ok(lane)
-    }
-}
-
-/// How well a lane suits a command, the best first.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
-    /// Its last command is one that the new one waits for.
-    Follows,
-    Idle,
-    /// So many commands are not known to be complete.
-    Busy(u64),
-}
-
-impl Fit {
-    fn of<D: Driver>(lane: &LaneCore<D>, held: &Frontier, waits: &Reach) -> Self {
-        let tail = lane.last();
-        match tail.saturating_sub(lane.clock.completed()) {
-            0 if held.is_empty() => Self::Idle,
-            left if left > 0 && waits.done.epoch_of(lane.clock.id()) == Some(tail) => Self::Follows,
-            left => Self::Busy(left),
-        }
     }
 }

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::{Stamps, Work};
+use ur::stream::{LaunchRequest, Stamps, Work};
 
 use super::batch::{Batch, Slot};
 use super::{Marker, Outlet, event_property, times};
 use crate::OpenCl;
 use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
 use crate::device::Device;
+use crate::kernel::Kernel;
 
 /// An in-order command queue.
 pub struct Lane {
@@ -150,11 +151,30 @@ impl Lane {
     }
 
     pub fn submit(&self, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        self.give(stamps, |batch| batch.work(work))
+    }
+
+    pub fn launch(
+        &self,
+        kernel: &Kernel,
+        request: &LaunchRequest<'_>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
+        self.give(stamps, |batch| {
+            batch.give(|api, slot| kernel.launch_now(request, api, slot))
+        })
+    }
+
+    fn give(
+        &self,
+        stamps: Option<Arc<Stamps>>,
+        run: impl FnOnce(&mut Batch<'_>) -> Result<()>,
+    ) -> Result<()> {
         let mut pending = self.pending();
         pending.forget_complete()?;
         let mut batch = Batch::of(self, &mut pending);
         batch.timed = stamps.is_some() && self.profiles;
-        batch.work(work)?;
+        run(&mut batch)?;
         let first = batch.first.take();
         self.given(&mut pending, first, stamps)
     }
