@@ -9,6 +9,7 @@ mod foreign;
 mod fresh;
 #[rustfmt::skip]
 mod generated;
+mod keep;
 mod kernels;
 mod locate;
 mod objects;

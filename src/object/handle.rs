@@ -212,13 +212,12 @@ impl<T: Body> Object<T> {
         }
         let before = self
             .api_refs
-            .fetch_update(Ordering::Release, Ordering::Relaxed, |count| {
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
                 count.checked_sub(1)
             });
         match before {
             Err(_) => Err(Error::new(T::KIND.invalid())),
             Ok(1) => {
-                std::sync::atomic::fence(Ordering::Acquire);
                 T::released(self);
                 // SAFETY: the reference that the first `retain` took; nothing touches `self` after.
                 unsafe { Arc::decrement_strong_count(self) };

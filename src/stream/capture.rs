@@ -9,8 +9,8 @@
 //! A queue's order becomes the graph's: on an in-order queue each command follows the one before, on
 //! any other its wait list and the last barrier. What a command waits for outside the graph, each
 //! execution waits for; a host task runs in each. What needs an answer from the device, or gives
-//! memory, cannot be captured: blocking commands, mappings, timestamps, allocations and frees, other graphs and command buffers
-//! are an `INVALID_OPERATION`.
+//! memory, cannot be captured: blocking commands, mappings, timestamps, allocations and frees, other
+//! graphs and command buffers are an `INVALID_OPERATION`.
 //!
 //! A queue's capture has a lock of its own, taken before its graph's; both come before all others.
 

@@ -1,6 +1,7 @@
 //! What events tell by themselves: callbacks, and the times of their commands.
 
 use crate::fixture::Fixture;
+use crate::keep::keep;
 use crate::objects::{Context, Event, Gate, Kind, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -21,14 +22,14 @@ unsafe extern "C" fn count(
     data: *mut c_void,
 ) {
     if status == UR_EXECUTION_INFO_COMPLETE {
-        // SAFETY: the tests below pass counters that are leaked.
+        // SAFETY: the tests below pass counters that are kept.
         unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// A counter that outlives any callback.
 fn counter() -> &'static AtomicU32 {
-    Box::leak(Box::new(AtomicU32::new(0)))
+    keep(AtomicU32::new(0))
 }
 
 fn watch(event: &Event, counter: &'static AtomicU32) -> Done {

@@ -3,6 +3,7 @@
 //! held back by a gate, so that what is pending stays pending for as long as the test wants.
 
 mod basic;
+mod endurance;
 mod errors;
 mod figures;
 mod limits;
@@ -43,6 +44,7 @@ pub fn all() -> Vec<Test> {
         synchronous::all,
         random::all,
         threads::all,
+        endurance::all,
     ];
     suites.into_iter().flat_map(|suite| suite()).collect()
 }

@@ -239,11 +239,11 @@ fn event_callback(bench: &Bench, kind: Kind) -> Done {
         _: ur_execution_info_t,
         data: *mut std::ffi::c_void,
     ) {
-        // SAFETY: the counter below is leaked.
+        // SAFETY: the counter below is kept.
         unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
     }
     let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let counter: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+    let counter = crate::keep::keep(AtomicU32::new(0));
     let gate = bench.gate(&queue)?;
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
     let freed = queue.free_event(block, &[])?;

@@ -52,14 +52,14 @@ pub fn on_threads(work: impl Fn(usize) -> Done + Sync) -> Done {
 }
 
 /// The kernels, and the count of wrong words that all threads share.
-struct Tools {
+pub struct Tools {
     iota: Kernel,
     verify: Kernel,
     wrong: Usm,
 }
 
 impl Tools {
-    fn new(bench: &Bench) -> Result<Self, Stop> {
+    pub fn new(bench: &Bench) -> Result<Self, Stop> {
         let program = Program::new(bench.fixture, &bench.context)?;
         let mut wrong = bench.result(4)?;
         wrong.host_mut::<u32>()[0] = 0;
@@ -70,7 +70,7 @@ impl Tools {
         })
     }
 
-    fn write(
+    pub fn write(
         &self,
         queue: &Queue,
         block: Block,
@@ -85,7 +85,7 @@ impl Tools {
         )
     }
 
-    fn verify(
+    pub fn verify(
         &self,
         queue: &Queue,
         block: Block,
@@ -100,7 +100,7 @@ impl Tools {
         queue.launch(&self.verify, block.size / 4, &args, wait)
     }
 
-    fn no_word_was_wrong(&self) -> Done {
+    pub fn no_word_was_wrong(&self) -> Done {
         check_eq!(
             self.wrong.host::<u32>()[0],
             0,

@@ -1,0 +1,368 @@
+//! Endurance: threads that play at random with the blocks of many queues, and memory that must not
+//! grow with the number of commands.
+//!
+//! `UR_LONG=1` raises 8,000 commands a test to 4 * 10^6, and those whose memory is watched from
+//! 10^5 to 10^7: give such a run a long `--timeout`.
+
+use super::threads::{THREADS, Tools, on_threads};
+use super::*;
+use crate::fresh::Fresh;
+use crate::{check, check_eq};
+use std::sync::{Mutex, PoisonError};
+
+const SUITE: &str = "async_endurance";
+
+pub fn all() -> Vec<Test> {
+    let mut tests = plain(
+        SUITE,
+        &[
+            ("in_order_queues", in_order_queues),
+            ("out_of_order_queues", out_of_order_queues),
+            ("all_queues", all_queues),
+        ],
+    );
+    tests.push(Test::process(
+        SUITE,
+        "memory_stays_bounded",
+        memory_stays_bounded,
+    ));
+    tests
+}
+
+fn commands(few: usize, many: usize) -> usize {
+    match std::env::var_os("UR_LONG") {
+        Some(_) => many,
+        None => few,
+    }
+}
+
+/// A queue, and whether it keeps commands in order by itself.
+struct Line {
+    queue: Queue,
+    in_order: bool,
+}
+
+fn in_order_queues(bench: &Bench) -> Done {
+    play(bench, &[true; THREADS])
+}
+
+fn out_of_order_queues(bench: &Bench) -> Done {
+    play(bench, &[false; 3])
+}
+
+fn all_queues(bench: &Bench) -> Done {
+    play(bench, &[true, true, true, true, false, false])
+}
+
+/// Has all threads play on all of the queues, with one pool and a table to pass blocks over.
+fn play(bench: &Bench, in_order: &[bool]) -> Done {
+    let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
+    let line = |&in_order: &bool| -> Result<Line, Stop> {
+        let queue = match in_order {
+            true => bench.in_order()?,
+            false => bench.out_of_order()?,
+        };
+        Ok(Line { queue, in_order })
+    };
+    let lines = in_order.iter().map(line).collect::<Result<Vec<_>, _>>()?;
+    let table = Mutex::new(Vec::new());
+    let share = commands(8_000, 4_000_000) / THREADS;
+    on_threads(|thread| {
+        let random = (thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let player = Player {
+            pool: &pool,
+            tools: &tools,
+            lines: &lines,
+            table: &table,
+            host: bench.result(*SIZES.last().unwrap_or(&0))?,
+            live: Vec::new(),
+            deaths: Vec::new(),
+            random,
+            enqueued: 0,
+        };
+        player.run(share)
+    })?;
+    let left = table.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for held in left {
+        let line = &lines[0];
+        line.queue.free(held.block, &[&held.last])?;
+    }
+    lines.iter().try_for_each(|line| line.queue.finish())?;
+    tools.no_word_was_wrong()?;
+    check_eq!(pool.used()?, 0, "used bytes");
+    Ok(())
+}
+
+const SIZES: [usize; 4] = [256, 3 * KIB, 20 * KIB, 72 * KIB];
+/// Most blocks that a thread holds.
+const HELD: usize = 12;
+/// Commands after which a thread waits, so that not all of them are pending at once.
+const PAUSE: usize = 200;
+
+/// A block whose words count up from `base` once `last`, on the line `at`, has completed.
+struct Held {
+    block: Block,
+    base: u32,
+    last: Event,
+    at: usize,
+}
+
+struct Player<'a> {
+    pool: &'a Pool,
+    tools: &'a Tools,
+    lines: &'a [Line],
+    table: &'a Mutex<Vec<Held>>,
+    host: Usm,
+    live: Vec<Held>,
+    deaths: Vec<Event>,
+    random: u64,
+    enqueued: usize,
+}
+
+impl Player<'_> {
+    fn run(mut self, share: usize) -> Done {
+        let mut pause = PAUSE;
+        while self.enqueued < share {
+            match self.below(16) {
+                0..=3 if self.live.len() < HELD => self.allocate()?,
+                4..=6 => self.verify()?,
+                7..=8 => self.copy()?,
+                9 => self.read()?,
+                10..=11 => self.swap(),
+                _ => self.free()?,
+            }
+            if self.enqueued > pause {
+                pause += PAUSE;
+                self.pause()?;
+            }
+        }
+        while !self.live.is_empty() {
+            self.free()?;
+        }
+        Ok(())
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) as usize % bound
+    }
+
+    /// Which of the live blocks to do something with.
+    fn pick(&mut self) -> Option<usize> {
+        let count = self.live.len();
+        (count > 0).then(|| self.below(count))
+    }
+
+    /// Whether a command there comes after what a block went through without saying so; chance has
+    /// some of them say it all the same.
+    fn follows(&mut self, at: usize, held: usize) -> bool {
+        self.lines[at].in_order && self.live[held].at == at && self.below(4) > 0
+    }
+
+    fn allocate(&mut self) -> Done {
+        let (at, size) = (self.below(self.lines.len()), SIZES[self.below(SIZES.len())]);
+        let kind = Kind::ALL[self.below(Kind::ALL.len())];
+        let before = match self.below(2) {
+            0 => self.deaths.pop(),
+            _ => None,
+        };
+        let wait: Vec<&Event> = before.iter().collect();
+        let line = &self.lines[at];
+        let base = (self.random as u32) | 1;
+        let (block, last) = match line.in_order {
+            true => {
+                let block = line.queue.alloc(kind, self.pool, size, &wait)?;
+                (block, self.tools.write(&line.queue, block, base, &[])?)
+            }
+            false => {
+                let (block, made) = line.queue.alloc_event(kind, self.pool, size, &wait)?;
+                (block, self.tools.write(&line.queue, block, base, &[&made])?)
+            }
+        };
+        self.enqueued += 2;
+        let overlaps = self.live.iter().any(|other| other.block.overlaps(&block));
+        check!(!overlaps, "a live block was handed out again");
+        self.live.push(Held {
+            block,
+            base,
+            last,
+            at,
+        });
+        Ok(())
+    }
+
+    fn verify(&mut self) -> Done {
+        let Some(held) = self.pick() else {
+            return Ok(());
+        };
+        let at = self.below(self.lines.len());
+        let follows = self.follows(at, held);
+        let Held {
+            block, base, last, ..
+        } = &self.live[held];
+        let wait: &[&Event] = if follows { &[] } else { &[last] };
+        let verified = self
+            .tools
+            .verify(&self.lines[at].queue, *block, *base, wait)?;
+        (self.live[held].last, self.live[held].at) = (verified, at);
+        self.enqueued += 1;
+        Ok(())
+    }
+
+    /// Copies a block over another one of its size.
+    fn copy(&mut self) -> Done {
+        let Some(from) = self.pick() else {
+            return Ok(());
+        };
+        let size = self.live[from].block.size;
+        let fits = |(index, held): &(usize, &Held)| *index != from && held.block.size == size;
+        let Some((to, _)) = self.live.iter().enumerate().find(fits) else {
+            return Ok(());
+        };
+        let at = self.below(self.lines.len());
+        let follows = self.follows(at, from) && self.follows(at, to);
+        let (source, target) = (&self.live[from], &self.live[to]);
+        let wait: &[&Event] = match follows {
+            true => &[],
+            false => &[&source.last, &target.last],
+        };
+        let queue = &self.lines[at].queue;
+        let copied = queue.copy(target.block.ptr, source.block.ptr, size, wait)?;
+        let shared = copied.share()?;
+        self.live[to].base = self.live[from].base;
+        (self.live[to].last, self.live[to].at) = (copied, at);
+        (self.live[from].last, self.live[from].at) = (shared, at);
+        self.enqueued += 1;
+        Ok(())
+    }
+
+    /// Reads a block and looks at every word on the host.
+    fn read(&mut self) -> Done {
+        let Some(held) = self.pick() else {
+            return Ok(());
+        };
+        let at = self.below(self.lines.len());
+        let Held {
+            block, base, last, ..
+        } = &self.live[held];
+        let queue = &self.lines[at].queue;
+        queue
+            .copy(self.host.ptr, block.ptr, block.size, &[last])?
+            .wait()?;
+        let words = &self.host.host::<u32>()[..block.size / 4];
+        let right = |(index, word): (usize, &u32)| *word == base.wrapping_add(index as u32);
+        check!(
+            words.iter().enumerate().all(right),
+            "a copy holds something else than its block's words"
+        );
+        self.enqueued += 1;
+        Ok(())
+    }
+
+    /// Leaves a block to the other threads and takes one of theirs.
+    fn swap(&mut self) {
+        let Some(held) = self.pick() else { return };
+        let given = self.live.swap_remove(held);
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.push(given);
+        if table.len() > THREADS {
+            let oldest = table.remove(0);
+            drop(table);
+            self.live.push(oldest);
+        }
+    }
+
+    fn free(&mut self) -> Done {
+        let Some(held) = self.pick() else {
+            return Ok(());
+        };
+        let at = self.below(self.lines.len());
+        let follows = self.follows(at, held);
+        let wants_event = self.below(2) == 0;
+        let Held { block, last, .. } = self.live.swap_remove(held);
+        let wait: &[&Event] = if follows { &[] } else { &[&last] };
+        let queue = &self.lines[at].queue;
+        if wants_event {
+            let death = queue.free_event(block, wait)?;
+            if self.deaths.len() < HELD {
+                self.deaths.push(death);
+            }
+        } else {
+            queue.free(block, wait)?;
+        }
+        self.enqueued += 1;
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Done {
+        match self.live.last() {
+            Some(held) if self.random.is_multiple_of(2) => held.last.wait(),
+            _ => {
+                let at = self.below(self.lines.len());
+                self.lines[at].queue.finish()
+            }
+        }
+    }
+}
+
+/// Growth of the process that is no growth with the number of commands: what the allocator keeps.
+const SLACK: usize = 2 * MIB;
+
+/// Commands, events and queues that have ended leave no memory behind.
+fn memory_stays_bounded(fresh: &Fresh) -> Done {
+    let fixture = fresh.fixture()?;
+    let bench = Bench::new(&fixture)?;
+    let pool = bench.pool()?;
+    let (mut first, second) = (bench.out_of_order()?, bench.out_of_order()?);
+    let in_order = bench.in_order()?;
+    let rounds = commands(100_000, 10_000_000) / 4;
+    let mut begin = 0;
+    let mut death: Option<Event> = None;
+    for round in 0..rounds {
+        let wait: Vec<&Event> = death.iter().collect();
+        let (block, made) = first.alloc_event(Kind::Device, &pool, 4 * KIB, &wait)?;
+        let filled = first.fill(block.ptr, round as u32, 4 * KIB, &[&made])?;
+        let moved = block.ptr.wrapping_byte_add(2 * KIB);
+        let copied = second.copy(block.ptr, moved, 2 * KIB, &[&filled])?;
+        let freed = second.free_event(block, &[&copied])?;
+        if round % 16 == 0 {
+            in_order.marker(&[&freed])?;
+        }
+        if round % 64 == 0 {
+            freed.wait()?;
+        }
+        if round % 1000 == 0 {
+            first = bench.out_of_order()?;
+        }
+        death = Some(freed);
+        if round == rounds / 5 {
+            begin = resident()?;
+        }
+    }
+    [first, second, in_order]
+        .iter()
+        .try_for_each(Queue::finish)?;
+    let end = resident()?;
+    let what = format!(
+        "{begin} bytes resident after {} commands, {end} after {}",
+        rounds / 5 * 4,
+        rounds * 4
+    );
+    // What a passing test writes is not shown, but a run of one test can be asked for it.
+    eprintln!("{what}");
+    check!(end <= begin + SLACK, "{what}");
+    Ok(())
+}
+
+/// Bytes of this process in memory.
+fn resident() -> Result<usize, Stop> {
+    let text = std::fs::read_to_string("/proc/self/statm")
+        .map_err(|error| Stop::skipped(format!("/proc/self/statm: {error}")))?;
+    let pages = text.split(' ').nth(1).and_then(|word| word.parse().ok());
+    let pages: usize = pages.ok_or_else(|| Stop::skipped("/proc/self/statm has changed"))?;
+    // SAFETY: a plain query.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Ok(pages * usize::try_from(page).unwrap_or(0))
+}
