@@ -174,9 +174,13 @@ impl Lane {
         pending.forget_complete()?;
         let mut batch = Batch::of(self, &mut pending);
         batch.timed = stamps.is_some() && self.profiles;
+        let queued = match batch.timed {
+            true => times::queued(&self.device)?,
+            false => None,
+        };
         run(&mut batch)?;
         let first = batch.first.take();
-        self.given(&mut pending, first, stamps)
+        self.given(&mut pending, first, queued, stamps)
     }
 
     /// Gives the lane a buffer of recorded commands or, where that is not taken, the commands.
@@ -190,12 +194,16 @@ impl Lane {
         pending.forget_complete()?;
         let mut batch = Batch::of(self, &mut pending);
         batch.timed = stamps.is_some() && self.profiles;
+        let queued = match batch.timed {
+            true => times::queued(&self.device)?,
+            false => None,
+        };
         let taken = self.in_order && batch.give(|_, slot| enqueue(slot)).is_ok();
         if !taken {
             works.iter().try_for_each(|work| batch.work(work.clone()))?;
         }
         let first = batch.first.take();
-        self.given(&mut pending, first, stamps)
+        self.given(&mut pending, first, queued, stamps)
     }
 
     /// Sends what was given on its way, and has its times noted.
@@ -203,6 +211,7 @@ impl Lane {
         &self,
         pending: &mut Pending,
         first: Option<Marker>,
+        queued: Option<u64>,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         self.outlet.start()?;
@@ -210,7 +219,7 @@ impl Lane {
             && let Some(last) = pending.last.mark(self)
         {
             match first {
-                Some(first) => times::times(&stamps, first, last),
+                Some(first) => times::times(&stamps, first, last, queued),
                 None => times::observed(&stamps, &last, &self.device)?,
             }
         }

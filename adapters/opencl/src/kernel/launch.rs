@@ -106,18 +106,14 @@ impl Launch {
     /// Sets the arguments and enqueues.
     pub fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
         let mut arguments = self.native.arguments();
-        for (index, arg) in &self.args {
-            self.native.set(&mut arguments, *index, arg.get())?;
-        }
+        self.native.set_owned(&mut arguments, &self.args)?;
         self.range.enqueue(self.native.kernel.raw(), api, slot)
     }
 
     /// Sets the arguments and records.
     pub fn record(&self, to: &Recorder) -> Result<()> {
         let mut arguments = self.native.arguments();
-        for (index, arg) in &self.args {
-            self.native.set(&mut arguments, *index, arg.get())?;
-        }
+        self.native.set_owned(&mut arguments, &self.args)?;
         self.range.record(self.native.kernel.raw(), to)
     }
 }
@@ -284,31 +280,48 @@ impl Native {
         arguments: &mut Arguments,
         args: &[ur_exp_kernel_arg_properties_t],
     ) -> Result<()> {
+        let given_back = self.slabs.given_back();
         for arg in args {
-            self.set(arguments, arg.index, Arg::of(arg)?)?;
+            self.set(arguments, arg.index, Arg::of(arg)?, given_back)?;
         }
         Ok(())
     }
 
-    /// Sets one argument, unless it is known to be what it should be.
-    fn set(&self, arguments: &mut Arguments, index: u32, arg: Arg<'_>) -> Result<()> {
-        let place = index as usize;
+    fn set_owned(&self, arguments: &mut Arguments, args: &[(u32, Owned)]) -> Result<()> {
         let given_back = self.slabs.given_back();
-        let before = arguments.kept.get(place).copied().unwrap_or_default();
-        if before.is(arg, given_back) {
+        for (index, arg) in args {
+            self.set(arguments, *index, arg.get(), given_back)?;
+        }
+        Ok(())
+    }
+
+    /// Sets one argument, unless it is known to be what it should be. `given_back`: how many slabs were.
+    fn set(
+        &self,
+        arguments: &mut Arguments,
+        index: u32,
+        arg: Arg<'_>,
+        given_back: u64,
+    ) -> Result<()> {
+        let place = index as usize;
+        let before = match arguments.kept.get_mut(place) {
+            Some(kept) if kept.is(arg, given_back) => return Ok(()),
+            // Until it is set, nothing is known of it.
+            Some(kept) => std::mem::take(kept),
+            None => Kept::No,
+        };
+        self.set_native(index, arg)?;
+        if arguments.open {
             return Ok(());
         }
-        // Until it is set, nothing is known of it.
-        if let Some(kept) = arguments.kept.get_mut(place) {
-            *kept = Kept::No;
-        }
-        self.set_native(index, arg)?;
-        if !arguments.open {
+        let now = Kept::of(arg, before, given_back, &self.slabs);
+        match arguments.kept.get_mut(place) {
+            Some(kept) => *kept = now,
             // The place is one that OpenCL has accepted, hence one of few.
-            if place >= arguments.kept.len() {
-                arguments.kept.resize(place + 1, Kept::No);
+            None => {
+                arguments.kept.resize(place, Kept::No);
+                arguments.kept.push(now);
             }
-            arguments.kept[place] = Kept::of(arg, before, given_back, &self.slabs);
         }
         Ok(())
     }
@@ -350,7 +363,7 @@ enum Kept {
     #[default]
     No,
     /// A value of at most 16 bytes: how many, and these.
-    Value(u8, u128),
+    Value(u8, [u64; 2]),
     /// A pointer that was set once. Set again, it is worth finding out whose memory it leads to.
     Once(usize),
     /// A pointer into memory that was ours when so many slabs had been given back. OpenCL may have
@@ -388,18 +401,20 @@ impl Kept {
     }
 }
 
-/// At most 16 bytes as one number.
-fn number(bytes: &[u8]) -> Option<u128> {
+/// At most 16 bytes as two numbers.
+fn number(bytes: &[u8]) -> Option<[u64; 2]> {
     // The sizes of nearly all arguments, without a loop.
     if let Ok(bytes) = bytes.try_into() {
-        return Some(u32::from_ne_bytes(bytes).into());
+        return Some([u32::from_ne_bytes(bytes).into(), 0]);
     }
     if let Ok(bytes) = bytes.try_into() {
-        return Some(u64::from_ne_bytes(bytes).into());
+        return Some([u64::from_ne_bytes(bytes), 0]);
     }
-    let mut all = [0; 16];
-    all.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    Some(u128::from_ne_bytes(all))
+    let mut all = [[0; 8]; 2];
+    all.as_flattened_mut()
+        .get_mut(..bytes.len())?
+        .copy_from_slice(bytes);
+    Some(all.map(u64::from_ne_bytes))
 }
 
 #[cfg(test)]
