@@ -57,9 +57,10 @@ impl<D: Driver> OutOfOrder<D> {
     /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
     pub fn lend(&mut self, waits: &Reach) -> Result<(Arc<LaneCore<D>>, Reach)> {
         let waits = self.with_barrier(waits).into_owned();
-        let lane = self.place(&waits)?;
+        let at = self.place(&waits)?;
+        let lane = &self.lanes[at];
         lane.lend()?;
-        Ok((lane, waits))
+        Ok((Arc::clone(lane), waits))
     }
 
     pub fn submit(
@@ -82,8 +83,8 @@ impl<D: Driver> OutOfOrder<D> {
         give: impl FnOnce(&D::Lane, u64) -> Result<()>,
     ) -> Result<Option<Reach>> {
         let waits = self.with_barrier(waits);
-        let lane = self.place(&waits)?;
-        lane.submit_with(&waits, wanted, give)
+        let at = self.place(&waits)?;
+        self.lanes[at].submit_with(&waits, wanted, give)
     }
 
     /// An event wait or a barrier, without a command on any lane.
@@ -132,10 +133,7 @@ impl<D: Driver> OutOfOrder<D> {
         let found = lanes.position(|lane| lane.is_exposed());
         let at = match found.or_else(|| self.lanes.iter().position(|lane| !lane.is_lent())) {
             Some(at) => at,
-            None => {
-                self.add_lane()?;
-                self.lanes.len() - 1
-            }
+            None => self.add_lane()?,
         };
         Ok(&self.lanes[at])
     }
@@ -166,62 +164,68 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
-    /// The lane for a command that waits for this: one whose last command it follows anyway, one
-    /// that is idle, a new one, or the one with the least to do.
-    fn place(&mut self, waits: &Reach) -> Result<Arc<LaneCore<D>>> {
+    /// The lane for a command that waits for this, by its place: one whose last command it follows
+    /// anyway, one that is idle, a new one, or the one with the least to do.
+    fn place(&mut self, waits: &Reach) -> Result<usize> {
         let engine = self.context.domain().engine();
         if !engine.all_signalled() {
             return self.place_around_hosts(waits);
         }
         // Nothing waits for the host, as mostly: no lane is held by it.
         let (mut best, mut count) = (None, 0);
-        for lane in self.lanes.iter().filter(|lane| !lane.is_lent()) {
+        for (at, lane) in self.lanes.iter().enumerate() {
+            if lane.is_lent() {
+                continue;
+            }
             let left = lane.left();
             if left > 0 && lane.is_last_of(waits) {
-                return Ok(Arc::clone(lane));
+                return Ok(at);
             }
             count += 1;
             if best.is_none_or(|(least, _)| left < least) {
-                best = Some((left, lane));
+                best = Some((left, at));
             }
         }
         match best {
-            Some((left, lane)) if left == 0 || count >= MOST_LANES => Ok(Arc::clone(lane)),
+            Some((left, at)) if left == 0 || count >= MOST_LANES => Ok(at),
             _ => self.add_lane(),
         }
     }
 
-    fn place_around_hosts(&mut self, waits: &Reach) -> Result<Arc<LaneCore<D>>> {
+    fn place_around_hosts(&mut self, waits: &Reach) -> Result<usize> {
         let engine = self.context.domain().engine();
         let hosts = engine.unsignalled(&waits.order);
         let (mut open, mut free) = (Vec::new(), 0);
-        for lane in self.lanes.iter().filter(|lane| !lane.is_lent()) {
+        for (at, lane) in self.lanes.iter().enumerate() {
+            if lane.is_lent() {
+                continue;
+            }
             let held = engine.unsignalled(&lane.waited());
             free += usize::from(held.is_empty());
             if held.points().all(|point| hosts.covers_point(point)) {
-                open.push((lane, held));
+                open.push((at, lane, held));
             }
         }
         let mut found = open
             .iter()
-            .find(|(lane, _)| lane.left() > 0 && lane.is_last_of(waits));
+            .find(|(_, lane, _)| lane.left() > 0 && lane.is_last_of(waits));
         if found.is_none() {
             found = open
                 .iter()
-                .find(|(lane, held)| lane.left() == 0 && held.is_empty());
+                .find(|(_, lane, held)| lane.left() == 0 && held.is_empty());
         }
         let room = !hosts.is_empty() || free < MOST_LANES;
-        let least = || open.iter().min_by_key(|(lane, _)| lane.left());
-        let lane = found.or_else(|| least().filter(|_| !room));
-        match lane {
-            Some((lane, _)) => Ok(Arc::clone(lane)),
+        let least = || open.iter().min_by_key(|(_, lane, _)| lane.left());
+        let found = found.or_else(|| least().filter(|_| !room));
+        match found.map(|(at, ..)| *at) {
+            Some(at) => Ok(at),
             None => self.add_lane(),
         }
     }
 
-    fn add_lane(&mut self) -> Result<Arc<LaneCore<D>>> {
+    fn add_lane(&mut self) -> Result<usize> {
         let lane = LaneCore::open(&self.context, &self.device, self.flags)?;
-        self.lanes.push(Arc::clone(&lane));
-        Ok(lane)
+        self.lanes.push(lane);
+        Ok(self.lanes.len() - 1)
     }
 }

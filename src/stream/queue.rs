@@ -230,7 +230,7 @@ impl<D: Driver> Queue<D> {
             this.engine().wait_reach(&reach)?;
         }
         if event.wanted() {
-            event.set(&Event::new(this, command, reach, times));
+            event.give(Event::new(this, command, reach, times));
         }
         Ok(())
     }

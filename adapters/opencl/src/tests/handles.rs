@@ -95,7 +95,7 @@ fn given_kept_and_refused(
         assert_eq!(made.map(&end), Some(UR_RESULT_SUCCESS));
         if !given {
             assert_eq!(
-                bench.stage.look().live,
+                bench.stage.look_again(before + 1).live,
                 before + 1,
                 "{}",
                 bench.stage.tell()
@@ -103,7 +103,7 @@ fn given_kept_and_refused(
             // SAFETY: the owner's own reference.
             assert_eq!(unsafe { release(native) }, CL_SUCCESS);
         }
-        let seen = bench.stage.look();
+        let seen = bench.stage.look_again(before);
         assert_eq!(
             (seen.live, seen.broken),
             (before, 0),

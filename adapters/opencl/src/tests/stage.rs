@@ -87,14 +87,19 @@ impl Stage {
         text.to_string_lossy().into_owned()
     }
 
+    /// What there is once no more than so much is alive, at the latest when our threads have let go.
+    pub fn look_again(&self, live: usize) -> Answer {
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.look().live > live && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.look()
+    }
+
     /// That nothing is alive any more, at the latest when our threads have let go, and that no call
     /// was one that OpenCL forbids.
     pub fn check_end(&self, when: &str) {
-        let end = Instant::now() + Duration::from_secs(10);
-        while self.look().live > 0 && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let seen = self.look();
+        let seen = self.look_again(0);
         assert!(
             seen.live == 0 && seen.broken == 0,
             "{when}: {}",
