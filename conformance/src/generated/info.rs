@@ -73,6 +73,8 @@ pub const REFUSE_NO_OUTPUT: &[&str] = &[
     "urUsmP2PPeerAccessGetInfoExp",
     "urCommandBufferGetInfoExp",
 ];
+/// Queries to which a buffer of no bytes is an invalid value, not an invalid size.
+pub const NO_ROOM_IS_INVALID_VALUE: &[&str] = &["urEventGetProfilingInfo"];
 /// Properties of `ur_loader_config_info_t`.
 pub const LOADER_CONFIG_INFO: &[Property] = &[
     Property {

@@ -87,21 +87,22 @@ impl Stage {
         text.to_string_lossy().into_owned()
     }
 
-    /// What there is once no more than so much is alive, at the latest when our threads have let go.
-    pub fn look_again(&self, live: usize) -> Answer {
-        let end = Instant::now() + Duration::from_secs(10);
-        while self.look().live > live && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.look()
+    /// That nothing is alive any more, and that no call was one that OpenCL forbids.
+    pub fn check_end(&self, when: &str) {
+        self.check_left(0, when);
     }
 
-    /// That nothing is alive any more, at the latest when our threads have let go, and that no call
-    /// was one that OpenCL forbids.
-    pub fn check_end(&self, when: &str) {
-        let seen = self.look_again(0);
-        assert!(
-            seen.live == 0 && seen.broken == 0,
+    /// That so many objects are alive, at the latest when our threads have let go, and that no call was
+    /// one that OpenCL forbids.
+    pub fn check_left(&self, left: usize, when: &str) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.look().live > left && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let seen = self.look();
+        assert_eq!(
+            (seen.live, seen.broken),
+            (left, 0),
             "{when}: {}",
             self.tell()
         );
