@@ -149,7 +149,7 @@ mod tests {
         let first = reserve(3 * PAGE_BYTES, true)?;
         let second = reserve(PAGE_BYTES, true)?;
         // A sanitizer keeps programs away from there.
-        if first >= FIXED && first < 2 * FIXED {
+        if (FIXED..2 * FIXED).contains(&first) {
             assert!(second >= first + 3 * PAGE_BYTES && second < 2 * FIXED);
         }
         // Too much for any machine costs the next one nothing.

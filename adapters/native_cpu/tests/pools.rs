@@ -238,7 +238,7 @@ fn counters_tell_how_requests_were_served() {
         assert_eq!((alloc(p, &[]), hits()), (block, [1, turn, 0, 0, 0]));
     }
     // The host holds the first queue up, so that nothing on it is complete.
-    let (gate, opened) = gate(&scene, p);
+    let opened = gate(&scene, p);
     scene.fill(p, block, MIB);
     let freed = scene.free(p, block);
     let other = alloc(q, &[]);
@@ -283,34 +283,25 @@ fn counters_tell_how_requests_were_served() {
         USMExp.pfnPoolSetInfoExp(pool, UR_USM_POOL_INFO_FREES_EXT, at, 8)
     );
     assert_eq!(set, Err(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION));
-    drop(gate);
 }
 
 /// Holds an in-order queue up until it is opened.
-fn gate(
-    scene: &Scene,
-    queue: Queue,
-) -> (
-    Box<std::sync::atomic::AtomicBool>,
-    &'static std::sync::atomic::AtomicBool,
-) {
+fn gate(scene: &Scene, queue: Queue) -> &'static std::sync::atomic::AtomicBool {
     use std::sync::atomic::{AtomicBool, Ordering};
     unsafe extern "C" fn hold(data: *mut c_void) {
-        // SAFETY: the flag outlives the queue's work.
+        // SAFETY: the flag is there for ever.
         let open = unsafe { &*data.cast::<AtomicBool>() };
         while !open.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
     }
-    let open = Box::new(AtomicBool::new(false));
-    // SAFETY: the box is kept until the work has ended.
-    let flag: &'static AtomicBool = unsafe { &*(&raw const *open) };
+    let open: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     let data = (&raw const *open).cast_mut().cast();
     ok!(
         scene,
         EnqueueExp.pfnHostTaskExp(queue, Some(hold), data, null(), 0, null(), null_mut())
     );
-    (open, flag)
+    open
 }
 
 #[test]
@@ -356,7 +347,7 @@ fn waits_are_inserted_as_the_environment_says() {
         // Room for one block, so that a second one has to wait for the first one's death or fail.
         let (tight, wide) = (scene.pool(4 * MIB), scene.pool(0));
         let (p, q) = (scene.queue(IN_ORDER), scene.queue(IN_ORDER));
-        let (gate, opened) = gate(&scene, p);
+        let opened = gate(&scene, p);
         for (label, pool) in [("tight", tight), ("wide", wide)] {
             let block = scene.alloc(p, pool, 4 * MIB, &[]).expect("memory");
             scene.fill(p, block, MIB);
@@ -375,7 +366,6 @@ fn waits_are_inserted_as_the_environment_says() {
         opened.store(true, std::sync::atomic::Ordering::Release);
         scene.finish(p);
         scene.finish(q);
-        drop(gate);
         return;
     }
     for (policy, tight, wide) in [

@@ -36,6 +36,13 @@ struct Cli {
     /// Bytes of a fill behind each operation; 0 for no work
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     work: usize,
+    /// Microseconds from one operation's start to the next one's, at least: how long the program itself
+    /// takes between them
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
+    pace: u64,
+    /// Leaves the traces' dependencies between queues out
+    #[arg(long)]
+    same_queue: bool,
     /// Makes all sizes so many times larger
     #[arg(long, value_name = "TIMES", default_value_t = 1)]
     scale: u64,
@@ -118,9 +125,13 @@ impl Cli {
     fn run_here(&self) -> Answer<()> {
         let path = self.loader.clone();
         let path = path.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
-        let trace = Trace::read(&self.traces[0], self.scale)?;
+        let mut trace = Trace::read(&self.traces[0], self.scale)?;
+        if self.same_queue {
+            trace.ops.retain(|op| op.kind != trace::Kind::Wait);
+            trace.ops.iter_mut().for_each(|op| op.after.clear());
+        }
         let loader = api::Loader::open(&path)?;
-        let (outcome, series) = run::replay(&loader, &trace, self.work)?;
+        let (outcome, series) = run::replay(&loader, &trace, self.work, self.pace)?;
         if let Some(path) = &self.series {
             write(path, &series)?;
         }
@@ -136,7 +147,8 @@ impl Cli {
             let own = folder.path().join("trace");
             self.child_once(trace, mode, Some(&own))?;
             if own.exists() {
-                outcome.lacks = outcome::lacks(&Trace::read(&own, 1)?);
+                let input = Trace::read(trace, self.scale)?;
+                outcome.lacks = outcome::lacks(&Trace::read(&own, 1)?, &input);
             }
         }
         Ok(outcome)
@@ -149,6 +161,8 @@ impl Cli {
             .arg("--here")
             .args(["--work", &self.work.to_string()]);
         command.args(["--scale", &self.scale.to_string()]);
+        command.args(["--pace", &self.pace.to_string()]);
+        command.args(self.same_queue.then_some("--same-queue"));
         if let Some(loader) = &self.loader {
             command.arg("--loader").arg(loader);
         }

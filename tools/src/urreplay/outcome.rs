@@ -19,6 +19,8 @@ pub struct Outcome {
     pub mean_ns: f64,
     pub median_ns: u64,
     pub p999_ns: u64,
+    /// The mean of a second pass without work or clock.
+    pub warm_ns: Option<f64>,
     /// None if the adapter does not tell.
     pub reserved_high: Option<u64>,
     pub peak_live: u64,
@@ -53,21 +55,32 @@ pub struct Lack {
     pub owners: Vec<u64>,
 }
 
-/// Sums up what a trace of ours lacked, by pairs of queues, the most bytes first.
-pub fn lacks(trace: &Trace) -> Vec<Lack> {
+/// Sums up what the trace of a replay lacked, by pairs of queues, the most bytes first; in the numbers
+/// of the trace that was replayed.
+pub fn lacks(trace: &Trace, input: &Trace) -> Vec<Lack> {
+    // The replay's own memory comes first, one block a queue.
+    let before = input.streams().len() as u64;
+    let on_queue = |trace: &Trace| -> Vec<u64> {
+        let ops = trace.ops.iter().filter(|op| op.kind != Kind::Wait);
+        ops.filter_map(|op| op.stream).collect()
+    };
+    let queues: HashMap<u64, u64> = on_queue(trace).into_iter().zip(on_queue(input)).collect();
+    let queue = |own: u64| queues.get(&own).copied().unwrap_or(own);
     let mut all: HashMap<(i64, u64), Lack> = HashMap::new();
     for op in trace.ops.iter().filter(|op| op.kind == Kind::Alloc) {
         let Some((wait, owners)) = &op.lack else {
             continue;
         };
-        let stream = op.stream.map_or(-1, |stream| stream as i64);
+        let stream = op.stream.map_or(-1, |stream| queue(stream) as i64);
+        let id = op.id.saturating_sub(before);
         for point in wait {
-            let lack = all.entry((stream, point.lane)).or_insert_with(|| Lack {
+            let lane = queue(point.lane);
+            let lack = all.entry((stream, lane)).or_insert_with(|| Lack {
                 stream,
-                lane: point.lane,
+                lane,
                 allocations: 0,
                 bytes: 0,
-                largest: op.id,
+                largest: id,
                 largest_bytes: 0,
                 epoch: point.epoch,
                 owners: Vec::new(),
@@ -75,8 +88,9 @@ pub fn lacks(trace: &Trace) -> Vec<Lack> {
             lack.allocations += 1;
             lack.bytes += op.bytes;
             if op.bytes > lack.largest_bytes {
-                (lack.largest, lack.largest_bytes, lack.epoch) = (op.id, op.bytes, point.epoch);
-                lack.owners.clone_from(owners);
+                (lack.largest, lack.largest_bytes, lack.epoch) = (id, op.bytes, point.epoch);
+                let owners = owners.iter().map(|id| id.saturating_sub(before));
+                lack.owners = owners.collect();
             }
         }
     }
@@ -102,6 +116,7 @@ pub fn table(outcomes: &[Outcome], explain: bool) -> String {
         "ns/op",
         "median",
         "p99.9",
+        "warm",
         "reserved MiB",
         "live MiB",
         "reserved/live",
@@ -133,6 +148,9 @@ pub fn table(outcomes: &[Outcome], explain: bool) -> String {
             format!("{:.0}", outcome.mean_ns),
             outcome.median_ns.to_string(),
             outcome.p999_ns.to_string(),
+            outcome
+                .warm_ns
+                .map_or_else(unknown, |ns| format!("{ns:.0}")),
             outcome.reserved_high.map_or_else(unknown, mib),
             mib(outcome.peak_live),
             outcome.reserved_high.map_or_else(unknown, ratio),
@@ -197,15 +215,21 @@ mod tests {
     fn lacks_add_up_by_pairs_of_queues() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("one.trace");
-        let text = "a 0 8 1 - grown\nf 0 8 1 1@1 -\na 1 4 2 - grown lacks=1@1:0\n\
-                    a 2 6 2 - grown lacks=1@1:0\na 3 1 3 - grown\n";
-        std::fs::write(&path, text).expect("written");
-        let found = lacks(&Trace::read(&path, 1).expect("it can be read"));
+        // The queues were 7, 5 and 6, and each has a block of the replay's before.
+        let text = "a 0 1 -1 - grown\na 1 1 -1 - grown\na 2 1 -1 - grown\n\
+                    a 3 8 1 - grown\nf 3 8 1 1@1 -\na 4 4 2 - grown lacks=1@1:3\n\
+                    a 5 6 2 - grown lacks=1@1:3\na 6 1 3 - grown\n";
+        let input = "a 0 8 7\nf 0 8 7\na 1 4 5\na 2 6 5\na 3 1 6\n";
+        let read = |text: &str| {
+            std::fs::write(&path, text).expect("written");
+            Trace::read(&path, 1).expect("it can be read")
+        };
+        let found = lacks(&read(text), &read(input));
         assert_eq!(found.len(), 1);
         let lack = &found[0];
         assert_eq!(
             (lack.stream, lack.lane, lack.allocations, lack.bytes),
-            (2, 1, 2, 10)
+            (5, 7, 2, 10)
         );
         assert_eq!(
             (lack.largest, lack.epoch, &lack.owners[..]),

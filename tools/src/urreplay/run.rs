@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ur::abi::*;
 
@@ -12,7 +12,7 @@ use crate::outcome::{Outcome, Reuse};
 use crate::trace::{self, Kind, Op, Trace};
 
 /// Runs the trace once; what it gave, and reserved and live bytes after each operation as CSV.
-pub fn replay(loader: &Loader, trace: &Trace, work: usize) -> Answer<(Outcome, String)> {
+pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<(Outcome, String)> {
     let bench = loader.bench()?;
     let mut run = Run {
         bench: &bench,
@@ -30,21 +30,29 @@ pub fn replay(loader: &Loader, trace: &Trace, work: usize) -> Answer<(Outcome, S
     let mut wanted = vec![false; trace.ops.len()];
     waits.iter().flatten().for_each(|at| wanted[*at] = true);
     let (mut live, mut series) = (0_u64, String::from("op,reserved,live\n"));
+    let pace = Duration::from_micros(pace);
     for (at, op) in trace.ops.iter().enumerate() {
+        let start = Instant::now();
         run.op(at, op, &waits[at], wanted[at])?;
         match op.kind {
             Kind::Alloc => live += op.bytes,
-            Kind::Free => live -= op.bytes,
+            Kind::Free => live = live.saturating_sub(op.bytes),
             Kind::Wait => {}
         }
         let reserved = bench.figure(UR_USM_POOL_INFO_RESERVED_CURRENT_EXP);
         let _ = writeln!(series, "{at},{},{live}", reserved.unwrap_or_default());
+        while start.elapsed() < pace {
+            std::hint::spin_loop();
+        }
     }
-    let outcome = run.outcome(trace);
-    run.clear()?;
+    let mut outcome = run.outcome(trace);
+    run.settle()?;
+    outcome.warm_ns = run.again(trace)?;
+    run.settle()?;
     Ok((outcome, series))
 }
 
+/// A queue, and what work follows a free with. That is given back with the context.
 struct Line<'a> {
     queue: Queue<'a>,
     scratch: Block,
@@ -163,20 +171,66 @@ impl Run<'_> {
         }
     }
 
-    fn clear(mut self) -> Answer<()> {
+    /// The mean time of a call once more, with memory that is there and nothing between the calls: the
+    /// processor's time for this thread, so that a busy machine does not count.
+    /// None where a trace has dependencies, which take calls of their own.
+    fn again(&mut self, trace: &Trace) -> Answer<Option<f64>> {
+        let plain = |op: &Op| op.stream.is_some() && op.after.is_empty();
+        if !trace.ops.iter().all(plain) {
+            return Ok(None);
+        }
+        // Looked up before.
+        let lines: Vec<&Line<'_>> = trace
+            .ops
+            .iter()
+            .filter_map(|op| self.queues.get(&op.stream?))
+            .collect();
+        let most = trace
+            .ops
+            .iter()
+            .map(|op| op.id + 1)
+            .max()
+            .unwrap_or_default();
+        let mut blocks: Vec<Option<Block>> = Vec::new();
+        blocks.resize_with(most as usize, || None);
+        let start = thread_time();
+        for (op, line) in trace.ops.iter().zip(lines) {
+            let place = &mut blocks[op.id as usize];
+            match op.kind {
+                Kind::Alloc => *place = Some(line.queue.alloc(op.bytes as usize, &[])?),
+                Kind::Free | Kind::Wait => {
+                    let block = place.take().ok_or("a free of what is not live")?;
+                    line.queue.free(block, &[])?;
+                }
+            }
+        }
+        let took = thread_time().saturating_sub(start) as f64;
+        let left = blocks.into_iter().flatten().zip(0..);
+        self.live.extend(left.map(|(block, id)| (id, block)));
+        Ok(Some(took / trace.ops.len().max(1) as f64))
+    }
+
+    /// Nothing is pending or live any more.
+    fn settle(&mut self) -> Answer<()> {
         for line in self.queues.values() {
             line.queue.finish()?;
         }
         self.events.clear();
-        for (_, line) in self.queues.drain() {
-            drop(line.queue);
-            self.bench.free(line.scratch)?;
-        }
-        for (_, block) in self.live.drain() {
-            self.bench.free(block)?;
-        }
-        Ok(())
+        self.live
+            .drain()
+            .try_for_each(|(_, block)| self.bench.free(block))
     }
+}
+
+/// Nanoseconds that the processor has spent on this thread.
+fn thread_time() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the output is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// What two looks at the clock cost by themselves, in nanoseconds.
