@@ -6,7 +6,7 @@
 
 #[allow(dead_code)]
 #[path = "../../../tests/arguments/mod.rs"]
-mod arguments;
+pub mod arguments;
 #[allow(dead_code)]
 #[path = "../../../conformance/tests/support/mod.rs"]
 mod support;
