@@ -209,8 +209,7 @@ impl<D: Driver> Site<'_, D> {
         src: *const c_void,
         bytes: usize,
     ) -> Result<Command<'a, D>> {
-        self.context
-            .check_ranges([dst.addr(), src.addr()], bytes)?;
+        self.context.check_ranges([dst.addr(), src.addr()], bytes)?;
         let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
         let work = Work::Copy { dst, src, bytes };
         Ok(Command::new(UR_COMMAND_USM_MEMCPY, work))

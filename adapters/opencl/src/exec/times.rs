@@ -38,8 +38,12 @@ pub fn times(stamps: &Stamps, first: Marker, last: Marker, queued: Option<u64>) 
                 .map(|theirs| queued.wrapping_sub(theirs)),
         };
         if let Some(shift) = shift {
-            stamps.start.store(start.wrapping_add(shift), Ordering::Relaxed);
-            stamps.end.store(end.max(start).wrapping_add(shift), Ordering::Release);
+            stamps
+                .start
+                .store(start.wrapping_add(shift), Ordering::Relaxed);
+            stamps
+                .end
+                .store(end.max(start).wrapping_add(shift), Ordering::Release);
         }
     }));
 }

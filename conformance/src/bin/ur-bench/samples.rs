@@ -46,7 +46,10 @@ impl Table {
             Target::AtMostOf(_, other) => other,
             Target::AtMost(_) | Target::Shown => row,
         };
-        let (ours, theirs) = (self.samples.get(row)?.first()?, self.samples.get(of)?.get(1)?);
+        let (ours, theirs) = (
+            self.samples.get(row)?.first()?,
+            self.samples.get(of)?.get(1)?,
+        );
         let turns = ours.iter().zip(theirs);
         median(
             turns
