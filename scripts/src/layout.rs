@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The version in file names: the ABI's, and a patch level.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub const PROGRAMS: [&str; 4] = ["ur-conformance", "ur-env", "urinfo", "urtrace"];
+pub const PROGRAMS: [&str; 5] = ["ur-conformance", "ur-env", "urinfo", "urreplay", "urtrace"];
 
 const LOADER: &str = "libur_loader.so";
 

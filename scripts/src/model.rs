@@ -91,6 +91,8 @@ pub struct Value {
     pub optional: bool,
     #[serde(default)]
     pub deprecated: bool,
+    /// The header of ours that declares it, where the reference does not have it.
+    pub header: Option<String>,
     pub desc: String,
 }
 

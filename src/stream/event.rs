@@ -318,7 +318,7 @@ impl<D: Driver> Event<D> {
                 reach.order.mark_complete();
                 UR_EVENT_STATUS_COMPLETE
             }
-            Ok(false) if reach.before().is_complete() => UR_EVENT_STATUS_RUNNING,
+            Ok(false) if reach.before().is_done() => UR_EVENT_STATUS_RUNNING,
             Ok(false) => UR_EVENT_STATUS_SUBMITTED,
         }
     }
@@ -329,13 +329,13 @@ impl<D: Driver> Drop for Event<D> {
         if !D::TRACKS
             && let Some(queue) = self.queue()
             && let Standing::Command(reach, _) = &self.standing
-            && reach.done.is_complete()
+            && reach.done.is_done()
         {
             queue.forget(&reach.done);
         }
         // Others may wait for the point of a foreign event: it stays until it is complete.
         if let Some(foreign) = self.foreign.take()
-            && !foreign.point.is_complete()
+            && !foreign.point.is_done()
         {
             let point = Frontier::from(foreign.point.clone());
             let kept = self

@@ -35,7 +35,7 @@ pub(crate) struct LaneCore<D: Driver> {
     /// The epoch of the last command.
     last: AtomicU64,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
-    _context: Arc<Object<Context<D>>>,
+    context: Arc<Object<Context<D>>>,
 }
 
 /// No epoch: the lane waits for something that no command of its follows yet.
@@ -68,7 +68,7 @@ impl<D: Driver> LaneCore<D> {
         make: impl FnOnce(&Arc<Clock>) -> Result<D::Lane>,
     ) -> Result<Arc<Self>> {
         let domain = context.domain();
-        let order = Lane::new();
+        let order = Lane::with(Clock::of(context.domain().engine().is_deterministic()));
         let clock = Arc::clone(order.clock());
         let native = make(&clock)?;
         let stash = Stash::new(&clock);
@@ -89,7 +89,7 @@ impl<D: Driver> LaneCore<D> {
             stash,
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
-            _context: Arc::clone(context),
+            context: Arc::clone(context),
         });
         lane.engine.add_lane(&lane);
         domain.add_lane(&lane);
@@ -305,7 +305,7 @@ impl<D: Driver> LaneCore<D> {
             order: state.order.frontier(),
             ..Reach::default()
         };
-        if !D::TRACKS && !state.order.current().is_complete() {
+        if !D::TRACKS && !state.order.current().is_done() {
             self.keep_mark(state)?;
         }
         D::wait(&self.native, marker)?;
@@ -339,7 +339,7 @@ impl<D: Driver> LaneCore<D> {
     pub fn reach_now(&self) -> Result<Reach> {
         let mut state = enter(&self.state);
         let reach = self.reach(&mut state);
-        if !D::TRACKS && !state.order.current().is_complete() {
+        if !D::TRACKS && !state.order.current().is_done() {
             self.keep_mark(&mut state)?;
         }
         Ok(reach)
@@ -350,10 +350,10 @@ impl<D: Driver> LaneCore<D> {
         enter(&self.state).order.waited().clone()
     }
 
-    /// How many commands are not known to be complete. Exact for who keeps others from submitting.
+    /// How many commands are not known to be complete, as far as that may be relied on. Exact for who keeps others from submitting.
     pub fn left(&self) -> u64 {
         let last = self.last.load(Ordering::Relaxed);
-        last.saturating_sub(self.clock.completed())
+        last.saturating_sub(self.clock.reliable())
     }
 
     /// Whether what is waited for reaches this lane's last command.
@@ -426,7 +426,10 @@ impl<D: Driver> LaneCore<D> {
     /// Lets the lane go once everything on it has ended, without waiting for that here.
     pub fn retire(self: Arc<Self>) {
         let tip = self.tip();
-        if tip.is_complete() {
+        self.context.domain().add_orphan(&tip);
+        // Now, rather than when the lane is dropped, which depends on time.
+        self.stash.retire();
+        if tip.is_done() {
             return;
         }
         let engine = Arc::clone(&self.engine);

@@ -10,12 +10,13 @@ use super::engine::{HostPoint, enter};
 use super::event::{Event, Times};
 use super::lane::LaneCore;
 use super::out_of_order::OutOfOrder;
+use super::pool_trace::Trace;
 use super::reach::Reach;
 use super::{Context, Driver, Engine, LaunchRequest, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
-use crate::timeline::Frontier;
+use crate::timeline::{Clock, Frontier, LaneId};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
@@ -32,6 +33,8 @@ pub struct Queue<D: Driver> {
     /// Lanes lent to native commands, with the threads whose callbacks run.
     pub(crate) lent: Mutex<Vec<(ThreadId, Arc<LaneCore<D>>)>>,
     pub(crate) capture: Capture<D>,
+    /// Whom a trace of pools knows it by; none without one. An in-order queue is its lane.
+    pub(crate) watched: Option<LaneId>,
 }
 
 pub(crate) enum Shape<D: Driver> {
@@ -74,6 +77,7 @@ impl<D: Driver> Queue<D> {
             home,
             home_at,
             flags,
+            watched: watched(&shape),
             shape,
             lent: Mutex::default(),
             capture: Capture::default(),
@@ -93,13 +97,15 @@ impl<D: Driver> Queue<D> {
         let (device, context) = (device.arc(), context.arc());
         let lane = LaneCore::over(&context, &device, |_| Ok(lane))?;
         lane.expose()?;
+        let shape = Shape::InOrder(lane);
         Ok(hal::new::<D, _>(Self {
             context,
             device,
             home,
             home_at,
             flags,
-            shape: Shape::InOrder(lane),
+            watched: watched(&shape),
+            shape,
             lent: Mutex::default(),
             capture: Capture::default(),
         }))
@@ -373,6 +379,15 @@ impl<D: Driver> Queue<D> {
             QueueInfo::Empty => out.boolean(this.engine().is_done(&this.everything())?),
         }
     }
+}
+
+fn watched<D: Driver>(shape: &Shape<D>) -> Option<LaneId> {
+    Trace::get()?;
+    Some(match shape {
+        Shape::InOrder(lane) => lane.clock.id(),
+        // A lane's identity that no lane has.
+        Shape::OutOfOrder(_) => Clock::new().id(),
+    })
 }
 
 impl<D: Driver> Drop for Queue<D> {

@@ -1,10 +1,12 @@
 //! Synchronous USM: shares the pools with the asynchronous kind, but takes only what is complete.
 
+use super::pool_trace::Trace;
 use super::{Context, Driver, Kind, UsmPool};
 use crate::abi::*;
 use crate::hal::UsmAllocInfo;
 use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
 use crate::pool::{Acquired, Block, Order, Request};
+use std::cell::RefCell;
 use std::ffi::c_void;
 
 impl<D: Driver> Context<D> {
@@ -48,13 +50,25 @@ impl<D: Driver> Context<D> {
             .part(kind, &device)
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
         domain.poll();
+        let story = RefCell::default();
         let request = Request {
             bytes: size as u64,
             align,
             order: Order::Sync,
             may_wait: true,
+            story: Trace::get().map(|_| &story),
         };
-        let acquired = match pool.core().acquire(part, &request, None) {
+        let core = pool.core();
+        let ask = || {
+            let mut entry = Trace::get().map(|trace| trace.begin(None));
+            let acquired = core.acquire(part, &request, None);
+            if let Some(entry) = &mut entry {
+                let block = acquired.as_ref().ok().map(Acquired::block);
+                entry.alloc(core.number(), kind, size, block, &story.borrow());
+            }
+            acquired
+        };
+        let acquired = match ask() {
             Ok(acquired) => acquired,
             Err(error) => {
                 // Memory of other kinds may be about to go back: the host may wait for that.
@@ -63,8 +77,8 @@ impl<D: Driver> Context<D> {
                     return Err(error);
                 }
                 domain.engine().wait(&pending)?;
-                pool.core().shed();
-                pool.core().acquire(part, &request, None)?
+                core.shed();
+                ask()?
             }
         };
         if let Acquired::After(block, frontier) = &acquired
@@ -82,7 +96,13 @@ impl<D: Driver> Context<D> {
     pub fn free_now(&self, addr: usize) -> Result<()> {
         let domain = self.domain();
         domain.poll();
-        let freed = domain.memory.free(addr, &domain.everything());
+        let mut entry = Trace::get().map(|trace| trace.begin(None));
+        let everything = domain.everything();
+        let freed = domain.memory.free(addr, &everything);
+        if let Some(entry) = entry.as_mut().filter(|_| freed) {
+            entry.free(addr as u64, &everything);
+        }
+        drop(entry);
         ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT)
     }
 

@@ -25,8 +25,13 @@ impl Default for Lane {
 
 impl Lane {
     pub fn new() -> Self {
+        Self::with(Clock::new())
+    }
+
+    /// The lane of a fresh clock.
+    pub fn with(clock: Arc<Clock>) -> Self {
         Self {
-            clock: Clock::new(),
+            clock,
             epoch: 0,
             waited: Frontier::new(),
             recent: Frontier::new(),

@@ -65,6 +65,11 @@ pub trait KernelProvider: Sync {
     /// `takes_il`: whether the device takes intermediate code.
     fn source(&self, takes_il: bool) -> Source;
 
+    /// A program that no compiler of the backend takes.
+    fn broken(&self) -> Option<Source> {
+        None
+    }
+
     /// A program with a global variable, where one can be had without a compiler.
     fn variable(&self) -> Option<Variable> {
         None

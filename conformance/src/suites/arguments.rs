@@ -5,8 +5,8 @@ use crate::fixture::Fixture;
 use crate::generated::arguments::{CASES, Case, Kind, Valid};
 use crate::kernels::{self, IOTA};
 use crate::objects::{
-    Buffer, CommandBuffer, Context, Event, Executable, Graph, Kernel, Pool, Program, Queue, Shape,
-    With, captures,
+    Arg, Buffer, CommandBuffer, Context, Event, Executable, Graph, Kernel, Pool, Program, Queue,
+    Shape, With, captures,
 };
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -197,7 +197,7 @@ impl Objects {
     }
 }
 
-/// A command buffer, open, with a launch in it that has a handle.
+/// A command buffer, open, with a launch in it that has a handle; it is never run.
 fn recorded(
     fixture: &Fixture,
     context: &Context,
@@ -216,11 +216,10 @@ fn recorded(
     let Ok(buffer) = CommandBuffer::new(fixture, context, shape) else {
         return Ok((None, null_mut()));
     };
-    let command = match kernel {
-        Some(kernel) => buffer.launch(kernel, 1, &[], With::handle())?.command,
-        None => null_mut(),
-    };
-    Ok((Some(buffer), command))
+    let args = [Arg::Pointer(null()), Arg::of(&0_u32)];
+    let launch = |kernel| buffer.launch(kernel, 1, &args, With::handle()).ok();
+    let command = kernel.and_then(launch).map(|made| made.command);
+    Ok((Some(buffer), command.unwrap_or(null_mut())))
 }
 
 /// Memory and a semaphore of another interface. There is nothing to import here, so that only a

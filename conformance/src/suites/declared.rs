@@ -2,10 +2,12 @@
 //! the coverage knows which.
 
 use crate::fixture::Fixture;
-use crate::objects::{Buffer, CommandBuffer, Context, Kind, Queue, Shape, Usm};
+use crate::generated::arguments::{CALLS, Valid};
+use crate::objects::{Buffer, CommandBuffer, Context, Kind, Program, Queue, Shape, Usm, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
+use crate::{check, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -14,8 +16,8 @@ pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["declared";
         commands_beyond_an_allocation, rows_beyond_an_allocation, copy_in_the_context,
         recorded_beyond_an_allocation,
-        copy_beyond_a_buffer, box_beyond_a_buffer, part_beyond_a_buffer, garbage_as_a_binary,
-        options_that_no_compiler_has,
+        copy_beyond_a_buffer, box_beyond_a_buffer, part_beyond_a_buffer, another_kind, garbage_as_a_binary,
+        options_that_no_compiler_has, broken_programs,
     ];
     for kind in [Kind::Host, Kind::Device, Kind::Shared] {
         let name = format!("limits_of_{kind:?}_memory").to_lowercase();
@@ -319,6 +321,36 @@ fn refused_or_exhausted(status: Status, code: ur_result_t, words: &str) -> Done 
     ])
 }
 
+/// What is a handle, but of another kind than the function takes.
+fn another_kind(fixture: &Fixture) -> Done {
+    let functions = [
+        "urProgramBuild",
+        "urProgramCompile",
+        "urProgramLink",
+        "urProgramBuildExp",
+        "urProgramCompileExp",
+        "urProgramLinkExp",
+        "urProgramDynamicLinkExp",
+    ];
+    let context = Context::new(fixture)?;
+    let mut scratch = vec![0_u64; 8192];
+    let valid = Valid {
+        context: context.raw,
+        device: fixture.device,
+        program: context.raw.cast(),
+        ..Valid::new(scratch.as_mut_ptr().cast())
+    };
+    for call in CALLS {
+        if functions.contains(&call.function) {
+            let status = (call.call)(fixture.ur, &valid);
+            if !status.is_unsupported() {
+                status.fails_because(UR_RESULT_ERROR_INVALID_PROGRAM, "a valid program")?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn garbage_as_a_binary(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     // An object file by its first bytes only.
@@ -348,12 +380,55 @@ fn garbage_as_a_binary(fixture: &Fixture) -> Done {
     ])
 }
 
+/// What does not compile is a failure of the build, and the program tells why.
+fn broken_programs(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let ur = fixture.ur;
+    let (devices, options) = ([fixture.device], null());
+    let devices = devices.as_ptr().cast_mut();
+    let flags = ur_exp_program_flags_t(0);
+    let failure = UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE;
+    let built = Program::broken(fixture, &context)?;
+    ur.urProgramBuild(context.raw, built.raw, options)
+        .fails_because(failure, "failed to build")?;
+    let status: ur_program_build_status_t = info::value(|size, value, ret| {
+        let (device, name) = (fixture.device, UR_PROGRAM_BUILD_INFO_STATUS);
+        ur.urProgramGetBuildInfo(built.raw, device, name, size, value, ret)
+    })?;
+    check_eq!(
+        status,
+        UR_PROGRAM_BUILD_STATUS_ERROR,
+        "status of a broken program"
+    );
+    let log = info::text(|size, value, ret| {
+        let (device, name) = (fixture.device, UR_PROGRAM_BUILD_INFO_LOG);
+        ur.urProgramGetBuildInfo(built.raw, device, name, size, value, ret)
+    })?;
+    check!(!log.is_empty(), "a broken program tells nothing");
+    let compiled = Program::broken(fixture, &context)?;
+    let compile = ur.urProgramCompile(context.raw, compiled.raw, options);
+    if !compile.is_unsupported() {
+        compile.fails_because(failure, "failed to compile")?;
+    }
+    let built = Program::broken(fixture, &context)?;
+    let build = ur.urProgramBuildExp(built.raw, 1, devices, flags, options);
+    if !build.is_unsupported() {
+        build.fails_because(failure, "failed to build")?;
+    }
+    let compiled = Program::broken(fixture, &context)?;
+    let compile = ur.urProgramCompileExp(compiled.raw, 1, devices, flags, options);
+    if !compile.is_unsupported() {
+        compile.fails_because(failure, "failed to compile")?;
+    }
+    Ok(())
+}
+
 fn options_that_no_compiler_has(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     if !fixture.supports(UR_DEVICE_INFO_COMPILER_AVAILABLE)? {
         return Err(Stop::skipped("the device has no compiler"));
     }
-    let program = crate::objects::Program::unbuilt(fixture, &context)?;
+    let program = Program::unbuilt(fixture, &context)?;
     let options = c"-no-such-option=at-all".as_ptr();
     let build = fixture.ur.urProgramBuild(context.raw, program.raw, options);
     let allowed = [
@@ -364,7 +439,7 @@ fn options_that_no_compiler_has(fixture: &Fixture) -> Done {
     if !allowed.contains(&build.code) {
         return build.fails_with(&allowed);
     }
-    let program = crate::objects::Program::unbuilt(fixture, &context)?;
+    let program = Program::unbuilt(fixture, &context)?;
     let compile = fixture
         .ur
         .urProgramCompile(context.raw, program.raw, options);

@@ -2,6 +2,7 @@
 
 mod across_contexts;
 mod adapter;
+mod agreement;
 mod arguments;
 mod async_alloc;
 mod async_validation;
@@ -64,6 +65,7 @@ pub fn all() -> Vec<Test> {
         program::all,
         kernel::all,
         lacking::all,
+        agreement::all,
         launch::all,
         launch_space::all,
         launch_arguments::all,

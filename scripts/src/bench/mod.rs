@@ -1,6 +1,8 @@
 //! `cargo xtask bench`: what this project's libraries cost beside others', measured in one run.
 
 mod dispatch;
+mod plot;
+mod pool;
 
 use crate::{build, real_client};
 use anyhow::{Context as _, Result};
@@ -13,6 +15,8 @@ use std::process::Command;
 pub enum Bench {
     /// The OpenCL adapter beside Intel's, on Intel's OpenCL driver for the CPU.
     Opencl(Opencl),
+    /// The pool on the native CPU: recorded programs, many queues, the time of a pair
+    Pool(pool::Pool),
     /// What our loader adds to a call, beside Intel's, with one adapter and two, and with each layer.
     Dispatch(dispatch::Dispatch),
 }
@@ -36,6 +40,7 @@ const PEER: &str = "intel-cmplr-lib-ur==2026.2.0";
 pub fn run(root: &Path, bench: &Bench) -> Result<()> {
     match bench {
         Bench::Opencl(options) => opencl(root, options),
+        Bench::Pool(options) => pool::run(root, options),
         Bench::Dispatch(options) => dispatch::run(root, options),
     }
 }
