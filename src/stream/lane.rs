@@ -350,7 +350,8 @@ impl<D: Driver> LaneCore<D> {
         enter(&self.state).order.waited().clone()
     }
 
-    /// How many commands may not be relied on to be complete. Exact for who keeps others from submitting.
+    /// How many commands may not be relied on to be complete. Exact for who keeps others from
+    /// submitting.
     pub fn left(&self) -> u64 {
         let last = self.last.load(Ordering::Relaxed);
         last.saturating_sub(self.clock.reliable())
