@@ -16,7 +16,7 @@ use crate::timeline::Frontier;
 use std::sync::Arc;
 
 /// Bytes up to which a request would rather not empty a stash.
-const SMALL: u64 = 256 << 10;
+const SMALL: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -442,14 +442,22 @@ impl State {
 
     /// A place without a wait, with what stashes cache taken back as far as the order of choice
     /// comes to it: the own lane's, then what is ordered or complete, and all of it before growth.
-    /// Small requests look first at what no stash has: to empty one costs all its next requests their
-    /// short way, and little is gained by placing small blocks well.
+    /// Small requests look first at what of their own lane's no stash has, and at one block of its stash:
+    /// to empty that costs all its next requests their short way, and little is gained by placing small
+    /// blocks well.
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
         let (order, store, lending) = (&request.order, &mut self.store, &mut self.lending);
         if need.bytes <= SMALL
-            && let Some(found) = policy::ready(store, need, order)
+            && let Some(own) = order.own_lane()
         {
-            return Some(found);
+            let mut place = policy::own(store, need, order);
+            if place.is_none() {
+                lending.recall_one(store, own, need.bytes);
+                place = policy::own(store, need, order);
+            }
+            if let Some(place) = place {
+                return Some((place, Reuse::OwnLane));
+            }
         }
         if let Some(own) = order.own_lane() {
             lending.recall(store, need.bytes, |stash, _| stash.lane() == own);

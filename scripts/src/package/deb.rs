@@ -109,7 +109,7 @@ Description: {SUMMARY}
  The C interface beneath Intel's SYCL runtime, with asynchronous allocation of
  memory on every backend: the loader, the adapters for the native CPU, OpenCL
  and tests, the headers with pkg-config's and CMake's files, and the programs
- ur-conformance, ur-env, urinfo and urtrace.
+ ur-conformance, ur-env, urinfo, urreplay and urtrace.
 "
     ))
 }
