@@ -6953,6 +6953,9 @@ typedef void (*ur_exp_command_buffer_native_command_function_t)(void *pUserData)
 ///
 /// Threads: The callback may use the native API and query handles, but must not append to
 /// `hCommandBuffer` through UR.
+///
+/// Errors:
+/// - `UNSUPPORTED_FEATURE`: the backend has no native command buffer to record into
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendNativeCommandExp(
     ur_exp_command_buffer_handle_t hCommandBuffer,
     /// callback that records; called exactly once, never at execution

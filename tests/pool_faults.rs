@@ -32,6 +32,7 @@ fn request(bytes: u64, order: Order<'_>) -> Request<'_> {
         align: 0,
         order,
         may_wait: true,
+        story: None,
     }
 }
 

@@ -38,6 +38,7 @@ impl Queue {
                 align: 0,
                 order,
                 may_wait: false,
+                story: None,
             };
             let acquired = pool.acquire_on(&self.stash, &request);
             acquired.expect("no limit").block()
@@ -56,6 +57,7 @@ fn sync(pool: &TestPool, bytes: u64) -> Result<Block, PoolError> {
         align: 0,
         order: Order::Sync,
         may_wait: false,
+        story: None,
     };
     pool.acquire(&request).map(|acquired| acquired.block())
 }

@@ -98,6 +98,7 @@ impl Stage {
             align: 0,
             order,
             may_wait,
+            story: None,
         };
         match self.acquire(stash, &request) {
             Ok(acquired) => {
@@ -276,6 +277,7 @@ fn highs_are_exact_when_threads_race() {
                         align: 0,
                         order,
                         may_wait: false,
+                        story: None,
                     };
                     let block = pool.acquire(&request).expect("no limit").block();
                     barrier.wait();

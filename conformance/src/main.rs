@@ -3,6 +3,7 @@
 //! It may use `ur::abi`, `ur::object` and `ur::dl`. It knows adapters only through the kernel
 //! provider of their backend and their expectations file.
 
+mod coverage;
 mod expectations;
 mod fixture;
 mod foreign;
@@ -17,11 +18,13 @@ mod outcome;
 mod registry;
 mod report;
 mod runner;
+mod scripted;
 mod status;
 mod suites;
 mod worker;
 
 use clap::{Parser, ValueEnum};
+use coverage::Coverage;
 use expectations::{Expectations, Verdict};
 use fixture::Target;
 use generated::api::FUNCTIONS;
@@ -66,6 +69,21 @@ struct Cli {
     /// Writes results and the calls made to a file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Prints which functions were called with valid arguments, which declared error conditions were
+    /// provoked, and why the rest was not
+    #[arg(long)]
+    coverage: bool,
+    /// With --coverage: prints the coverage of an earlier run beside, from the file that its --json
+    /// wrote; may be given several times
+    #[arg(long, value_name = "JSON", requires = "coverage")]
+    with: Vec<PathBuf>,
+    /// What coverage calls this run, instead of the adapter's name
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
+    /// With --coverage: fails unless all functions were called with valid arguments, and of the
+    /// declared error conditions so many were provoked, by all the runs together
+    #[arg(long, value_name = "PERCENT", requires = "coverage")]
+    goal: Option<f64>,
     /// Expectations file, instead of the one that comes with this program for the adapter; may be
     /// given several times
     #[arg(long)]
@@ -180,7 +198,7 @@ impl Cli {
     /// Runs tests in worker processes.
     fn run_apart(&self, plan: &Plan) -> Result<Run, String> {
         let start = Instant::now();
-        let identity = plan.identify()?;
+        let identity = self.identify(plan)?;
         let expected = self.expectations(&identity.adapter, plan.tests)?;
         self.begin(plan, &identity);
         let bar = progress(plan.chosen.len());
@@ -199,10 +217,12 @@ impl Cli {
         let totals = Totals::of(&tests);
         Ok(Run {
             loader,
+            label: self.label(&identity),
             identity,
             totals,
             seconds: start.elapsed().as_secs_f64(),
             tests,
+            coverage: Coverage::of(&calls),
             calls,
         })
     }
@@ -215,10 +235,11 @@ impl Cli {
             unsafe { std::env::set_var(name, value) };
         }
         let bench = worker::Bench::Ready(fixture::Fixture::open(plan.target)?);
-        let identity = bench.identity().unwrap_or_else(|| fixture::Identity {
+        let mut identity = bench.identity().unwrap_or_else(|| fixture::Identity {
             adapter: String::new(),
             device: String::new(),
         });
+        self.name_adapter(&mut identity);
         let expected = self.expectations(&identity.adapter, plan.tests)?;
         self.begin(plan, &identity);
         let bar = ProgressBar::hidden();
@@ -243,19 +264,36 @@ impl Cli {
             tests.push(row);
         }
         let loader = plan.target.loader.display().to_string();
+        let calls = bench.calls();
+        bench.end();
         let (totals, seconds) = (Totals::of(&tests), start.elapsed().as_secs_f64());
         Ok(Run {
             loader,
+            label: self.label(&identity),
             identity,
             totals,
             seconds,
             tests,
-            calls: {
-                let calls = bench.calls();
-                bench.end();
-                calls
-            },
+            coverage: Coverage::of(&calls),
+            calls,
         })
+    }
+
+    fn label(&self, identity: &fixture::Identity) -> String {
+        self.label.as_ref().unwrap_or(&identity.adapter).clone()
+    }
+
+    fn identify(&self, plan: &Plan) -> Result<fixture::Identity, String> {
+        let mut identity = plan.identify()?;
+        self.name_adapter(&mut identity);
+        Ok(identity)
+    }
+
+    /// An adapter asked for by name has that name, whatever backend it speaks for.
+    fn name_adapter(&self, identity: &mut fixture::Identity) {
+        if let Some(name) = &self.adapter {
+            identity.adapter.clone_from(name);
+        }
     }
 
     fn expectations(&self, adapter: &str, tests: &[Test]) -> Result<Expectations, String> {
@@ -307,6 +345,11 @@ impl Cli {
         if let Some(path) = &self.json {
             run.write_json(path)?;
         }
+        let reached = if self.coverage {
+            Coverage::tell(run, &self.with, self.goal)?
+        } else {
+            true
+        };
         println!(
             "{} of {} functions called, {:.1} s",
             run.calls.len(),
@@ -314,7 +357,7 @@ impl Cli {
             run.seconds
         );
         println!("{}", run.totals);
-        Ok(if run.totals.failed == 0 {
+        Ok(if run.totals.failed == 0 && reached {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(FAILED)

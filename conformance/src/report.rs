@@ -1,5 +1,6 @@
 //! What a run tells: lines on the terminal, JUnit XML and JSON.
 
+use crate::coverage::Coverage;
 use crate::expectations::Verdict;
 use crate::fixture::Identity;
 use crate::status::Called;
@@ -93,12 +94,15 @@ impl fmt::Display for Totals {
 #[derive(Debug, Serialize)]
 pub struct Run {
     pub loader: String,
+    /// What coverage calls it.
+    pub label: String,
     #[serde(flatten)]
     pub identity: Identity,
     pub totals: Totals,
     pub seconds: f64,
     pub tests: Vec<Row>,
     pub calls: Vec<Called>,
+    pub coverage: Coverage,
 }
 
 impl Run {

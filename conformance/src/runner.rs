@@ -196,10 +196,7 @@ impl Worker {
             let mut calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
             for call in list {
                 match calls.get_mut(&call.function) {
-                    Some(row) => {
-                        row.calls += call.calls;
-                        row.errors.extend(call.errors);
-                    }
+                    Some(row) => row.add(call),
                     None => drop(calls.insert(call.function.clone(), call)),
                 }
             }

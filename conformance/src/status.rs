@@ -1,6 +1,7 @@
 //! The answer of one call, tied to the name of the function that gave it, and the count of calls.
 //! A test says what it expects of a `Status`; the message of a failure is made here.
 
+use crate::generated::arguments::SAID;
 use crate::outcome::Stop;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -53,6 +54,26 @@ impl Status {
         )))
     }
 
+    /// Exactly this error, for the reason that the specification gives in these words. What is shown
+    /// by a test in this way counts as covered; a bare code might have had another reason.
+    #[track_caller]
+    pub fn fails_because(self, code: ur_result_t, words: &str) -> Result<(), Stop> {
+        self.fails(code)?;
+        let said = SAID.iter().find(|said| {
+            said.function == self.function && said.code == code && said.what.contains(words)
+        });
+        match said {
+            Some(said) => provoked(said.function, said.what),
+            None => {
+                let function = self.function;
+                return Err(Stop::failed(format!(
+                    "{function} declares no {code:?} because of `{words}`"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Any error at all.
     #[track_caller]
     pub fn refused(self) -> Result<(), Stop> {
@@ -81,19 +102,33 @@ impl fmt::Display for Status {
     }
 }
 
+/// What of the specification the tests of this process have provoked, by function.
+static PROVOKED: Mutex<BTreeSet<(&'static str, &'static str)>> = Mutex::new(BTreeSet::new());
+
+/// A call whose arguments were all valid, as a condition among others.
+pub const VALID: &str = "valid arguments";
+
+/// Notes that a condition of the specification was met, and answered as it should.
+pub fn provoked(function: &'static str, what: &'static str) {
+    let mut all = PROVOKED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.insert((function, what));
+}
+
 /// How often each function was called, and which errors it returned.
 pub struct Calls {
     names: &'static [&'static str],
     counts: Vec<AtomicU64>,
+    successes: Vec<AtomicU64>,
     errors: Mutex<BTreeMap<&'static str, BTreeSet<u32>>>,
 }
 
 impl Calls {
     pub fn new(names: &'static [&'static str]) -> Self {
-        let counts = names.iter().map(|_| AtomicU64::new(0)).collect();
+        let zeros = || names.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
             names,
-            counts,
+            counts: zeros(),
+            successes: zeros(),
             errors: Mutex::default(),
         }
     }
@@ -103,7 +138,9 @@ impl Calls {
         let function = self.names[index];
         self.counts[index].fetch_add(1, Ordering::Relaxed);
         let code = result.unwrap_or(UR_RESULT_ERROR_UNINITIALIZED);
-        if code != UR_RESULT_SUCCESS {
+        if code == UR_RESULT_SUCCESS {
+            self.successes[index].fetch_add(1, Ordering::Relaxed);
+        } else {
             let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
             errors.entry(function).or_default().insert(code.0);
         }
@@ -114,24 +151,33 @@ impl Calls {
         }
     }
 
-    /// Functions called so far, each with its number of calls and the names of its errors.
+    /// Functions called so far, each with its number of calls, the names of its errors and what was
+    /// provoked of its conditions.
     pub fn snapshot(&self) -> Vec<Called> {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = self
-            .names
-            .iter()
-            .zip(&self.counts)
-            .map(|(name, count)| Called {
-                function: (*name).to_owned(),
-                calls: count.load(Ordering::Relaxed),
-                errors: errors
-                    .get(name)
-                    .into_iter()
-                    .flatten()
-                    .map(|code| name_of(*code))
-                    .collect(),
-            });
-        rows.filter(|row| row.calls > 0).collect()
+        let provoked = PROVOKED.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |name: &str| {
+            let of_function = provoked
+                .iter()
+                .filter(move |(function, _)| *function == name);
+            of_function.map(|(_, what)| (*what).to_owned()).collect()
+        };
+        let row = |at: usize, name: &&'static str| Called {
+            function: (*name).to_owned(),
+            calls: self.counts[at].load(Ordering::Relaxed),
+            successes: self.successes[at].load(Ordering::Relaxed),
+            errors: errors
+                .get(name)
+                .into_iter()
+                .flatten()
+                .map(|code| name_of(*code))
+                .collect(),
+            provoked: of(name),
+        };
+        let rows = self.names.iter().enumerate();
+        rows.map(|(at, name)| row(at, name))
+            .filter(|row| row.calls > 0)
+            .collect()
     }
 }
 
@@ -140,7 +186,20 @@ impl Calls {
 pub struct Called {
     pub function: String,
     pub calls: u64,
+    pub successes: u64,
     pub errors: BTreeSet<String>,
+    /// Conditions of the specification.
+    pub provoked: BTreeSet<String>,
+}
+
+impl Called {
+    /// With the calls that another process made to the same function.
+    pub fn add(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.successes += other.successes;
+        self.errors.extend(other.errors);
+        self.provoked.extend(other.provoked);
+    }
 }
 
 fn name_of(code: u32) -> String {

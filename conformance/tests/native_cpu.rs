@@ -59,6 +59,7 @@ fn all_suites_pass() {
             .expect("valid JSON");
     assert_eq!(run["adapter"], "native_cpu");
     assert_eq!(run["totals"]["passed"], passed);
+    everything_is_covered(&run["coverage"]);
     let xml = std::fs::read_to_string(&junit).expect("the JUnit file");
     assert!(
         xml.contains("failures=\"0\"") && xml.contains("native_cpu::async_alloc"),
@@ -98,6 +99,27 @@ fn all_suites_pass_under_validation() {
         .collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(text.contains("is used up to 65, but ends at 64"), "{text}");
+}
+
+/// Nothing is left out but for a reason that lies with the device: a valid call, or an error
+/// condition, that no test thought of fails here.
+fn everything_is_covered(coverage: &serde_json::Value) {
+    let forgotten = |rows: &serde_json::Value| -> Vec<String> {
+        let rows = rows.as_array().expect("rows").iter();
+        rows.filter(|row| row["reason"] == "no test provokes it here")
+            .map(|row| format!("{}: {}", row["function"], row["what"]))
+            .collect()
+    };
+    let none: [String; 0] = [];
+    assert_eq!(forgotten(&coverage["functions"]), none);
+    assert_eq!(forgotten(&coverage["conditions"]), none);
+    let conditions = coverage["conditions"].as_array().expect("rows");
+    let provoked = conditions.iter().filter(|row| row["provoked"] == true);
+    let (provoked, all) = (provoked.count(), conditions.len());
+    assert!(
+        coverage["functions"].as_array().map(Vec::len) == Some(241) && provoked * 4 > all * 3,
+        "{provoked} of {all} conditions"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::{Command as Process, ExitCode};
-use xtask::{bench, build, generate, install, model, real_client, repository, tidy};
+use xtask::{bench, build, generate, install, model, package, real_client, repository, tidy};
 
 #[derive(Parser)]
 #[command(about = "Tools of the Unified Runtime project")]
@@ -34,6 +34,8 @@ enum Command {
         #[arg(long)]
         prefix: PathBuf,
     },
+    /// Builds everything and makes a Debian package and a Python wheel of it.
+    Package(package::Options),
     /// Runs SYCL programs and dpctl's tests on Intel's libsycl, over our adapters.
     RealClient(real_client::Options),
     /// Measures beside others, in one run.
@@ -67,6 +69,7 @@ fn main() -> Result<ExitCode> {
             install::install(&root, &built, &prefix)?;
             println!("installed to {}", prefix.display());
         }
+        Command::Package(options) => package::run(&root, &options)?,
         Command::RealClient(options) => {
             if !real_client::run(&root, &options)? {
                 return Ok(ExitCode::FAILURE);

@@ -91,6 +91,8 @@ pub struct Value {
     pub optional: bool,
     #[serde(default)]
     pub deprecated: bool,
+    /// The header of ours that declares it, where the reference does not have it.
+    pub header: Option<String>,
     pub desc: String,
 }
 
@@ -181,7 +183,22 @@ pub struct Param {
 pub struct ErrorCase {
     pub code: String,
     pub when: Option<String>,
+    /// Properties of the device, or bits of them (`PROPERTY & FLAG`), of which it has none.
+    #[serde(default)]
+    pub lacks: Vec<String>,
+    /// With `lacks`: the condition on the arguments without which that does not matter.
+    pub given: Option<String>,
     pub desc: String,
+}
+
+impl ErrorCase {
+    /// What the device lacks, as `(property, flag)`; without a flag it is all of the property.
+    pub fn lacking(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.lacks.iter().map(|term| match term.split_once(" & ") {
+            Some((property, flag)) => (property, Some(flag)),
+            None => (term.as_str(), None),
+        })
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -452,11 +469,43 @@ impl Spec {
             }
             for case in &function.errors {
                 self.check_code(name, &case.code)?;
+                ensure!(
+                    case.when.is_none() || case.lacks.is_empty(),
+                    "{name}: what a device lacks is no condition of arguments"
+                );
+                ensure!(
+                    case.given.is_none() || !case.lacks.is_empty(),
+                    "{name}: `given` belongs to `lacks`"
+                );
+                for (property, flag) in case.lacking() {
+                    self.check_lack(name, property, flag)?;
+                }
             }
             for code in &function.may {
                 self.check_code(name, code)?;
             }
         }
+        Ok(())
+    }
+
+    fn check_lack(&self, function: &str, property: &str, flag: Option<&str>) -> Result<()> {
+        let properties = self
+            .enum_of("ur_device_info_t")
+            .context("no ur_device_info_t")?;
+        let known = |name: &str, values: &[Value]| values.iter().any(|value| value.name == name);
+        ensure!(
+            known(property, &properties.values),
+            "{function}: no property {property}"
+        );
+        let is_flag = |flag: &str| {
+            self.items()
+                .any(|item| matches!(item, Item::Flags(found) if known(flag, &found.values)))
+        };
+        ensure!(
+            flag.is_none_or(is_flag),
+            "{function}: no flag {}",
+            flag.unwrap_or_default()
+        );
         Ok(())
     }
 

@@ -17,6 +17,7 @@ fn headers() -> Vec<(&'static str, bool)> {
         ("ur_print.h", false),
         ("ur_print.hpp", true),
         ("ur_mock.h", false),
+        ("ur_pool.h", false),
         ("ur_mock.hpp", true),
     ] {
         assert!(

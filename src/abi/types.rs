@@ -5994,6 +5994,66 @@ pub const UR_USM_POOL_INFO_USED_CURRENT_EXP: ur_usm_pool_info_t = ur_usm_pool_in
 );
 /// highest used bytes since creation or reset; setting 0 resets it to the current value
 pub const UR_USM_POOL_INFO_USED_HIGH_EXP: ur_usm_pool_info_t = ur_usm_pool_info_t(8277);
+/// allocations served from memory that was freed on the queue itself
+pub const UR_USM_POOL_INFO_HITS_OWN_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405376,
+);
+/// allocations served from memory whose free the program's own dependencies order
+pub const UR_USM_POOL_INFO_HITS_ORDERED_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405377,
+);
+/// allocations served from memory never used, or whose free was seen complete
+pub const UR_USM_POOL_INFO_HITS_COMPLETED_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405378,
+);
+/// allocations served with an inserted wait
+pub const UR_USM_POOL_INFO_HITS_WAITED_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405379,
+);
+/// allocations served by memory taken from the system for them
+pub const UR_USM_POOL_INFO_HITS_GROWN_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405380,
+);
+/// allocations that were not served
+pub const UR_USM_POOL_INFO_FAILED_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405381,
+);
+/// frees
+pub const UR_USM_POOL_INFO_FREES_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405382,
+);
+/// commands in the waits inserted
+pub const UR_USM_POOL_INFO_WAITS_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405383,
+);
+/// times that memory was taken from the system
+pub const UR_USM_POOL_INFO_GROWTHS_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405384,
+);
+/// bytes taken from the system
+pub const UR_USM_POOL_INFO_GROWN_BYTES_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405385,
+);
+/// times that memory was given back to the system
+pub const UR_USM_POOL_INFO_TRIMS_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405386,
+);
+/// bytes given back to the system
+pub const UR_USM_POOL_INFO_TRIMMED_BYTES_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405387,
+);
+/// times that free pages were given one new address together
+pub const UR_USM_POOL_INFO_GATHERS_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405388,
+);
+/// bytes given a new address
+pub const UR_USM_POOL_INFO_GATHERED_BYTES_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405389,
+);
+/// all figures and counters as one line of text; setting it, to anything, writes the line to where UR_LOG_POOL says
+pub const UR_USM_POOL_INFO_REPORT_EXT: ur_usm_pool_info_t = ur_usm_pool_info_t(
+    1970405390,
+);
 impl ur_usm_pool_info_t {
     /// Every defined value, once.
     pub const ALL: &'static [Self] = &[
@@ -6005,6 +6065,21 @@ impl ur_usm_pool_info_t {
         UR_USM_POOL_INFO_RESERVED_HIGH_EXP,
         UR_USM_POOL_INFO_USED_CURRENT_EXP,
         UR_USM_POOL_INFO_USED_HIGH_EXP,
+        UR_USM_POOL_INFO_HITS_OWN_EXT,
+        UR_USM_POOL_INFO_HITS_ORDERED_EXT,
+        UR_USM_POOL_INFO_HITS_COMPLETED_EXT,
+        UR_USM_POOL_INFO_HITS_WAITED_EXT,
+        UR_USM_POOL_INFO_HITS_GROWN_EXT,
+        UR_USM_POOL_INFO_FAILED_EXT,
+        UR_USM_POOL_INFO_FREES_EXT,
+        UR_USM_POOL_INFO_WAITS_EXT,
+        UR_USM_POOL_INFO_GROWTHS_EXT,
+        UR_USM_POOL_INFO_GROWN_BYTES_EXT,
+        UR_USM_POOL_INFO_TRIMS_EXT,
+        UR_USM_POOL_INFO_TRIMMED_BYTES_EXT,
+        UR_USM_POOL_INFO_GATHERS_EXT,
+        UR_USM_POOL_INFO_GATHERED_BYTES_EXT,
+        UR_USM_POOL_INFO_REPORT_EXT,
     ];
     /// The C name of the value, if it is defined.
     pub fn name(self) -> Option<&'static str> {
@@ -6017,6 +6092,21 @@ impl ur_usm_pool_info_t {
             8275 => Some("UR_USM_POOL_INFO_RESERVED_HIGH_EXP"),
             8276 => Some("UR_USM_POOL_INFO_USED_CURRENT_EXP"),
             8277 => Some("UR_USM_POOL_INFO_USED_HIGH_EXP"),
+            1970405376 => Some("UR_USM_POOL_INFO_HITS_OWN_EXT"),
+            1970405377 => Some("UR_USM_POOL_INFO_HITS_ORDERED_EXT"),
+            1970405378 => Some("UR_USM_POOL_INFO_HITS_COMPLETED_EXT"),
+            1970405379 => Some("UR_USM_POOL_INFO_HITS_WAITED_EXT"),
+            1970405380 => Some("UR_USM_POOL_INFO_HITS_GROWN_EXT"),
+            1970405381 => Some("UR_USM_POOL_INFO_FAILED_EXT"),
+            1970405382 => Some("UR_USM_POOL_INFO_FREES_EXT"),
+            1970405383 => Some("UR_USM_POOL_INFO_WAITS_EXT"),
+            1970405384 => Some("UR_USM_POOL_INFO_GROWTHS_EXT"),
+            1970405385 => Some("UR_USM_POOL_INFO_GROWN_BYTES_EXT"),
+            1970405386 => Some("UR_USM_POOL_INFO_TRIMS_EXT"),
+            1970405387 => Some("UR_USM_POOL_INFO_TRIMMED_BYTES_EXT"),
+            1970405388 => Some("UR_USM_POOL_INFO_GATHERS_EXT"),
+            1970405389 => Some("UR_USM_POOL_INFO_GATHERED_BYTES_EXT"),
+            1970405390 => Some("UR_USM_POOL_INFO_REPORT_EXT"),
             _ => None,
         }
     }

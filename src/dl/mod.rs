@@ -118,18 +118,31 @@ impl Library {
     }
 }
 
-/// Where a library of these names is for the running program: beside it, in `../lib`, or else where
-/// the system looks for the first name.
+/// Where a library of these names is for the running program: near it, or else where the system
+/// looks for the first name.
 pub fn near_program(names: &[&str]) -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
-    let folder = program.parent().unwrap_or(Path::new(""));
-    let near = [folder.to_owned(), folder.join("../lib")];
+    let near = folders_near_program();
     let mut places = near
         .iter()
         .flat_map(|folder| names.iter().map(|name| folder.join(name)));
     let found = places.find(|path| path.exists());
     // The system's search takes a bare name.
     found.unwrap_or_else(|| names.first().map(PathBuf::from).unwrap_or_default())
+}
+
+/// Where the running program's installation may keep libraries: beside it, in `lib` beside its folder,
+/// and in the folders there that Debian has for an architecture each.
+pub fn folders_near_program() -> Vec<PathBuf> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let folder = program.parent().unwrap_or(Path::new(""));
+    let lib = folder.parent().unwrap_or(folder).join("lib");
+    let entries = std::fs::read_dir(&lib).into_iter().flatten().flatten();
+    let mut architectures: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_name().to_string_lossy().contains("-linux-"))
+        .map(|entry| entry.path())
+        .collect();
+    architectures.sort();
+    [vec![folder.to_owned(), lib], architectures].concat()
 }
 
 fn reason(error: &libloading::Error) -> String {

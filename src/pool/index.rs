@@ -85,7 +85,7 @@ impl Index {
         let mut out = Vec::new();
         self.bins.retain(|_, bin| !bin.watch.is_empty());
         for bin in self.bins.values() {
-            let completed = bin.clock.completed();
+            let completed = bin.clock.reliable();
             out.extend(bin.watch.range(..=(completed, NIL)).map(|(_, id)| *id));
         }
         out

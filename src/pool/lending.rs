@@ -9,6 +9,7 @@ use super::request::Block;
 use super::stash::{Cache, Lent, PoolKey, Stash};
 use super::stats::Counters;
 use super::store::Store;
+use crate::timeline::LaneId;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -111,6 +112,18 @@ impl Lending {
             put_back(store, stash, &blocks);
         }
         found
+    }
+
+    /// Takes back one block that a lane caches and that suits a request for so many bytes.
+    pub fn recall_one(&mut self, store: &mut Store, lane: LaneId, bytes: u64) {
+        let own = |stash: &&Arc<Stash>| stash.lane() == lane;
+        let Some(stash) = self.stashes.iter().flatten().find(own) else {
+            return;
+        };
+        let found = stash.lock().recall_one(self.key, bytes);
+        if let Some(lent) = found {
+            put_back(store, stash, &[lent]);
+        }
     }
 
     /// Takes everything back: the pool lends no more.

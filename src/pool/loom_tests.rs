@@ -29,6 +29,7 @@ fn ask(
         align: 0,
         order,
         may_wait,
+        story: None,
     })
 }
 
@@ -163,6 +164,7 @@ fn on(pool: &TestPool, lane: &Lane, stash: &Arc<Stash>) -> u64 {
         align: 0,
         order,
         may_wait: true,
+        story: None,
     };
     match pool.acquire_on(stash, &request) {
         Ok(acquired) => acquired.block().addr,

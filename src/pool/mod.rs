@@ -41,7 +41,10 @@ mod loom_tests;
 mod tests;
 
 pub use meter::Meter;
-pub use request::{Acquired, Block, Config, Order, PoolError, Request, UnknownPointer, WaitPolicy};
+pub use request::{
+    Acquired, Block, Config, Lack, Order, PoolError, Request, Reuse, Story, UnknownPointer,
+    WaitPolicy,
+};
 pub use source::{Slab, Source, SourceError};
 pub use stash::{PoolKey, Stash};
 pub use stats::{Counters, Figures};
@@ -121,6 +124,10 @@ impl<S: Source> Pool<S> {
                 answer => answer,
             };
             if let Ok(block) = cached {
+                request.tell(|story| {
+                    story.order = request.order.frontier();
+                    story.reuse = Some(Reuse::OwnLane);
+                });
                 return Ok(Acquired::Ready(block));
             }
         }
@@ -132,6 +139,12 @@ impl<S: Source> Pool<S> {
         request: &Request<'_>,
         stash: Option<&Arc<Stash>>,
     ) -> Result<Acquired, PoolError> {
+        request.tell(|story| {
+            *story = Story {
+                order: request.order.frontier(),
+                ..Story::default()
+            };
+        });
         let mut state = self.state.lock();
         let result = match Need::new(request, state.config().min_align) {
             Ok(need) => {
@@ -204,6 +217,12 @@ impl<S: Source> Pool<S> {
     /// The live allocation among whose requested bytes `addr` is.
     pub fn lookup(&self, addr: u64) -> Option<Block> {
         self.state.lock().lookup(addr)
+    }
+
+    /// [`Pool::lookup`] of two.
+    pub fn lookup_both(&self, addrs: [u64; 2]) -> [Option<Block>; 2] {
+        let state = self.state.lock();
+        addrs.map(|addr| state.lookup(addr))
     }
 
     /// Gives back what exceeds the release threshold, as far as it is free and observed complete.

@@ -4,7 +4,7 @@
 
 use super::index::{Bin, BySize};
 use super::offsets::{NIL, Place, Seg, SegId, whole_pages};
-use super::request::{Config, Order, PoolError, Request};
+use super::request::{Config, Lack, Order, PoolError, Request, Reuse};
 use super::source::Slab;
 use super::store::Store;
 use crate::timeline::{Frontier, LaneId};
@@ -16,14 +16,6 @@ pub(crate) struct Need {
     pub bytes: u64,
     pub align: u64,
     pub requested: u64,
-}
-
-/// Which kind of death a block was reused after, without a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reuse {
-    OwnLane,
-    Ordered,
-    Completed,
 }
 
 const MIB: u64 = 1 << 20;
@@ -276,6 +268,30 @@ fn cost(store: &Store, place: Place, need: &Need, order: &Order<'_>) -> Option<(
         .fold(0, u64::saturating_add);
     let bytes = reach.1.end() - store.offsets.seg(place.first).addr;
     Some((missing.len(), outstanding, bytes))
+}
+
+/// Which free memory would have served, and what the order lacks for it: the least.
+pub(crate) fn lack(store: &Store, need: &Need, order: &Order<'_>) -> Option<Lack> {
+    let (pieces, wait) = match least_wait(store, need, order) {
+        Some(place) => {
+            let range = Slab {
+                base: place.start,
+                bytes: need.bytes,
+            };
+            (vec![range], store.missing(place, need.bytes, order))
+        }
+        None => {
+            let found = collect_pending(store, need, order, 0)?;
+            let mut wait = Frontier::new();
+            for (first, slab) in &found.pieces {
+                let (first, start) = (*first, slab.base);
+                wait.join(&store.missing(Place { first, start }, slab.bytes, order));
+            }
+            let pieces = found.pieces.into_iter().map(|(_, slab)| slab);
+            (pieces.collect(), wait)
+        }
+    };
+    (!wait.is_empty()).then_some(Lack { pieces, wait })
 }
 
 /// Whole free pages, to become one slab with `fresh` new bytes.

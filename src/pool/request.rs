@@ -1,7 +1,8 @@
 //! What a pool is asked and what it answers. Values only.
 
-use super::source::SourceError;
+use super::source::{Slab, SourceError};
 use crate::timeline::{Frontier, Lane, LaneId, Point};
+use std::cell::RefCell;
 use std::fmt;
 
 /// When a wait may be inserted to reuse a block that is not ordered yet.
@@ -85,6 +86,15 @@ impl Order<'_> {
         }
     }
 
+    /// All that it comes after, as far as that is known.
+    pub fn frontier(&self) -> Frontier {
+        match self {
+            Order::Lane(lane) => lane.frontier(),
+            Order::Frontier(frontier) => (*frontier).clone(),
+            Order::Sync => Frontier::new(),
+        }
+    }
+
     pub(crate) fn own_lane(&self) -> Option<LaneId> {
         match self {
             Order::Lane(lane) => Some(lane.id()),
@@ -103,6 +113,51 @@ pub struct Request<'a> {
     /// Whether the caller can enforce an [`Acquired::After`]: on the lane, on the event it returns,
     /// or, for a synchronous request, on the host.
     pub may_wait: bool,
+    /// Where it is told how the request was served; none on the common path.
+    pub story: Option<&'a RefCell<Story>>,
+}
+
+impl Request<'_> {
+    pub(crate) fn tell(&self, told: impl FnOnce(&mut Story)) {
+        if let Some(story) = self.story {
+            told(&mut story.borrow_mut());
+        }
+    }
+}
+
+/// What memory a request was served from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// What died on its own lane.
+    OwnLane,
+    /// What its dependencies order.
+    Ordered,
+    /// What was never used, or has completed.
+    Completed,
+    /// What it has to wait for.
+    Waited,
+    /// What the source gave for it.
+    Grown,
+}
+
+/// How a request was served, and what would have spared it growth, a wait or failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Story {
+    /// What it came after.
+    pub order: Frontier,
+    /// None if it failed.
+    pub reuse: Option<Reuse>,
+    /// What it missed; none if it missed nothing, or if too little memory was free whatever its order.
+    pub lack: Option<Lack>,
+}
+
+/// Free memory that would have served a request, had the request come after all of `wait`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// One range, or pages that could have been gathered.
+    pub pieces: Vec<Slab>,
+    /// Never empty.
+    pub wait: Frontier,
 }
 
 /// A live allocation.

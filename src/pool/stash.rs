@@ -48,6 +48,8 @@ impl PoolKey {
 const NIL: u32 = u32::MAX;
 /// Sizes cached at once for a pool.
 const BINS: usize = 64;
+/// How many times too large a block may be that is taken out alone to be cut.
+const WASTE: u64 = 4;
 /// Bins that a size may be in.
 const WINDOW: usize = 4;
 
@@ -164,7 +166,7 @@ impl Stash {
 
     /// Whether a death here at `epoch` was observed complete.
     pub(crate) fn is_complete(&self, epoch: u64) -> bool {
-        epoch <= self.clock.completed()
+        epoch <= self.clock.reliable()
     }
 
     /// What a block that died here at `epoch` has to wait for.
@@ -386,6 +388,29 @@ impl Inner {
         }
         cache.cached = 0;
         out
+    }
+
+    /// Takes out the smallest cached block of a pool that has so many bytes, if that is not many times
+    /// too large.
+    pub fn recall_one(&mut self, key: PoolKey, bytes: u64) -> Option<Lent> {
+        let at = self.at(key)?;
+        let cache = self.caches[at].as_mut()?;
+        let fits = bytes..=bytes.saturating_mul(WASTE);
+        let bins = cache.bins.iter_mut();
+        let bins = bins.filter(|bin| bin.head != NIL && fits.contains(&bin.bytes));
+        let bin = bins.min_by_key(|bin| bin.bytes)?;
+        let id = bin.head;
+        let entry = &self.entries[id as usize];
+        bin.head = entry.next;
+        cache.cached -= entry.bytes;
+        self.table.remove(entry.addr);
+        self.spare.push(id);
+        Some(Lent {
+            addr: entry.addr,
+            bytes: entry.bytes,
+            requested: entry.requested,
+            died: Some(entry.epoch),
+        })
     }
 
     /// Takes out all blocks of a pool, and forgets the pool.

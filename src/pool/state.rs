@@ -6,14 +6,17 @@
 
 use super::lending::Lending;
 use super::offsets::Place;
-use super::policy::{self, Grain, Need, Reuse};
-use super::request::{Acquired, Block, Config, PoolError, Request, WaitPolicy};
+use super::policy::{self, Grain, Need};
+use super::request::{Acquired, Block, Config, PoolError, Request, Reuse, WaitPolicy};
 use super::source::{Slab, SourceError};
 use super::stash::Stash;
 use super::stats::Stats;
 use super::store::{Piece, Store};
 use crate::timeline::Frontier;
 use std::sync::Arc;
+
+/// Bytes up to which a request would rather not empty a stash.
+const SMALL: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -36,6 +39,8 @@ pub(crate) struct State {
 pub(crate) struct Attempt<'a> {
     /// Whom the block is lent to.
     pub stash: Option<&'a Arc<Stash>>,
+    /// Nothing was ready when it was first looked for.
+    missed: bool,
     /// The source refused a whole chunk; ask for what is needed.
     tight: bool,
     /// A slab was not aligned as promised.
@@ -158,8 +163,14 @@ impl State {
         }
         if let Some((place, reuse)) = self.ready(need, request) {
             let block = self.take(place, need, attempt);
-            self.count(reuse, attempt.grew);
+            let reuse = if attempt.grew { Reuse::Grown } else { reuse };
+            self.count(reuse);
+            request.tell(|story| story.reuse = Some(reuse));
             return Step::Done(Ok(Acquired::Ready(block)));
+        }
+        if !std::mem::replace(&mut attempt.missed, true) {
+            // Once: later there may be memory that came for this very request.
+            request.tell(|story| story.lack = policy::lack(&self.store, need, &request.order));
         }
         if std::mem::take(&mut attempt.grew) {
             // It grew and still nothing fits, so the slab was misaligned.
@@ -431,8 +442,23 @@ impl State {
 
     /// A place without a wait, with what stashes cache taken back as far as the order of choice
     /// comes to it: the own lane's, then what is ordered or complete, and all of it before growth.
+    /// Small requests look first at what of their own lane's no stash has, and at one block of its stash:
+    /// to empty that costs all its next requests their short way, and little is gained by placing small
+    /// blocks well.
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
         let (order, store, lending) = (&request.order, &mut self.store, &mut self.lending);
+        if need.bytes <= SMALL
+            && let Some(own) = order.own_lane()
+        {
+            let mut place = policy::own(store, need, order);
+            if place.is_none() {
+                lending.recall_one(store, own, need.bytes);
+                place = policy::own(store, need, order);
+            }
+            if let Some(place) = place {
+                return Some((place, Reuse::OwnLane));
+            }
+        }
         if let Some(own) = order.own_lane() {
             lending.recall(store, need.bytes, |stash, _| stash.lane() == own);
             if let Some(place) = policy::own(store, need, order) {
@@ -460,12 +486,16 @@ impl State {
         let place = policy::least_wait(&self.store, need, &request.order)?;
         let wait = self.store.missing(place, need.bytes, &request.order);
         let block = self.take(place, need, attempt);
-        if wait.is_empty() {
+        let reuse = match wait.is_empty() {
             // It completed since it was last looked at.
-            self.stats.counters.completed += 1;
+            true => Reuse::Completed,
+            false => Reuse::Waited,
+        };
+        self.count(reuse);
+        request.tell(|story| story.reuse = Some(reuse));
+        if wait.is_empty() {
             return Some(Acquired::Ready(block));
         }
-        self.stats.counters.waited += 1;
         self.stats.counters.waits += wait.len() as u64;
         Some(Acquired::After(block, wait))
     }
@@ -481,13 +511,14 @@ impl State {
         block
     }
 
-    fn count(&mut self, reuse: Reuse, grew: bool) {
+    fn count(&mut self, reuse: Reuse) {
         let counters = &mut self.stats.counters;
         *match reuse {
-            _ if grew => &mut counters.grown,
             Reuse::OwnLane => &mut counters.own_lane,
             Reuse::Ordered => &mut counters.ordered,
             Reuse::Completed => &mut counters.completed,
+            Reuse::Waited => &mut counters.waited,
+            Reuse::Grown => &mut counters.grown,
         } += 1;
     }
 }

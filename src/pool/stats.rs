@@ -1,6 +1,8 @@
 //! Figures and counters. Those of memory reserved are kept under the pool's lock, so the high is
 //! exact; those of memory used in the pool's meter.
 
+use std::ops::AddAssign;
+
 /// Sizes in bytes. `used` counts blocks as rounded and moves when the call is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -43,6 +45,42 @@ impl Counters {
     /// Requests served, however.
     pub fn served(&self) -> u64 {
         self.own_lane + self.ordered + self.completed + self.waited + self.grown
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        // Written out, so that a new counter does not compile until it is added.
+        let Self {
+            own_lane,
+            ordered,
+            completed,
+            waited,
+            grown,
+            failed,
+            releases,
+            growths,
+            grown_bytes,
+            trims,
+            trimmed_bytes,
+            gathers,
+            gathered_bytes,
+            waits,
+        } = other;
+        self.own_lane += own_lane;
+        self.ordered += ordered;
+        self.completed += completed;
+        self.waited += waited;
+        self.grown += grown;
+        self.failed += failed;
+        self.releases += releases;
+        self.growths += growths;
+        self.grown_bytes += grown_bytes;
+        self.trims += trims;
+        self.trimmed_bytes += trimmed_bytes;
+        self.gathers += gathers;
+        self.gathered_bytes += gathered_bytes;
+        self.waits += waits;
     }
 }
 

@@ -376,6 +376,7 @@ fn need(bytes: u64, align: u64, unit: u64) -> Result<Need, PoolError> {
         align,
         order: Order::Sync,
         may_wait: false,
+        story: None,
     };
     Need::new(&request, unit)
 }

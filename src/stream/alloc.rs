@@ -6,12 +6,18 @@
 
 use super::engine::enter;
 use super::event::Event;
+use super::lane::LaneCore;
+use super::out_of_order::OutOfOrder;
+use super::pool_core::PoolCore;
+use super::pool_trace::{Entry, Trace};
 use super::queue::Shape;
 use super::reach::Reach;
 use super::{Context, Driver, Kind, Queue, UsmPool};
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
-use crate::pool::{Acquired, Block, Order, Request};
+use crate::pool::{Acquired, Block, Order, Request, Story};
+use crate::timeline::Frontier;
+use std::cell::RefCell;
 use std::ffi::c_void;
 
 impl<D: Driver> Queue<D> {
@@ -26,6 +32,7 @@ impl<D: Driver> Queue<D> {
         this.live(waits)?;
         if waits.is_empty()
             && !event.wanted()
+            && this.watched.is_none()
             && let Some(block) = this.cached(kind, pool, size)
         {
             return Ok(std::ptr::with_exposed_provenance_mut(block.addr as usize));
@@ -40,12 +47,25 @@ impl<D: Driver> Queue<D> {
         let part = pool.core().part(kind, this.home());
         let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
         let waits = Event::join(this.context(), waits.iter())?;
-        let (block, reach) = match &this.shape {
-            Shape::InOrder(_) => this.alloc_in_order(&pool, part, size, &waits, event.wanted())?,
-            Shape::OutOfOrder(_) => {
-                this.alloc_out_of_order(&pool, part, size, &waits, event.wanted())?
-            }
+        let mut entry = this.entry();
+        let story = entry.as_ref().map(|_| RefCell::default());
+        let ask = Ask {
+            pool: pool.core(),
+            part,
+            size,
+            wanted: event.wanted(),
+            story: story.as_ref(),
         };
+        let served = match &this.shape {
+            Shape::InOrder(lane) => ask.in_order(lane, &waits),
+            Shape::OutOfOrder(lanes) => ask.out_of_order(&mut enter(lanes), &waits),
+        };
+        if let (Some(entry), Some(story)) = (&mut entry, &story) {
+            let block = served.as_ref().ok().map(|(block, _)| *block);
+            entry.alloc(pool.core().number(), kind, size, block, &story.borrow());
+        }
+        drop(entry);
+        let (block, reach) = served?;
         let command = match kind {
             Kind::Host => UR_COMMAND_ENQUEUE_USM_HOST_ALLOC_EXP,
             Kind::Device => UR_COMMAND_ENQUEUE_USM_DEVICE_ALLOC_EXP,
@@ -77,68 +97,10 @@ impl<D: Driver> Queue<D> {
         lane.stash.alloc(key, size as u64)
     }
 
-    fn alloc_in_order(
-        &self,
-        pool: &UsmPool<D>,
-        part: usize,
-        size: usize,
-        waits: &Reach,
-        wanted: bool,
-    ) -> Result<(Block, Option<Reach>)> {
-        let Shape::InOrder(lane) = &self.shape else {
-            return Err(Error::unsupported());
-        };
-        let mut state = lane.after(waits)?;
-        let request = Request {
-            bytes: size as u64,
-            align: 0,
-            order: Order::Lane(&state.order),
-            may_wait: true,
-        };
-        let acquired = pool.core().acquire(part, &request, Some(&lane.stash))?;
-        let block = acquired.block();
-        if let Acquired::After(_, frontier) = acquired {
-            drop(state);
-            let mut death = Reach::default();
-            death.join_frontier(&frontier);
-            match lane.after(&death) {
-                Ok(again) => state = again,
-                Err(error) => {
-                    pool.core().release(part, block.addr, frontier);
-                    return Err(error);
-                }
-            }
-        }
-        Ok((block, wanted.then(|| lane.reach(&mut state))))
-    }
-
-    /// Without an event nothing could wait for a block's death, so it must be ordered or complete.
-    fn alloc_out_of_order(
-        &self,
-        pool: &UsmPool<D>,
-        part: usize,
-        size: usize,
-        waits: &Reach,
-        wanted: bool,
-    ) -> Result<(Block, Option<Reach>)> {
-        let Shape::OutOfOrder(lanes) = &self.shape else {
-            return Err(Error::unsupported());
-        };
-        let mut lanes = enter(lanes);
-        let mut reach = lanes.with_barrier(waits).into_owned();
-        let order = Order::Frontier(&reach.order);
-        let request = Request {
-            bytes: size as u64,
-            align: 0,
-            order,
-            may_wait: wanted,
-        };
-        let acquired = pool.core().acquire(part, &request, None)?;
-        if let Acquired::After(_, frontier) = &acquired {
-            reach.join_frontier(frontier);
-        }
-        lanes.add_loose(&reach);
-        Ok((acquired.block(), wanted.then_some(reach)))
+    /// The right to write into a trace, where there is one.
+    fn entry(&self) -> Option<Entry<'static>> {
+        let stream = self.watched?;
+        Some(Trace::get()?.begin(Some(stream)))
     }
 
     pub(crate) fn free(
@@ -152,6 +114,7 @@ impl<D: Driver> Queue<D> {
         let unknown = UR_RESULT_ERROR_INVALID_MEM_OBJECT;
         if waits.is_empty()
             && !event.wanted()
+            && this.watched.is_none()
             && let Shape::InOrder(lane) = &this.shape
             && memory.is_flat()
             && lane.free(addr)
@@ -161,22 +124,31 @@ impl<D: Driver> Queue<D> {
         let waits = Event::join(this.context(), waits.iter())?;
         // A refused free must not have made the queue wait.
         ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
+        let mut entry = this.entry();
+        let mut note = |death: &Frontier| {
+            if let Some(entry) = &mut entry {
+                entry.free(addr as u64, death);
+            }
+        };
         let reach = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;
                 lane.cover(&mut state)?;
                 let freed = memory.is_flat() && lane.free(addr);
                 ensure(freed || memory.free(addr, &state.tip()), unknown)?;
+                note(&state.tip());
                 event.wanted().then(|| lane.reach(&mut state))
             }
             Shape::OutOfOrder(lanes) => {
                 let mut lanes = enter(lanes);
                 let reach = lanes.with_barrier(&waits).into_owned();
                 ensure(memory.free(addr, &reach.done), unknown)?;
+                note(&reach.done);
                 lanes.add_loose(&reach);
                 Some(reach)
             }
         };
+        drop(entry);
         let Some(reach) = reach.filter(|_| event.wanted()) else {
             return Ok(());
         };
@@ -184,5 +156,61 @@ impl<D: Driver> Queue<D> {
         let (reach, times) = this.timed(&reach).unwrap_or((reach, None));
         let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
         Self::deliver(this, command, Some(reach), times, event, false)
+    }
+}
+
+/// What is asked of a pool, and whom to tell how it served.
+struct Ask<'a, D: Driver> {
+    pool: &'a PoolCore<D>,
+    part: usize,
+    size: usize,
+    /// Whether there will be an event.
+    wanted: bool,
+    story: Option<&'a RefCell<Story>>,
+}
+
+type Served = Result<(Block, Option<Reach>)>;
+
+impl<D: Driver> Ask<'_, D> {
+    fn request<'b>(&'b self, order: Order<'b>, may_wait: bool) -> Request<'b> {
+        Request {
+            bytes: self.size as u64,
+            align: 0,
+            order,
+            may_wait,
+            story: self.story,
+        }
+    }
+
+    fn in_order(&self, lane: &LaneCore<D>, waits: &Reach) -> Served {
+        let mut state = lane.after(waits)?;
+        let request = self.request(Order::Lane(&state.order), true);
+        let acquired = self.pool.acquire(self.part, &request, Some(&lane.stash))?;
+        let block = acquired.block();
+        if let Acquired::After(_, frontier) = acquired {
+            drop(state);
+            let mut death = Reach::default();
+            death.join_frontier(&frontier);
+            match lane.after(&death) {
+                Ok(again) => state = again,
+                Err(error) => {
+                    self.pool.release(self.part, block.addr, frontier);
+                    return Err(error);
+                }
+            }
+        }
+        Ok((block, self.wanted.then(|| lane.reach(&mut state))))
+    }
+
+    /// Without an event nothing could wait for a block's death, so it must be ordered or complete.
+    fn out_of_order(&self, lanes: &mut OutOfOrder<D>, waits: &Reach) -> Served {
+        let mut reach = lanes.with_barrier(waits).into_owned();
+        let request = self.request(Order::Frontier(&reach.order), self.wanted);
+        let acquired = self.pool.acquire(self.part, &request, None)?;
+        if let Acquired::After(_, frontier) = &acquired {
+            reach.join_frontier(frontier);
+        }
+        lanes.add_loose(&reach);
+        Ok((acquired.block(), self.wanted.then_some(reach)))
     }
 }

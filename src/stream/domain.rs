@@ -16,6 +16,8 @@ pub struct Domain<D: Driver> {
     lanes: Mutex<Vec<Weak<LaneCore<D>>>>,
     /// Points that the host was to signal when last looked at.
     host_points: Mutex<Frontier>,
+    /// What was pending on queues that ended, in a deterministic run.
+    orphans: Mutex<Frontier>,
     pub(crate) memory: Memory<D>,
 }
 
@@ -31,6 +33,7 @@ impl<D: Driver> Domain<D> {
             state,
             lanes: Mutex::default(),
             host_points: Mutex::default(),
+            orphans: Mutex::default(),
             memory: Memory::default(),
         });
         engine.add_domain(&domain);
@@ -95,9 +98,24 @@ impl<D: Driver> Domain<D> {
         points
     }
 
+    /// A queue has ended with this pending. When that completes depends on time, so that in a
+    /// deterministic run it stays pending until the program awaits it.
+    pub(crate) fn add_orphan(&self, tip: &Frontier) {
+        if self.engine.is_deterministic() {
+            let mut orphans = enter(&self.orphans);
+            orphans.prune();
+            orphans.join(tip);
+        }
+    }
+
+    pub(crate) fn orphans(&self) -> Frontier {
+        enter(&self.orphans).clone()
+    }
+
     /// Everything enqueued in the context so far.
     pub(crate) fn everything(&self) -> Frontier {
         let mut all = self.host_points();
+        all.join(&self.orphans());
         for lane in self.lanes() {
             all.join(&lane.tip());
         }

@@ -1,7 +1,9 @@
 //! What all contexts of an adapter share: where points come true, and the threads that wait for them.
 
 use super::lane::LaneCore;
+use super::pool_trace::Trace;
 use super::reach::Reach;
+use super::settings::Settings;
 use super::threads::{Job, Threads};
 use super::{Domain, Driver, Notice};
 use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
@@ -20,6 +22,8 @@ pub struct Engine<D: Driver> {
     domains: Mutex<Vec<Weak<Domain<D>>>>,
     threads: Threads,
     origin: Origin,
+    /// Whether nothing that a program can see may depend on when a completion is seen.
+    deterministic: bool,
 }
 
 /// Who can tell when a point is complete.
@@ -47,6 +51,7 @@ impl<D: Driver> Default for Engine<D> {
             domains: Mutex::default(),
             threads: Threads::default(),
             origin: Origin::here(),
+            deterministic: Settings::get().deterministic,
         }
     }
 }
@@ -54,6 +59,11 @@ impl<D: Driver> Default for Engine<D> {
 impl<D: Driver> Engine<D> {
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// As `UR_POOL_DETERMINISTIC` asks for it.
+    pub fn is_deterministic(&self) -> bool {
+        self.deterministic
     }
 
     /// Waits until everything enqueued on the device has completed, in whatever context, then gives
@@ -71,6 +81,7 @@ impl<D: Driver> Engine<D> {
                 }
             }
             all.join(&self.unsignalled_of(domain));
+            all.join(&domain.orphans());
             self.wait(&all)?;
         }
         domains.iter().for_each(|domain| domain.settle());
@@ -118,7 +129,7 @@ impl<D: Driver> Engine<D> {
 
     /// A marker that proves the point complete; none if it is complete already.
     pub(crate) fn mark(&self, point: &Point) -> Result<Option<Mark<D>>> {
-        if point.is_complete() {
+        if point.is_done() {
             return Ok(None);
         }
         let lane = {
@@ -141,7 +152,7 @@ impl<D: Driver> Engine<D> {
     /// Whether all of it has completed. Asks the driver where that does not tell by itself.
     pub(crate) fn is_done(&self, frontier: &Frontier) -> Result<bool> {
         for point in frontier.points() {
-            if point.is_complete() {
+            if point.is_done() {
                 continue;
             }
             if D::TRACKS {
@@ -157,7 +168,7 @@ impl<D: Driver> Engine<D> {
         Ok(true)
     }
 
-    /// Blocks the host until all of it has completed.
+    /// Blocks the host until all of it has completed, since the program asked for that.
     pub(crate) fn wait(&self, frontier: &Frontier) -> Result<()> {
         for point in frontier.points() {
             if let Some(mark) = self.mark(point)? {
@@ -165,13 +176,16 @@ impl<D: Driver> Engine<D> {
                 D::block(&mark.marker)?;
                 mark.point.clock.raise(mark.point.epoch);
             }
+            point.clock.raise_awaited(point.epoch);
         }
+        trace_wait(frontier);
         Ok(())
     }
 
     pub(crate) fn wait_reach(&self, reach: &Reach) -> Result<()> {
         self.wait(&reach.done)?;
-        reach.order.mark_complete();
+        reach.order.mark_awaited();
+        trace_wait(&reach.order);
         Ok(())
     }
 
@@ -237,7 +251,7 @@ impl<D: Driver> Engine<D> {
 
     /// A new point that the host signals.
     pub(crate) fn host_point(self: &Arc<Self>, domain: &Arc<Domain<D>>) -> Result<HostPoint<D>> {
-        let clock = Clock::new();
+        let clock = Clock::of_host(self.deterministic);
         let (marker, signal) = D::host_point(domain, &clock)?;
         self.insert(clock.id(), Place::Host(marker.clone()));
         self.unsignalled.fetch_add(1, Ordering::AcqRel);
@@ -253,7 +267,7 @@ impl<D: Driver> Engine<D> {
 
     /// A point that something outside completes, as the marker tells.
     pub(crate) fn foreign_point(self: &Arc<Self>, marker: D::Marker) -> ForeignPoint<D> {
-        let clock = Clock::new();
+        let clock = Clock::of_host(self.deterministic);
         self.insert(clock.id(), Place::Host(marker));
         self.unsignalled.fetch_add(1, Ordering::AcqRel);
         ForeignPoint {
@@ -262,9 +276,9 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Whether there is no point that the host has yet to signal.
+    /// Whether there is no point that the host has yet to signal, as far as that may be relied on.
     pub(crate) fn all_signalled(&self) -> bool {
-        self.unsignalled.load(Ordering::Acquire) == 0
+        !self.deterministic && self.unsignalled.load(Ordering::Acquire) == 0
     }
 
     /// The points of the frontier that the host has yet to signal.
@@ -272,14 +286,8 @@ impl<D: Driver> Engine<D> {
         if self.all_signalled() {
             return Frontier::new();
         }
-        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        let hosts = |point: &&Point| matches!(places.get(&point.lane()), Some(Place::Host(_)));
-        frontier
-            .points()
-            .filter(|point| !point.is_complete())
-            .filter(hosts)
-            .cloned()
-            .collect()
+        let hosts = |point: &&Point| point.clock.is_host() && !point.is_complete();
+        frontier.points().filter(hosts).cloned().collect()
     }
 
     /// All points of a domain that the host has yet to signal.
@@ -288,6 +296,12 @@ impl<D: Driver> Engine<D> {
             return Frontier::new();
         }
         domain.host_points()
+    }
+}
+
+fn trace_wait(frontier: &Frontier) {
+    if let Some(trace) = Trace::get() {
+        trace.waited(frontier);
     }
 }
 

@@ -2,11 +2,16 @@
 
 use super::engine::enter;
 use super::paged::Paged;
+use super::pool_log::Report;
+use super::settings::Settings;
 use super::source::{SlabSource, UserBlock};
 use super::{Domain, Driver, Kind, UsmPool};
 use crate::abi::*;
 use crate::object::{Error, Object, Result};
-use crate::pool::{Acquired, Config, Meter, Pool, PoolError, PoolKey, Request, SourceError, Stash};
+use crate::pool::{
+    Acquired, Config, Counters, Figures, Meter, Pool, PoolError, PoolKey, Request, SourceError,
+    Stash,
+};
 use crate::timeline::Frontier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -76,6 +81,8 @@ pub(crate) struct Part<D: Driver> {
 }
 
 pub(crate) struct PoolCore<D: Driver> {
+    /// In the order in which this library made its pools, from 1.
+    number: u64,
     domain: Weak<Domain<D>>,
     parts: Vec<Part<D>>,
     max_bytes: u64,
@@ -88,6 +95,8 @@ pub(crate) struct PoolCore<D: Driver> {
     nested: bool,
     handle: OnceLock<Weak<Object<UsmPool<D>>>>,
 }
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 impl<D: Driver> PoolCore<D> {
     pub fn new(domain: &Arc<Domain<D>>, mut plan: Plan<D>) -> Arc<Self> {
@@ -133,6 +142,7 @@ impl<D: Driver> PoolCore<D> {
                 }
             };
             Self {
+                number: NUMBERS.fetch_add(1, Ordering::Relaxed),
                 domain: Arc::downgrade(domain),
                 parts: (0..)
                     .zip(kinds)
@@ -149,6 +159,10 @@ impl<D: Driver> PoolCore<D> {
         });
         domain.memory.add_pool(&core);
         core
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     pub fn parts(&self) -> &[Part<D>] {
@@ -202,6 +216,29 @@ impl<D: Driver> PoolCore<D> {
     /// Frees the live block at `addr`; false if there is none.
     pub fn release(&self, part: usize, addr: u64, death: Frontier) -> bool {
         self.parts[part].pool.release(addr, death).is_ok()
+    }
+
+    /// All parts together.
+    pub fn counters(&self) -> Counters {
+        let mut all = Counters::default();
+        for part in &self.parts {
+            all += part.pool.counters();
+        }
+        all
+    }
+
+    pub fn report(&self) -> Report {
+        let (used, used_high) = self.used.read();
+        Report {
+            number: self.number,
+            figures: Figures {
+                reserved: self.reserved.current(),
+                reserved_high: self.reserved.high(),
+                used,
+                used_high,
+            },
+            counters: self.counters(),
+        }
     }
 
     /// What must complete before more memory can be given back.
@@ -327,6 +364,7 @@ fn kinds<T>(devices: &[Arc<T>], only: Option<Kind>) -> Vec<(Option<Arc<T>>, Kind
 fn config(max_bytes: u64, user: Option<&UserBlock>) -> Config {
     let mut config = Config {
         max_bytes: (max_bytes > 0).then_some(max_bytes),
+        waits: Settings::get().waits,
         ..Config::default()
     };
     if let Some(block) = user {

@@ -326,7 +326,7 @@ fn keep_until<D: Driver, T: Send + Sync + 'static>(
     until: &Reach,
     what: T,
 ) {
-    if until.done.is_complete() {
+    if until.done.is_done() {
         return;
     }
     let what = Arc::new(what);

@@ -1,10 +1,12 @@
 //! Synchronous USM: shares the pools with the asynchronous kind, but takes only what is complete.
 
+use super::pool_trace::Trace;
 use super::{Context, Driver, Kind, UsmPool};
 use crate::abi::*;
 use crate::hal::UsmAllocInfo;
 use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
-use crate::pool::{Acquired, Order, Request};
+use crate::pool::{Acquired, Block, Order, Request};
+use std::cell::RefCell;
 use std::ffi::c_void;
 
 impl<D: Driver> Context<D> {
@@ -48,13 +50,25 @@ impl<D: Driver> Context<D> {
             .part(kind, &device)
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
         domain.poll();
+        let story = RefCell::default();
         let request = Request {
             bytes: size as u64,
             align,
             order: Order::Sync,
             may_wait: true,
+            story: Trace::get().map(|_| &story),
         };
-        let acquired = match pool.core().acquire(part, &request, None) {
+        let core = pool.core();
+        let ask = || {
+            let mut entry = Trace::get().map(|trace| trace.begin(None));
+            let acquired = core.acquire(part, &request, None);
+            if let Some(entry) = &mut entry {
+                let block = acquired.as_ref().ok().map(Acquired::block);
+                entry.alloc(core.number(), kind, size, block, &story.borrow());
+            }
+            acquired
+        };
+        let acquired = match ask() {
             Ok(acquired) => acquired,
             Err(error) => {
                 // Memory of other kinds may be about to go back: the host may wait for that.
@@ -63,8 +77,8 @@ impl<D: Driver> Context<D> {
                     return Err(error);
                 }
                 domain.engine().wait(&pending)?;
-                pool.core().shed();
-                pool.core().acquire(part, &request, None)?
+                core.shed();
+                ask()?
             }
         };
         if let Acquired::After(block, frontier) = &acquired
@@ -82,7 +96,13 @@ impl<D: Driver> Context<D> {
     pub fn free_now(&self, addr: usize) -> Result<()> {
         let domain = self.domain();
         domain.poll();
-        let freed = domain.memory.free(addr, &domain.everything());
+        let mut entry = Trace::get().map(|trace| trace.begin(None));
+        let everything = domain.everything();
+        let freed = domain.memory.free(addr, &everything);
+        if let Some(entry) = entry.as_mut().filter(|_| freed) {
+            entry.free(addr as u64, &everything);
+        }
+        drop(entry);
         ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT)
     }
 
@@ -117,17 +137,20 @@ impl<D: Driver> Context<D> {
     /// Whether these bytes stay inside the allocation that they begin in. Memory that is none of
     /// ours passes.
     pub(crate) fn check_range(&self, addr: usize, bytes: usize) -> Result<()> {
-        let Some(found) = self.domain().memory.find(addr) else {
-            return Ok(());
-        };
-        let room = found.block.requested - (addr as u64 - found.block.addr);
-        ensure(bytes as u64 <= room, UR_RESULT_ERROR_INVALID_SIZE)
+        let found = self.domain().memory.find(addr);
+        has_room(found.map(|found| found.block), addr, bytes)
+    }
+
+    /// As [`Context::check_range`], from two addresses on.
+    pub(crate) fn check_ranges(&self, addrs: [usize; 2], bytes: usize) -> Result<()> {
+        let [one, other] = self.domain().memory.blocks(addrs);
+        has_room(one, addrs[0], bytes)?;
+        has_room(other, addrs[1], bytes)
     }
 
     /// `urUSMContextMemcpyExp`.
     pub(crate) fn copy_now(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
-        self.check_range(dst, bytes)?;
-        self.check_range(src, bytes)?;
+        self.check_ranges([dst, src], bytes)?;
         let memory = &self.domain().memory;
         let owner = [dst, src]
             .into_iter()
@@ -136,6 +159,15 @@ impl<D: Driver> Context<D> {
         self.domain()
             .run_now(device, super::Work::Copy { dst, src, bytes })
     }
+}
+
+/// Whether so many bytes from an address on lie in its block, if there is one.
+fn has_room(block: Option<Block>, addr: usize, bytes: usize) -> Result<()> {
+    let Some(block) = block else {
+        return Ok(());
+    };
+    let room = block.requested - (addr as u64 - block.addr);
+    ensure(bytes as u64 <= room, UR_RESULT_ERROR_INVALID_SIZE)
 }
 
 /// The alignment that a descriptor asks for. What is chained to it are wishes that a pool may pass

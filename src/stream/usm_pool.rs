@@ -2,6 +2,7 @@
 
 use super::engine::enter;
 use super::pool_core::{Plan, PoolCore};
+use super::pool_log;
 use super::source::UserBlock;
 use super::{Context, Driver, Kind, Work};
 use crate::abi::*;
@@ -31,6 +32,9 @@ impl<D: Driver> Body for UsmPool<D> {
 
 impl<D: Driver> Drop for UsmPool<D> {
     fn drop(&mut self) {
+        if pool_log::is_wanted() {
+            pool_log::write(&self.core.report());
+        }
         self.core.close();
     }
 }
@@ -186,6 +190,21 @@ impl<D: Driver> hal::UsmPool<D> for UsmPool<D> {
             UsmPoolInfo::ReservedHighExp => out.value(core.reserved.high() as usize),
             UsmPoolInfo::UsedCurrentExp => out.value(core.used.read().0 as usize),
             UsmPoolInfo::UsedHighExp => out.value(core.used.read().1 as usize),
+            UsmPoolInfo::HitsOwnExt => out.value(core.counters().own_lane),
+            UsmPoolInfo::HitsOrderedExt => out.value(core.counters().ordered),
+            UsmPoolInfo::HitsCompletedExt => out.value(core.counters().completed),
+            UsmPoolInfo::HitsWaitedExt => out.value(core.counters().waited),
+            UsmPoolInfo::HitsGrownExt => out.value(core.counters().grown),
+            UsmPoolInfo::FailedExt => out.value(core.counters().failed),
+            UsmPoolInfo::FreesExt => out.value(core.counters().releases),
+            UsmPoolInfo::WaitsExt => out.value(core.counters().waits),
+            UsmPoolInfo::GrowthsExt => out.value(core.counters().growths),
+            UsmPoolInfo::GrownBytesExt => out.value(core.counters().grown_bytes),
+            UsmPoolInfo::TrimsExt => out.value(core.counters().trims),
+            UsmPoolInfo::TrimmedBytesExt => out.value(core.counters().trimmed_bytes),
+            UsmPoolInfo::GathersExt => out.value(core.counters().gathers),
+            UsmPoolInfo::GatheredBytesExt => out.value(core.counters().gathered_bytes),
+            UsmPoolInfo::ReportExt => out.string(&core.report().line()),
         }
     }
 
@@ -207,11 +226,26 @@ impl<D: Driver> hal::UsmPool<D> for UsmPool<D> {
                 high()?;
                 this.core.used.reset_high();
             }
+            UsmPoolInfo::ReportExt => pool_log::write(&this.core.report()),
             UsmPoolInfo::ReferenceCount
             | UsmPoolInfo::Context
             | UsmPoolInfo::MaximumSizeExp
             | UsmPoolInfo::ReservedCurrentExp
-            | UsmPoolInfo::UsedCurrentExp => {
+            | UsmPoolInfo::UsedCurrentExp
+            | UsmPoolInfo::HitsOwnExt
+            | UsmPoolInfo::HitsOrderedExt
+            | UsmPoolInfo::HitsCompletedExt
+            | UsmPoolInfo::HitsWaitedExt
+            | UsmPoolInfo::HitsGrownExt
+            | UsmPoolInfo::FailedExt
+            | UsmPoolInfo::FreesExt
+            | UsmPoolInfo::WaitsExt
+            | UsmPoolInfo::GrowthsExt
+            | UsmPoolInfo::GrownBytesExt
+            | UsmPoolInfo::TrimsExt
+            | UsmPoolInfo::TrimmedBytesExt
+            | UsmPoolInfo::GathersExt
+            | UsmPoolInfo::GatheredBytesExt => {
                 return Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION));
             }
         }

@@ -22,19 +22,42 @@ impl LaneId {
 
 /// A lane's identity and its monotone completed epoch. Epoch 0 stands before the first command and
 /// is always complete.
+///
+/// When a completion is seen depends on time. Where choices must not, a clock also keeps what the
+/// program has awaited itself, and only that is relied on.
 #[derive(Debug)]
 pub struct Clock {
     id: LaneId,
     completed: AtomicU64,
+    /// None: what was observed may be relied on.
+    awaited: Option<AtomicU64>,
+    /// Whether the host, or something outside, completes its points, rather than a lane.
+    host: bool,
 }
 
 impl Clock {
     // Callers share a clock from birth: points, frontiers and dead blocks all hold it.
     #[allow(clippy::new_ret_no_self)]
     pub fn new() -> Arc<Self> {
+        Self::of(false)
+    }
+
+    /// With `deterministic`, only what the program awaited may be relied on.
+    pub fn of(deterministic: bool) -> Arc<Self> {
+        Self::made(deterministic, false)
+    }
+
+    /// For a point that is not a lane's.
+    pub fn of_host(deterministic: bool) -> Arc<Self> {
+        Self::made(deterministic, true)
+    }
+
+    fn made(deterministic: bool, host: bool) -> Arc<Self> {
         Arc::new(Self {
             id: LaneId::fresh(),
             completed: AtomicU64::new(0),
+            awaited: deterministic.then(|| AtomicU64::new(0)),
+            host,
         })
     }
 
@@ -45,6 +68,30 @@ impl Clock {
     /// The last epoch observed complete. Acquire: what the observer saw before raising is visible.
     pub fn completed(&self) -> u64 {
         self.completed.load(Ordering::Acquire)
+    }
+
+    /// The last epoch whose completion may be relied on.
+    #[inline]
+    pub fn reliable(&self) -> u64 {
+        let epoch = self.awaited.as_ref().unwrap_or(&self.completed);
+        epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether only what the program awaited may be relied on.
+    pub fn is_deterministic(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    pub fn is_host(&self) -> bool {
+        self.host
+    }
+
+    /// Records that the program itself has awaited `epoch`, whatever time it took.
+    pub fn raise_awaited(&self, epoch: u64) {
+        self.raise(epoch);
+        if let Some(awaited) = &self.awaited {
+            awaited.fetch_max(epoch, Ordering::AcqRel);
+        }
     }
 
     /// Records that everything up to `epoch` was observed complete; never goes back. A lane that
@@ -78,14 +125,20 @@ impl Point {
         self.clock.id
     }
 
-    /// Whether it was observed complete.
+    /// Whether its completion may be relied on.
     pub fn is_complete(&self) -> bool {
+        self.epoch <= self.clock.reliable()
+    }
+
+    /// Whether it was observed complete. Nothing that a program can see later may depend on it,
+    /// besides time.
+    pub fn is_done(&self) -> bool {
         self.epoch <= self.clock.completed()
     }
 
     /// How many epochs lie between what is known complete and this point.
     pub fn outstanding(&self) -> u64 {
-        self.epoch.saturating_sub(self.clock.completed())
+        self.epoch.saturating_sub(self.clock.reliable())
     }
 }
 

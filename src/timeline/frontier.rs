@@ -70,6 +70,18 @@ impl Frontier {
         self.points().all(Point::is_complete)
     }
 
+    /// Whether all of it was observed complete: see [`Point::is_done`].
+    pub fn is_done(&self) -> bool {
+        self.points().all(Point::is_done)
+    }
+
+    /// As [`Frontier::mark_complete`], where the program itself awaited it.
+    pub fn mark_awaited(&self) {
+        for point in self.points() {
+            point.clock.raise_awaited(point.epoch);
+        }
+    }
+
     /// Raises every lane to its point here. For an observer of something that came after all of
     /// them: an event seen complete proves its whole frontier, not only its own lane.
     pub fn mark_complete(&self) {

@@ -25,8 +25,13 @@ impl Default for Lane {
 
 impl Lane {
     pub fn new() -> Self {
+        Self::with(Clock::new())
+    }
+
+    /// The lane of a fresh clock.
+    pub fn with(clock: Arc<Clock>) -> Self {
         Self {
-            clock: Clock::new(),
+            clock,
             epoch: 0,
             waited: Frontier::new(),
             recent: Frontier::new(),
@@ -47,9 +52,14 @@ impl Lane {
 
     /// The point of the next command.
     pub fn advance(&mut self) -> Point {
+        self.step();
+        self.current()
+    }
+
+    /// One command more, whose point nobody wants.
+    pub fn step(&mut self) {
         self.epoch += 1;
         self.recent = Frontier::new();
-        self.current()
     }
 
     /// The point of the last command; complete when there was none.

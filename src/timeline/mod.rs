@@ -10,6 +10,9 @@
 //! | waited for | [`Lane::wait_for`], once the wait really stands on the lane | ordering on that lane |
 //! | complete | [`Clock::raise`], [`Frontier::mark_complete`], from an observation only | everything |
 //!
+//! In a deterministic run "complete" is what the program itself awaited ([`Clock::raise_awaited`]);
+//! whether a point is done is then for those who must know, and decides nothing.
+//!
 //! No state is ever left backwards: epochs and completion only rise, lane identities are never
 //! reused. Lock ranks: this module takes no lock.
 //!

@@ -122,6 +122,31 @@ pub fn of_memory(
     }
 }
 
+/// Whether the device has none of these: bits of its properties, by name. A property that is
+/// unsupported has none.
+pub fn lacks(terms: &[(&str, u64)]) -> bool {
+    terms.iter().all(|(name, bits)| number(name) & bits == 0)
+}
+
+/// A property of the device, as a number.
+fn number(name: &str) -> u64 {
+    let current = script::current();
+    let scripted = current
+        .property(name)
+        .or_else(|| device_script().property(name));
+    if let Some(value) = scripted {
+        let mut number = [0; 8];
+        let bytes = value.as_deref().unwrap_or_default();
+        let length = bytes.len().min(number.len());
+        number[..length].copy_from_slice(&bytes[..length]);
+        return u64::from_ne_bytes(number);
+    }
+    match find(name) {
+        Some((_, Type::Number(_, value))) => value,
+        _ => 0,
+    }
+}
+
 /// The property of that number. The size of one that nobody knows cannot be known either.
 pub fn property(properties: &'static [Property], value: u32) -> Result<&'static Property> {
     let found = properties.iter().find(|property| property.value == value);

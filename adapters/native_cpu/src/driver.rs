@@ -109,8 +109,8 @@ impl Driver for Cpu {
         Some(PAGE_BYTES)
     }
 
-    fn reserve(_: &Domain<Self>, bytes: usize) -> Result<usize> {
-        pages::reserve(bytes)
+    fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
+        pages::reserve(bytes, domain.engine().is_deterministic())
     }
 
     fn unreserve(_: &Domain<Self>, addr: usize, bytes: usize) {

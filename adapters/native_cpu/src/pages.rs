@@ -7,7 +7,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ur::abi::*;
 use ur::object::{Error, Result, ensure};
@@ -18,24 +18,58 @@ use crate::cpu::memory_bytes;
 
 pub const PAGE_BYTES: usize = 2 << 20;
 
-/// Addresses without access, from the start of a large page on.
-pub fn reserve(bytes: usize) -> Result<usize> {
-    let none = UR_RESULT_ERROR_OUT_OF_RESOURCES;
-    // With room to move the start to a large page's.
-    let room = bytes.checked_add(PAGE_BYTES).ok_or(Error::new(none))?;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping, wherever there is room.
-    let start = unsafe { libc::mmap(ptr::null_mut(), room, libc::PROT_NONE, flags, -1, 0) };
-    if start == libc::MAP_FAILED {
-        return Err(system_error(none, "reserving addresses"));
-    }
-    let start = start.expose_provenance();
-    let base = start.next_multiple_of(PAGE_BYTES);
-    unreserve(start, base - start);
-    unreserve(base + bytes, start + room - base - bytes);
+/// Where reservations begin whose addresses are the same in every run: far from where the system puts
+/// programs, libraries and what it chooses itself.
+const FIXED: usize = 0x2000_0000_0000;
+
+/// Addresses without access, from the start of a large page on; with `fixed`, the same ones in every
+/// process that reserves alike, if the system leaves them free.
+pub fn reserve(bytes: usize, fixed: bool) -> Result<usize> {
+    let found = match fixed {
+        true => reserve_fixed(bytes),
+        false => None,
+    };
+    let base = match found {
+        Some(base) => base,
+        None => reserve_anywhere(bytes)?,
+    };
     // SAFETY: advice on our own mapping; where it is not taken, pages are small.
     unsafe { libc::madvise(pointer(base), bytes, libc::MADV_HUGEPAGE) };
     Ok(base)
+}
+
+fn reserve_anywhere(bytes: usize) -> Result<usize> {
+    let none = UR_RESULT_ERROR_OUT_OF_RESOURCES;
+    // With room to move the start to a large page's.
+    let room = bytes.checked_add(PAGE_BYTES).ok_or(Error::new(none))?;
+    let start = map_nothing(0, room, 0).ok_or_else(|| system_error(none, "reserving addresses"))?;
+    let base = start.next_multiple_of(PAGE_BYTES);
+    unreserve(start, base - start);
+    unreserve(base + bytes, start + room - base - bytes);
+    Ok(base)
+}
+
+fn reserve_fixed(bytes: usize) -> Option<usize> {
+    static NEXT: AtomicUsize = AtomicUsize::new(FIXED);
+    // What no address space holds takes no addresses.
+    let step = bytes
+        .checked_next_multiple_of(PAGE_BYTES)
+        .filter(|step| *step < FIXED)?;
+    let base = NEXT.fetch_add(step, Ordering::Relaxed);
+    let start = map_nothing(base, bytes, libc::MAP_FIXED_NOREPLACE)?;
+    if start != base {
+        // An older system takes the address for a hint.
+        unreserve(start, bytes);
+        return None;
+    }
+    Some(base)
+}
+
+fn map_nothing(at: usize, bytes: usize, flag: i32) -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flag;
+    // SAFETY: a new mapping, which replaces none.
+    let start = unsafe { libc::mmap(pointer(at), bytes, libc::PROT_NONE, flags, -1, 0) };
+    (start != libc::MAP_FAILED).then(|| start.expose_provenance())
 }
 
 pub fn unreserve(addr: usize, bytes: usize) {
@@ -93,7 +127,7 @@ mod tests {
 
     #[test]
     fn pages_are_zero_again_once_they_were_unmapped() -> Result<()> {
-        let base = reserve(4 * PAGE_BYTES)?;
+        let base = reserve(4 * PAGE_BYTES, false)?;
         assert!(base.is_multiple_of(PAGE_BYTES));
         map(base + PAGE_BYTES, 2)?;
         let byte = ptr::with_exposed_provenance_mut::<u8>(base + 2 * PAGE_BYTES);
@@ -107,6 +141,24 @@ mod tests {
         // SAFETY: the first of the two pages mapped.
         assert_eq!(unsafe { byte.read() }, 0);
         unreserve(base, 4 * PAGE_BYTES);
+        Ok(())
+    }
+
+    #[test]
+    fn fixed_addresses_are_taken_in_turn() -> Result<()> {
+        let first = reserve(3 * PAGE_BYTES, true)?;
+        let second = reserve(PAGE_BYTES, true)?;
+        // A sanitizer keeps programs away from there.
+        if (FIXED..2 * FIXED).contains(&first) {
+            assert!(second >= first + 3 * PAGE_BYTES && second < 2 * FIXED);
+        }
+        // Too much for any machine costs the next one nothing.
+        assert!(reserve(usize::MAX / 2, true).is_err());
+        let third = reserve(PAGE_BYTES, true)?;
+        assert!(first >= 2 * FIXED || third < 2 * FIXED);
+        for (base, count) in [(first, 3), (second, 1), (third, 1)] {
+            unreserve(base, count * PAGE_BYTES);
+        }
         Ok(())
     }
 

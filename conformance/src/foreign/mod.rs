@@ -1,5 +1,6 @@
 //! Work that tests put on a backend's own queue, past the interface: one provider a backend.
 
+mod cuda;
 mod opencl;
 
 use std::ffi::c_void;
@@ -35,6 +36,7 @@ pub trait Foreign: Sync {
 /// The provider for a backend, if there is one.
 pub fn provider(backend: ur_backend_t) -> Option<&'static dyn Foreign> {
     match backend {
+        UR_BACKEND_CUDA => Some(&cuda::Cuda),
         UR_BACKEND_OPENCL => Some(&opencl::OpenCl),
         _ => None,
     }

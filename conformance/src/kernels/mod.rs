@@ -65,6 +65,23 @@ pub enum Source {
 pub trait KernelProvider: Sync {
     /// `takes_il`: whether the device takes intermediate code.
     fn source(&self, takes_il: bool) -> Source;
+
+    /// A program that no compiler of the backend takes.
+    fn broken(&self) -> Option<Source> {
+        None
+    }
+
+    /// A program with a global variable, where one can be had without a compiler.
+    fn variable(&self) -> Option<Variable> {
+        None
+    }
+}
+
+/// A binary, and a global variable in it.
+pub struct Variable {
+    pub binary: Vec<u8>,
+    pub name: &'static CStr,
+    pub size: usize,
 }
 
 /// The kernels as a SPIR-V module, for programs that bring no kernels of their own.

@@ -1,7 +1,7 @@
 //! Kernels for the host's own CPU: functions of this program, in a table of names and pointers that
 //! ends with a null entry, as DPC++ emits it. The layout of the state is that of its runtime.
 
-use super::{ALL, Ids, KernelProvider, Source, Triple};
+use super::{ALL, Ids, KernelProvider, Source, Triple, Variable};
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,6 +13,23 @@ impl KernelProvider for NativeCpu {
             data: (&raw const TABLE).cast(),
             size: size_of_val(&TABLE),
         }
+    }
+
+    /// A program may be the path of a shared object, whose variables are global ones. The C library
+    /// is one that is always there; `opterr` is an `int` in it that nothing here reads.
+    fn variable(&self) -> Option<Variable> {
+        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let paths = maps
+            .lines()
+            .filter_map(|line| line.find('/').map(|at| &line[at..]));
+        let path = paths.into_iter().find(|path| path.contains("/libc.so"))?;
+        let mut binary = path.as_bytes().to_vec();
+        binary.push(0);
+        Some(Variable {
+            binary,
+            name: c"opterr",
+            size: size_of::<std::ffi::c_int>(),
+        })
     }
 }
 

@@ -22,6 +22,11 @@ impl KernelProvider for OpenCl {
             size: size_of_val(words),
         }
     }
+
+    fn broken(&self) -> Option<Source> {
+        let make = |context| from_text(context, c"kernel void broken(global nothing *out) {");
+        Some(Source::Native { make })
+    }
 }
 
 /// The kernels as SPIR-V.
@@ -46,12 +51,16 @@ ur::dl::symbols! {
     }
 }
 
-/// A program in a context of OpenCL; the caller gets its one reference.
 fn from_c(context: ur_native_handle_t) -> Result<ur_native_handle_t, String> {
+    from_text(context, C)
+}
+
+/// A program in a context of OpenCL; the caller gets its one reference.
+fn from_text(context: ur_native_handle_t, text: &CStr) -> Result<ur_native_handle_t, String> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
     let load = || Library::load(&["libOpenCL.so.1"]).map_err(|error| error.to_string());
     let library = LIBRARY.get_or_init(load).as_ref().map_err(Clone::clone)?;
-    let (text, mut code) = (C.as_ptr(), 0);
+    let (text, mut code) = (text.as_ptr(), 0);
     // SAFETY: a live context of OpenCL and one C string.
     let program = unsafe {
         (library.clCreateProgramWithSource)(context, 1, &text, std::ptr::null(), &mut code)

@@ -1,10 +1,13 @@
 //! Info queries: values, lists and texts, and the check of the size protocol that all queries share.
 
 use crate::fixture::Fixture;
-use crate::generated::info::{Property, REFUSE_NO_OUTPUT, REFUSE_SIZE_WITHOUT_BUFFER, Size};
+use crate::generated::arguments::SAID;
+use crate::generated::info::{
+    NO_ROOM_IS_INVALID_VALUE, Property, REFUSE_NO_OUTPUT, REFUSE_SIZE_WITHOUT_BUFFER, Size,
+};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::status::Status;
+use crate::status::{Status, provoked};
 use crate::{check, check_eq};
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, size_of};
@@ -113,7 +116,11 @@ pub fn protocol(
         no_buffer.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     let mut byte = CANARY;
-    query(0, (&raw mut byte).cast(), null_mut()).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    let no_room = query(0, (&raw mut byte).cast(), null_mut());
+    no_room.fails(match NO_ROOM_IS_INVALID_VALUE.contains(&no_room.function) {
+        true => UR_RESULT_ERROR_INVALID_VALUE,
+        false => UR_RESULT_ERROR_INVALID_SIZE,
+    })?;
     check_eq!(
         byte,
         CANARY,
@@ -198,7 +205,13 @@ fn shorter(
         return Ok(());
     }
     let mut words = vec![u64::from_ne_bytes([CANARY; 8]); size / 8 + 1];
-    query(size - 1, words.as_mut_ptr().cast(), null_mut()).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    let status = query(size - 1, words.as_mut_ptr().cast(), null_mut());
+    status.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    // Of an info query, that is what the specification says of this code in words.
+    let mut said = SAID.iter().filter(|said| said.function == status.function);
+    if let Some(said) = said.find(|said| said.code == UR_RESULT_ERROR_INVALID_SIZE) {
+        provoked(said.function, said.what);
+    }
     let untouched = words
         .iter()
         .flat_map(|word| word.to_ne_bytes())

@@ -2,7 +2,7 @@
 
 use super::{Buffer, Context, info, owned};
 use crate::fixture::Fixture;
-use crate::kernels::{self, Source};
+use crate::kernels::{self, KernelProvider, Source};
 use crate::outcome::Stop;
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
@@ -46,9 +46,23 @@ impl Program {
         let provider = kernels::provider(fixture.backend).ok_or_else(|| {
             Stop::skipped(format!("no test kernels for {:?} yet", fixture.backend))
         })?;
+        Self::of(fixture, context, provider.source(takes_il(fixture)?))
+    }
+
+    /// A program that does not build; skips the test where nobody has one.
+    #[track_caller]
+    pub fn broken(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
+        let source = kernels::provider(fixture.backend).and_then(KernelProvider::broken);
+        let source = source
+            .ok_or_else(|| Stop::skipped(format!("no broken program for {:?}", fixture.backend)))?;
+        Self::of(fixture, context, source)
+    }
+
+    #[track_caller]
+    fn of(fixture: &Fixture, context: &Context, source: Source) -> Result<Self, Stop> {
         let mut raw = null_mut();
         let ur = context.ur;
-        match provider.source(takes_il(fixture)?) {
+        match source {
             Source::Binary { data, mut size } => {
                 let (mut device, mut data) = (fixture.device, data.cast::<u8>());
                 ur.urProgramCreateWithBinary(

@@ -568,6 +568,23 @@ fn refused_sizes(fixture: &Fixture) -> Done {
         null_mut(),
     )
     .fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    let byte = 1_u8;
+    ur.urCommandBufferAppendMemBufferFillExp(
+        buffer.raw,
+        mem.raw,
+        (&raw const byte).cast(),
+        1,
+        32,
+        33,
+        0,
+        points,
+        0,
+        events,
+        &mut point,
+        null_mut(),
+        null_mut(),
+    )
+    .fails_because(UR_RESULT_ERROR_INVALID_SIZE, "`offset + size`")?;
     check_eq!(point, 77, "a refused append wrote a sync point");
     // Nothing was appended.
     buffer.finalize()?;
@@ -644,7 +661,27 @@ fn refused_alternatives(fixture: &Fixture) -> Done {
             null_mut(),
             null_mut(),
         )
-        .fails(UR_RESULT_ERROR_INVALID_VALUE)
+        .fails_because(UR_RESULT_ERROR_INVALID_VALUE, "contains `hKernel`")?;
+    fixture
+        .ur
+        .urCommandBufferAppendKernelLaunchExp(
+            buffer.raw,
+            iota.raw,
+            1,
+            null(),
+            &items,
+            null(),
+            2,
+            kernels.as_mut_ptr(),
+            0,
+            null(),
+            0,
+            null(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        )
+        .fails_because(UR_RESULT_ERROR_INVALID_VALUE, "contains `hKernel`")
 }
 
 /// Only commands of an updatable buffer have handles.
@@ -682,7 +719,7 @@ fn refused_queues(fixture: &Fixture) -> Done {
     fixture
         .ur
         .urEnqueueCommandBufferExp(foreign.raw, buffer.raw, 0, null(), null_mut())
-        .refused()
+        .fails_because(UR_RESULT_ERROR_INVALID_QUEUE, "of another context")
 }
 
 extern "C" fn count_call(data: *mut std::ffi::c_void) {

@@ -482,19 +482,23 @@ fn refused_states(fixture: &Fixture) -> Done {
     let invalid = UR_RESULT_ERROR_INVALID_OPERATION;
     let ur = fixture.ur;
     // Not finalized yet.
-    update.apply(&bench.buffer, made.command).fails(invalid)?;
+    update
+        .apply(&bench.buffer, made.command)
+        .fails_because(invalid, "not finalized yet")?;
     let mut event = null_mut();
     ur.urCommandBufferUpdateSignalEventExp(made.command, &mut event)
-        .fails(invalid)?;
+        .fails_because(invalid, "not finalized yet")?;
     ur.urCommandBufferUpdateWaitEventsExp(made.command, 0, null())
-        .fails(invalid)?;
+        .fails_because(invalid, "not finalized yet")?;
     check!(event.is_null(), "a refused update gave an event");
     bench.buffer.finalize()?;
     update.apply(&bench.buffer, made.command).ok()?;
     // Not updatable.
     let plain = CommandBuffer::new(fixture, &bench.context, Shape::default())?;
     plain.finalize()?;
-    update.apply(&plain, made.command).fails(invalid)
+    update
+        .apply(&plain, made.command)
+        .fails_because(invalid, "not created updatable")
 }
 
 fn refused_commands(fixture: &Fixture) -> Done {
@@ -505,7 +509,9 @@ fn refused_commands(fixture: &Fixture) -> Done {
     let update = Update::default().value(1, 5);
     let invalid = UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP;
     // Not a launch.
-    update.apply(&bench.buffer, fill.command).fails(invalid)?;
+    update
+        .apply(&bench.buffer, fill.command)
+        .fails_because(invalid, "is not a kernel launch")?;
     // Another buffer's.
     let other = CommandBuffer::new(fixture, &bench.context, UPDATABLE)?;
     let kernel = bench.program.kernel(IOTA)?;
@@ -514,7 +520,7 @@ fn refused_commands(fixture: &Fixture) -> Done {
     other.finalize()?;
     update
         .apply(&bench.buffer, foreign.command)
-        .fails(invalid)?;
+        .fails_because(invalid, "belongs to another buffer")?;
     update
         .apply(&bench.buffer, null_mut())
         .fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
@@ -539,7 +545,11 @@ fn refused_ranges(fixture: &Fixture) -> Done {
             global,
             ..Update::default()
         };
-        update.apply(&bench.buffer, command).fails(code)?;
+        let refused = update.apply(&bench.buffer, command);
+        match code {
+            UR_RESULT_ERROR_INVALID_VALUE => refused.fails_because(code, "`newWorkDim` differs")?,
+            _ => refused.fails(code)?,
+        }
     }
     bench.run()?;
     check!(
@@ -557,7 +567,7 @@ fn refused_kernels(fixture: &Fixture) -> Done {
     Update::default()
         .of_kernel(&stranger)
         .apply(&bench.buffer, command)
-        .fails(UR_RESULT_ERROR_INVALID_VALUE)
+        .fails_because(UR_RESULT_ERROR_INVALID_VALUE, "`hNewKernel` is neither")
 }
 
 fn refused_events(fixture: &Fixture) -> Done {
@@ -578,8 +588,11 @@ fn refused_events(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     // No event was asked for.
     ur.urCommandBufferUpdateSignalEventExp(plain.command, &mut null_mut())
-        .fails(UR_RESULT_ERROR_INVALID_OPERATION)?;
+        .fails_because(UR_RESULT_ERROR_INVALID_OPERATION, "`phEvent` was null")?;
     // It waits for none.
     ur.urCommandBufferUpdateWaitEventsExp(plain.command, 1, &later.raw)
-        .fails(UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)
+        .fails_because(
+            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+            "is not the number of events",
+        )
 }

@@ -17,7 +17,7 @@ pub fn all() -> Vec<Test> {
         empty, ids, nothing_runs, replays, into_a_graph, continued, out_of_order, barriers,
         fork_and_join, host_tasks, buffers, uses_stay, waits_from_outside, waits_and_events,
         across_queues, executables_are_copies, capture_state, captured_events, destruction_callback,
-        contents, native_handles, refused_states, refused_commands, refused_mixtures,
+        contents, native_handles, refused_states, refused_devices, refused_commands, refused_mixtures,
     ]
 }
 
@@ -586,20 +586,23 @@ fn refused_states(fixture: &Fixture) -> Done {
     let (queue, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
     let ur = fixture.ur;
     let (mut out, mut executable) = (null_mut(), null_mut());
+    let operation = UR_RESULT_ERROR_INVALID_OPERATION;
     ur.urQueueEndGraphCaptureExp(queue.raw, &mut out)
-        .refused()?;
+        .fails_because(operation, "no capture was begun")?;
     ur.urQueueGetGraphExp(queue.raw, &mut out)
-        .fails(UR_RESULT_ERROR_INVALID_OPERATION)?;
+        .fails_because(operation, "not capturing")?;
     ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
         .ok()?;
     // Twice on one queue, twice into one graph.
-    ur.urQueueBeginGraphCaptureExp(queue.raw).refused()?;
+    ur.urQueueBeginGraphCaptureExp(queue.raw)
+        .fails_because(operation, "is capturing")?;
     ur.urQueueBeginCaptureIntoGraphExp(other.raw, graph.raw)
-        .refused()?;
+        .fails_because(operation, "another one into `hGraph`")?;
     check!(!captures(&other)?, "a refused capture");
     ur.urGraphInstantiateGraphExp(graph.raw, &mut executable)
-        .refused()?;
-    ur.urGraphDestroyExp(graph.raw).refused()?;
+        .fails_because(operation, "under way")?;
+    ur.urGraphDestroyExp(graph.raw)
+        .fails_because(operation, "under way")?;
     // Only the queue that it was begun on ends it.
     let root = queue.marker(&[])?;
     other.marker(&[&root])?;
@@ -618,10 +621,44 @@ fn refused_states(fixture: &Fixture) -> Done {
     let foreign = Context::new(fixture)?;
     let stranger = foreign.in_order(fixture)?;
     ur.urQueueBeginCaptureIntoGraphExp(stranger.raw, graph.raw)
-        .refused()?;
+        .fails_because(UR_RESULT_ERROR_INVALID_GRAPH, "another context")?;
     let executable = graph.instantiate()?;
     ur.urEnqueueGraphExp(stranger.raw, executable.raw, 0, null(), null_mut())
-        .refused()
+        .fails_because(UR_RESULT_ERROR_INVALID_QUEUE, "another context")
+}
+
+/// The commands of a graph are for one device.
+fn refused_devices(fixture: &Fixture) -> Done {
+    let parts = super::partition::in_single_units(fixture)?;
+    let [one, two, ..] = parts[..] else {
+        return Err(Stop::skipped("one compute unit cannot be split"));
+    };
+    let ur = fixture.ur;
+    let mut raw = null_mut();
+    ur.urContextCreate(2, [one, two].as_ptr(), null(), &mut raw)
+        .ok()?;
+    let context = Context::adopt(ur, raw);
+    let flags = ur_queue_flags_t(0);
+    let queues = (
+        Queue::new(&context, one, flags)?,
+        Queue::new(&context, two, flags)?,
+    );
+    for part in parts {
+        ur.urDeviceRelease(part).ok()?;
+    }
+    let graph = Graph::new(fixture, &context)?;
+    ur.urQueueBeginCaptureIntoGraphExp(queues.0.raw, graph.raw)
+        .ok()?;
+    queues.0.marker(&[])?;
+    let mut out = null_mut();
+    ur.urQueueEndGraphCaptureExp(queues.0.raw, &mut out).ok()?;
+    let operation = UR_RESULT_ERROR_INVALID_OPERATION;
+    ur.urQueueBeginCaptureIntoGraphExp(queues.1.raw, graph.raw)
+        .fails_because(operation, "for another device")?;
+    check!(!captures(&queues.1)?, "a refused capture");
+    let executable = graph.instantiate()?;
+    ur.urEnqueueGraphExp(queues.1.raw, executable.raw, 0, null(), null_mut())
+        .fails_because(UR_RESULT_ERROR_INVALID_QUEUE, "or device")
 }
 
 /// What needs an answer at once, or gives memory, cannot be captured.
@@ -686,7 +723,7 @@ fn refused_mixtures(fixture: &Fixture) -> Done {
             ur.urEnqueueEventsWait(one.raw, 1, &theirs.raw, null_mut())
                 .refused()?;
             ur.urEnqueueGraphExp(one.raw, inner.0.raw, 0, null(), null_mut())
-                .refused()
+                .fails_because(UR_RESULT_ERROR_INVALID_OPERATION, "is capturing")
         })?;
         check!(first.is_empty()?, "a refused command was recorded");
         Ok(())

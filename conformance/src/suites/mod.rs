@@ -2,6 +2,7 @@
 
 mod across_contexts;
 mod adapter;
+mod agreement;
 mod arguments;
 mod async_alloc;
 mod async_validation;
@@ -13,15 +14,19 @@ mod command_buffer_order;
 mod command_buffer_random;
 mod command_buffer_update;
 mod context;
+mod declared;
 mod device;
 mod enqueue;
 mod event;
 mod event_times;
+mod every_function;
+mod global_variable;
 mod graph;
 mod graph_random;
 mod host_task;
 mod interop;
 mod kernel;
+mod lacking;
 mod launch;
 mod launch_arguments;
 mod launch_properties;
@@ -29,6 +34,7 @@ mod launch_space;
 mod loader;
 mod partition;
 mod program;
+mod queries;
 mod queue;
 mod usm;
 mod usm_2d;
@@ -58,6 +64,8 @@ pub fn all() -> Vec<Test> {
         buffer_rect::all,
         program::all,
         kernel::all,
+        lacking::all,
+        agreement::all,
         launch::all,
         launch_space::all,
         launch_arguments::all,
@@ -74,6 +82,10 @@ pub fn all() -> Vec<Test> {
         graph::all,
         graph_random::all,
         arguments::all,
+        every_function::all,
+        declared::all,
+        global_variable::all,
+        queries::all,
         async_alloc::all,
         async_validation::all,
     ];

@@ -1,23 +1,25 @@
-//! Conditions of the specification (`when:`) as Rust expressions over a call's raw parameters.
+//! Conditions of the specification (`when:`): read into a tree, written as Rust expressions over a
+//! call's raw parameters, or evaluated over values.
 //!
 //! The language: C operators with `and`, `or`, `null` and `.` for members, also behind pointers.
 //! A pointer alone means "not null". Arithmetic is in `u64` and cannot overflow or divide by zero.
 
 use crate::model::{CType, Function, Spec};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 /// Rust for the condition; it may follow pointers, so it belongs in an `unsafe` block after the
 /// null checks of required parameters.
 pub fn rust(spec: &Spec, function: &Function, text: &str) -> Result<String> {
-    Ok(parse(spec, function, text)?.truth())
+    parse(spec, function, text)?.truth()
 }
 
 /// Rust for a number, a `u64`; otherwise as [`rust`].
 pub fn number(spec: &Spec, function: &Function, text: &str) -> Result<String> {
-    Ok(parse(spec, function, text)?.int()?.to_owned())
+    parse(spec, function, text)?.number()
 }
 
-fn parse(spec: &Spec, function: &Function, text: &str) -> Result<Value> {
+/// A condition, read.
+pub fn parse(spec: &Spec, function: &Function, text: &str) -> Result<Expr> {
     let tokens = tokens(text)?;
     let mut parser = Parser {
         spec,
@@ -25,15 +27,202 @@ fn parse(spec: &Spec, function: &Function, text: &str) -> Result<Value> {
         tokens,
         at: 0,
     };
-    let value = parser.or()?;
-    if parser.at != parser.tokens.len() {
-        bail!(
-            "{}: cannot read `{text}` from token {}",
-            function.name,
-            parser.at
-        );
+    let tree = parser.or()?;
+    ensure!(
+        parser.at == parser.tokens.len(),
+        "{}: cannot read `{text}` from token {}",
+        function.name,
+        parser.at
+    );
+    // What does not type is noticed here, not where it is used.
+    tree.truth()?;
+    Ok(tree)
+}
+
+/// A condition, or a part of one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expr {
+    Number(String),
+    Bool(bool),
+    Null,
+    /// An enumerator, or a macro of flags that are not defined.
+    Constant(String),
+    /// A parameter, or a member in or behind one.
+    Leaf(Leaf),
+    /// An element of a list.
+    Element(Leaf, Box<Expr>),
+    Not(Box<Expr>),
+    /// `and`, `or`, a comparison or a sign of arithmetic.
+    Binary(&'static str, Box<Expr>, Box<Expr>),
+    Choice(Box<Expr>, Box<Expr>, Box<Expr>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leaf {
+    /// As in the condition: `pUSMDesc.align`.
+    pub name: String,
+    /// As in Rust: `(*pUSMDesc).align`.
+    text: String,
+    pub ty: CType,
+    pub form: Form,
+}
+
+/// How a leaf is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Pointer,
+    Number,
+    /// An enumeration or a set of flags.
+    Enumerated,
+}
+
+impl Expr {
+    /// Every leaf with its name, in order; that of an element ends with its index.
+    pub fn leaves(&self) -> Vec<(&Leaf, String)> {
+        match self {
+            Self::Leaf(leaf) => vec![(leaf, leaf.name.clone())],
+            Self::Element(leaf, index) => {
+                let index = index.eval(&|_| None);
+                let named = index.map(|index| (leaf, format!("{}[{index}]", leaf.name)));
+                named.into_iter().collect()
+            }
+            Self::Not(inner) => inner.leaves(),
+            Self::Binary(_, left, right) => [left.leaves(), right.leaves()].concat(),
+            Self::Choice(which, yes, no) => [which.leaves(), yes.leaves(), no.leaves()].concat(),
+            Self::Number(_) | Self::Bool(_) | Self::Null | Self::Constant(_) => Vec::new(),
+        }
     }
-    Ok(value)
+
+    /// Names of the enumerators that it compares with.
+    pub fn constants(&self) -> Vec<&str> {
+        match self {
+            Self::Constant(name) => vec![name],
+            Self::Not(inner) | Self::Element(_, inner) => inner.constants(),
+            Self::Binary(_, left, right) => [left.constants(), right.constants()].concat(),
+            Self::Choice(which, yes, no) => {
+                [which.constants(), yes.constants(), no.constants()].concat()
+            }
+            Self::Leaf(_) | Self::Number(_) | Self::Bool(_) | Self::Null => Vec::new(),
+        }
+    }
+
+    /// Its value, where `look` knows leaves (null is 0) and constants. Not known where it depends on
+    /// one that is not; what `and` and `or` need not look at may be unknown.
+    pub fn eval(&self, look: &dyn Fn(&str) -> Option<u64>) -> Option<u64> {
+        let truth = |expr: &Self| expr.eval(look).map(|value| value != 0);
+        match self {
+            Self::Number(text) => text.strip_prefix("0x").map_or_else(
+                || text.parse().ok(),
+                |hex| u64::from_str_radix(hex, 16).ok(),
+            ),
+            Self::Bool(value) => Some(u64::from(*value)),
+            Self::Null => Some(0),
+            Self::Constant(name) => look(name),
+            Self::Leaf(leaf) => look(&leaf.name),
+            Self::Element(leaf, index) => look(&format!("{}[{}]", leaf.name, index.eval(look)?)),
+            Self::Not(inner) => Some(u64::from(!truth(inner)?)),
+            Self::Choice(which, yes, no) => {
+                if truth(which)? {
+                    yes.eval(look)
+                } else {
+                    no.eval(look)
+                }
+            }
+            Self::Binary("and", left, right) => Some(u64::from(truth(left)? && truth(right)?)),
+            Self::Binary("or", left, right) => Some(u64::from(truth(left)? || truth(right)?)),
+            Self::Binary(sign, left, right) => {
+                let (left, right) = (left.eval(look)?, right.eval(look)?);
+                Some(match *sign {
+                    "==" => u64::from(left == right),
+                    "!=" => u64::from(left != right),
+                    "<=" => u64::from(left <= right),
+                    ">=" => u64::from(left >= right),
+                    "<" => u64::from(left < right),
+                    ">" => u64::from(left > right),
+                    "&" => left & right,
+                    "|" => left | right,
+                    "+" => left.wrapping_add(right),
+                    "-" => left.wrapping_sub(right),
+                    "*" => left.wrapping_mul(right),
+                    _ => left.checked_rem(right).unwrap_or(0),
+                })
+            }
+        }
+    }
+
+    fn is_pointer(&self) -> bool {
+        matches!(self, Self::Leaf(leaf) if leaf.form == Form::Pointer)
+    }
+
+    /// Rust for it as a condition.
+    fn truth(&self) -> Result<String> {
+        Ok(match self {
+            Self::Bool(value) => value.to_string(),
+            Self::Null => "false".to_owned(),
+            Self::Leaf(leaf) if leaf.form == Form::Pointer => format!("(!{}.is_null())", leaf.text),
+            Self::Not(inner) => format!("!{}", inner.truth()?),
+            Self::Binary("and", left, right) => {
+                format!("({} && {})", left.truth()?, right.truth()?)
+            }
+            Self::Binary("or", left, right) => {
+                format!("({} || {})", left.truth()?, right.truth()?)
+            }
+            Self::Binary(sign @ ("==" | "!="), left, right)
+                if left.is_pointer() && **right == Self::Null =>
+            {
+                let Self::Leaf(leaf) = &**left else {
+                    bail!("a pointer is wanted");
+                };
+                let not = if *sign == "!=" { "!" } else { "" };
+                format!("{not}{}.is_null()", leaf.text)
+            }
+            Self::Binary(sign @ ("==" | "!=" | "<=" | ">=" | "<" | ">"), left, right) => {
+                format!("({} {sign} {})", left.number()?, right.number()?)
+            }
+            _ => format!("({} != 0)", self.number()?),
+        })
+    }
+
+    /// Rust for it as a number, a `u64`.
+    pub fn number(&self) -> Result<String> {
+        Ok(match self {
+            Self::Number(text) => format!("{text}u64"),
+            Self::Constant(name) if name.ends_with("_MASK") => format!("u64::from({name})"),
+            Self::Constant(name) => format!("u64::from({name}.0)"),
+            Self::Leaf(leaf) => match leaf.form {
+                Form::Enumerated => format!("u64::from({}.0)", leaf.text),
+                Form::Number => format!("({} as u64)", leaf.text),
+                Form::Pointer => bail!("`{}` is no number", leaf.name),
+            },
+            Self::Element(leaf, index) => {
+                format!("(*{}.add({} as usize) as u64)", leaf.text, index.number()?)
+            }
+            Self::Choice(which, yes, no) => format!(
+                "(if {} {{ {} }} else {{ {} }})",
+                which.truth()?,
+                yes.number()?,
+                no.number()?
+            ),
+            Self::Binary(sign @ ("&" | "|"), left, right) => {
+                format!("({} {sign} {})", left.number()?, right.number()?)
+            }
+            Self::Binary("+", left, right) => {
+                format!("{}.wrapping_add({})", left.number()?, right.number()?)
+            }
+            Self::Binary("-", left, right) => {
+                format!("{}.wrapping_sub({})", left.number()?, right.number()?)
+            }
+            Self::Binary("*", left, right) => {
+                format!("{}.wrapping_mul({})", left.number()?, right.number()?)
+            }
+            Self::Binary("%", left, right) => format!(
+                "{}.checked_rem({}).unwrap_or(0)",
+                left.number()?,
+                right.number()?
+            ),
+            _ => bail!("a number is wanted"),
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -72,31 +261,6 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
     Ok(out)
 }
 
-enum Value {
-    Bool(String),
-    Int(String),
-    Pointer(String),
-    Null,
-}
-
-impl Value {
-    fn truth(&self) -> String {
-        match self {
-            Self::Bool(text) => text.clone(),
-            Self::Int(text) => format!("({text} != 0)"),
-            Self::Pointer(text) => format!("(!{text}.is_null())"),
-            Self::Null => "false".to_owned(),
-        }
-    }
-
-    fn int(&self) -> Result<&str> {
-        match self {
-            Self::Int(text) => Ok(text),
-            _ => bail!("a number is wanted"),
-        }
-    }
-}
-
 struct Parser<'a> {
     spec: &'a Spec,
     function: &'a Function,
@@ -115,107 +279,58 @@ impl Parser<'_> {
         found
     }
 
-    fn or(&mut self) -> Result<Value> {
-        let mut left = self.and()?;
-        while self.take("or") {
-            left = Value::Bool(format!("({} || {})", left.truth(), self.and()?.truth()));
+    /// Operands joined by any of these signs, from the left.
+    fn chain(
+        &mut self,
+        signs: &[&'static str],
+        operand: fn(&mut Self) -> Result<Expr>,
+    ) -> Result<Expr> {
+        let mut left = operand(self)?;
+        while let Some(sign) = signs.iter().find(|sign| self.take(sign)) {
+            left = Expr::Binary(sign, Box::new(left), Box::new(operand(self)?));
         }
         Ok(left)
     }
 
-    fn and(&mut self) -> Result<Value> {
-        let mut left = self.compare()?;
-        while self.take("and") {
-            left = Value::Bool(format!("({} && {})", left.truth(), self.compare()?.truth()));
-        }
-        Ok(left)
+    fn or(&mut self) -> Result<Expr> {
+        self.chain(&["or"], Self::and)
     }
 
-    fn compare(&mut self) -> Result<Value> {
-        let left = self.bits()?;
-        for sign in ["==", "!=", "<=", ">=", "<", ">"] {
-            if !self.take(sign) {
-                continue;
-            }
-            let right = self.bits()?;
-            let text = match (&left, &right) {
-                (Value::Pointer(text), Value::Null) if sign == "==" => format!("{text}.is_null()"),
-                (Value::Pointer(text), Value::Null) if sign == "!=" => format!("!{text}.is_null()"),
-                _ => format!("({} {sign} {})", left.int()?, right.int()?),
-            };
-            return Ok(Value::Bool(text));
-        }
-        Ok(left)
+    fn and(&mut self) -> Result<Expr> {
+        self.chain(&["and"], Self::compare)
     }
 
-    fn bits(&mut self) -> Result<Value> {
-        let mut left = self.sum()?;
-        loop {
-            let sign = if self.take("&") {
-                "&"
-            } else if self.take("|") {
-                "|"
-            } else {
-                return Ok(left);
-            };
-            left = Value::Int(format!("({} {sign} {})", left.int()?, self.sum()?.int()?));
-        }
+    fn compare(&mut self) -> Result<Expr> {
+        self.chain(&["==", "!=", "<=", ">=", "<", ">"], Self::bits)
     }
 
-    fn sum(&mut self) -> Result<Value> {
-        let mut left = self.product()?;
-        loop {
-            let method = if self.take("+") {
-                "wrapping_add"
-            } else if self.take("-") {
-                "wrapping_sub"
-            } else {
-                return Ok(left);
-            };
-            left = Value::Int(format!(
-                "{}.{method}({})",
-                left.int()?,
-                self.product()?.int()?
-            ));
-        }
+    fn bits(&mut self) -> Result<Expr> {
+        self.chain(&["&", "|"], Self::sum)
     }
 
-    fn product(&mut self) -> Result<Value> {
-        let mut left = self.primary()?;
-        loop {
-            left = if self.take("*") {
-                Value::Int(format!(
-                    "{}.wrapping_mul({})",
-                    left.int()?,
-                    self.primary()?.int()?
-                ))
-            } else if self.take("%") {
-                Value::Int(format!(
-                    "{}.checked_rem({}).unwrap_or(0)",
-                    left.int()?,
-                    self.primary()?.int()?
-                ))
-            } else {
-                return Ok(left);
-            };
-        }
+    fn sum(&mut self) -> Result<Expr> {
+        self.chain(&["+", "-"], Self::product)
     }
 
-    fn primary(&mut self) -> Result<Value> {
+    fn product(&mut self) -> Result<Expr> {
+        self.chain(&["*", "%"], Self::primary)
+    }
+
+    fn primary(&mut self) -> Result<Expr> {
         if self.take("!") {
-            let value = self.primary()?;
-            return Ok(Value::Bool(format!("!{}", value.truth())));
+            return Ok(Expr::Not(Box::new(self.primary()?)));
         }
         if self.take("(") {
             let value = self.or()?;
-            if self.take("?") {
-                let (yes, no) = self.choice()?;
-                let text = format!("(if {} {{ {yes} }} else {{ {no} }})", value.truth());
-                self.close()?;
-                return Ok(Value::Int(text));
+            if !self.take("?") {
+                self.close(")")?;
+                return Ok(value);
             }
-            self.close()?;
-            return Ok(value);
+            let yes = self.or()?;
+            self.close(":")?;
+            let no = self.or()?;
+            self.close(")")?;
+            return Ok(Expr::Choice(Box::new(value), Box::new(yes), Box::new(no)));
         }
         let token = self
             .tokens
@@ -224,42 +339,39 @@ impl Parser<'_> {
             .context("an operand is wanted")?;
         self.at += 1;
         match token {
-            Token::Number(text) => Ok(Value::Int(format!("{text}u64"))),
+            Token::Number(text) => Ok(Expr::Number(text)),
             Token::Name(name) => self.name(&name),
             Token::Sign(sign) => bail!("{}: stray `{sign}`", self.function.name),
         }
     }
 
-    fn choice(&mut self) -> Result<(String, String)> {
-        let yes = self.or()?.int()?.to_owned();
-        if !self.take(":") {
-            bail!("`:` is wanted");
-        }
-        Ok((yes, self.or()?.int()?.to_owned()))
+    fn close(&mut self, sign: &str) -> Result<()> {
+        ensure!(
+            self.take(sign),
+            "{}: `{sign}` is wanted",
+            self.function.name
+        );
+        Ok(())
     }
 
-    fn close(&mut self) -> Result<()> {
-        if self.take(")") {
-            Ok(())
-        } else {
-            bail!("{}: `)` is wanted", self.function.name)
-        }
-    }
-
-    fn name(&mut self, name: &str) -> Result<Value> {
+    fn name(&mut self, name: &str) -> Result<Expr> {
         match name {
-            "null" => return Ok(Value::Null),
-            "true" => return Ok(Value::Bool("true".into())),
-            "false" => return Ok(Value::Bool("false".into())),
+            "null" => return Ok(Expr::Null),
+            "true" => return Ok(Expr::Bool(true)),
+            "false" => return Ok(Expr::Bool(false)),
+            _ if name.starts_with("UR_") => return Ok(Expr::Constant(name.to_owned())),
             _ => {}
         }
-        if name.starts_with("UR_") {
-            return Ok(Value::Int(if name.ends_with("_MASK") {
-                format!("u64::from({name})")
-            } else {
-                format!("u64::from({name}.0)")
-            }));
+        let leaf = self.leaf(name)?;
+        if !self.take("[") {
+            return Ok(Expr::Leaf(leaf));
         }
+        let index = self.or()?;
+        self.close("]")?;
+        Ok(Expr::Element(leaf, Box::new(index)))
+    }
+
+    fn leaf(&self, name: &str) -> Result<Leaf> {
         let mut parts = name.split('.');
         let first = parts.next().unwrap_or_default();
         let param = self
@@ -286,25 +398,20 @@ impl Parser<'_> {
             };
             ty = member.c_type();
         }
-        if self.take("[") {
-            let index = self.or()?.int()?.to_owned();
-            if !self.take("]") {
-                bail!("`]` is wanted");
-            }
-            return Ok(Value::Int(format!(
-                "(*{text}.add({index} as usize) as u64)"
-            )));
-        }
-        Ok(self.leaf(text, &ty))
-    }
-
-    fn leaf(&self, text: String, ty: &CType) -> Value {
-        if ty.is_pointer() || self.spec.is_handle(&ty.base) {
-            Value::Pointer(text)
-        } else if self.spec.enum_of(&ty.base).is_some() || self.spec.flags_of(&ty.base).is_some() {
-            Value::Int(format!("u64::from({text}.0)"))
+        let enumerated =
+            self.spec.enum_of(&ty.base).is_some() || self.spec.flags_of(&ty.base).is_some();
+        let form = if ty.is_pointer() || self.spec.is_handle(&ty.base) {
+            Form::Pointer
+        } else if enumerated {
+            Form::Enumerated
         } else {
-            Value::Int(format!("({text} as u64)"))
-        }
+            Form::Number
+        };
+        Ok(Leaf {
+            name: name.to_owned(),
+            text,
+            ty,
+            form,
+        })
     }
 }

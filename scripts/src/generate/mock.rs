@@ -2,7 +2,7 @@
 //! of pointers that callbacks get, to `call`, together with its default answer: one written by hand
 //! in `adapters/mock/src/answers`, or else one that follows from the specification.
 
-use super::{File, rust};
+use super::{File, expr, rust};
 use crate::model::{Dir, Function, Item, Own, Param, Spec};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
@@ -68,14 +68,14 @@ fn functions(spec: &Spec, mut by_hand: BTreeSet<String>) -> Result<String> {
         .collect();
     let mut out = String::from(
         "#![allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc, clippy::too_many_arguments)]
-        #![allow(non_snake_case, unused_unsafe, clippy::unnecessary_cast)]
+        #![allow(non_snake_case, unused_unsafe, unused_parens, clippy::unnecessary_cast)]
         use crate::call::call;
         use crate::objects::{self, Origin};
         use crate::{answers, info, make};
         use std::ffi::{c_char, c_void};
         use super::properties;
         use ur::abi::*;
-        use ur::object::{InfoOut, Kind};
+        use ur::object::{InfoOut, Kind, Result, ensure};
         ",
     );
     let mut names = String::new();
@@ -92,6 +92,16 @@ fn functions(spec: &Spec, mut by_hand: BTreeSet<String>) -> Result<String> {
                 Some(body) => format!("|p| unsafe {{ {body} }}"),
                 None => "|_| Ok(())".to_owned(),
             }
+        };
+        let answer = match refusals(spec, function)? {
+            Some(refusals) => format!(
+                "|p| {{
+                    unsafe {{ {refusals} }}
+                    let answer: fn(&{params}) -> Result<()> = {answer};
+                    answer(p)
+                }}"
+            ),
+            None => answer,
         };
         let arguments: String = function
             .params
@@ -129,6 +139,45 @@ fn functions(spec: &Spec, mut by_hand: BTreeSet<String>) -> Result<String> {
         members(spec)?,
     );
     Ok(out)
+}
+
+/// What a device that lacks something refuses, if the specification says it.
+fn refusals(spec: &Spec, function: &Function) -> Result<Option<String>> {
+    let mut out = String::new();
+    for case in function.errors.iter().filter(|case| !case.lacks.is_empty()) {
+        let terms: String = case
+            .lacking()
+            .map(|(property, flag)| match flag {
+                Some(flag) => format!("({property:?}, {flag}.0 as u64),"),
+                None => format!("({property:?}, u64::MAX),"),
+            })
+            .collect();
+        let refusal = format!(
+            "ensure(!info::lacks(&[{terms}]), UR_RESULT_ERROR_{})?;",
+            case.code
+        );
+        match &case.given {
+            Some(given) => {
+                let given = expr::rust(spec, function, given)?;
+                let _ = write!(out, "if {given} {{ {refusal} }}");
+            }
+            None => out.push_str(&refusal),
+        }
+    }
+    let mentioned = |param: &&Param| {
+        function
+            .errors
+            .iter()
+            .filter_map(|case| case.given.as_ref())
+            .any(|given| given.contains(&param.name))
+    };
+    let locals: String = function
+        .params
+        .iter()
+        .filter(mentioned)
+        .map(|param| format!("let {} = *p.p{};", rust::ident(&param.name), param.name))
+        .collect();
+    Ok((!out.is_empty()).then(|| locals + &out))
 }
 
 fn kinds(spec: &Spec) -> String {
@@ -212,7 +261,7 @@ impl Answer<'_> {
             .function
             .params
             .iter()
-            .find(|param| param.info.is_some() && param.dir == Dir::Out)?;
+            .find(|param| param.info.is_some() && param.dir != Dir::In)?;
         let info = buffer.info.as_deref().unwrap_or_default();
         let name = info.first()?;
         let of = self

@@ -7237,6 +7237,21 @@ impl Property for ur_usm_pool_info_t {
                 | UR_USM_POOL_INFO_RESERVED_HIGH_EXP
                 | UR_USM_POOL_INFO_USED_CURRENT_EXP
                 | UR_USM_POOL_INFO_USED_HIGH_EXP => bytes.one::<Number<usize>>(out),
+                UR_USM_POOL_INFO_HITS_OWN_EXT
+                | UR_USM_POOL_INFO_HITS_ORDERED_EXT
+                | UR_USM_POOL_INFO_HITS_COMPLETED_EXT
+                | UR_USM_POOL_INFO_HITS_WAITED_EXT
+                | UR_USM_POOL_INFO_HITS_GROWN_EXT
+                | UR_USM_POOL_INFO_FAILED_EXT
+                | UR_USM_POOL_INFO_FREES_EXT
+                | UR_USM_POOL_INFO_WAITS_EXT
+                | UR_USM_POOL_INFO_GROWTHS_EXT
+                | UR_USM_POOL_INFO_GROWN_BYTES_EXT
+                | UR_USM_POOL_INFO_TRIMS_EXT
+                | UR_USM_POOL_INFO_TRIMMED_BYTES_EXT
+                | UR_USM_POOL_INFO_GATHERS_EXT
+                | UR_USM_POOL_INFO_GATHERED_BYTES_EXT => bytes.one::<Number<u64>>(out),
+                UR_USM_POOL_INFO_REPORT_EXT => bytes.text(out),
                 _ => out.push(UNKNOWN),
             }
         }

@@ -957,6 +957,36 @@ pub enum UsmPoolInfo {
     UsedCurrentExp,
     /// highest used bytes since creation or reset; setting 0 resets it to the current value
     UsedHighExp,
+    /// allocations served from memory that was freed on the queue itself
+    HitsOwnExt,
+    /// allocations served from memory whose free the program's own dependencies order
+    HitsOrderedExt,
+    /// allocations served from memory never used, or whose free was seen complete
+    HitsCompletedExt,
+    /// allocations served with an inserted wait
+    HitsWaitedExt,
+    /// allocations served by memory taken from the system for them
+    HitsGrownExt,
+    /// allocations that were not served
+    FailedExt,
+    /// frees
+    FreesExt,
+    /// commands in the waits inserted
+    WaitsExt,
+    /// times that memory was taken from the system
+    GrowthsExt,
+    /// bytes taken from the system
+    GrownBytesExt,
+    /// times that memory was given back to the system
+    TrimsExt,
+    /// bytes given back to the system
+    TrimmedBytesExt,
+    /// times that free pages were given one new address together
+    GathersExt,
+    /// bytes given a new address
+    GatheredBytesExt,
+    /// all figures and counters as one line of text; setting it, to anything, writes the line to where UR_LOG_POOL says
+    ReportExt,
 }
 impl TryFrom<ur_usm_pool_info_t> for UsmPoolInfo {
     type Error = Error;
@@ -970,6 +1000,21 @@ impl TryFrom<ur_usm_pool_info_t> for UsmPoolInfo {
             UR_USM_POOL_INFO_RESERVED_HIGH_EXP => Ok(Self::ReservedHighExp),
             UR_USM_POOL_INFO_USED_CURRENT_EXP => Ok(Self::UsedCurrentExp),
             UR_USM_POOL_INFO_USED_HIGH_EXP => Ok(Self::UsedHighExp),
+            UR_USM_POOL_INFO_HITS_OWN_EXT => Ok(Self::HitsOwnExt),
+            UR_USM_POOL_INFO_HITS_ORDERED_EXT => Ok(Self::HitsOrderedExt),
+            UR_USM_POOL_INFO_HITS_COMPLETED_EXT => Ok(Self::HitsCompletedExt),
+            UR_USM_POOL_INFO_HITS_WAITED_EXT => Ok(Self::HitsWaitedExt),
+            UR_USM_POOL_INFO_HITS_GROWN_EXT => Ok(Self::HitsGrownExt),
+            UR_USM_POOL_INFO_FAILED_EXT => Ok(Self::FailedExt),
+            UR_USM_POOL_INFO_FREES_EXT => Ok(Self::FreesExt),
+            UR_USM_POOL_INFO_WAITS_EXT => Ok(Self::WaitsExt),
+            UR_USM_POOL_INFO_GROWTHS_EXT => Ok(Self::GrowthsExt),
+            UR_USM_POOL_INFO_GROWN_BYTES_EXT => Ok(Self::GrownBytesExt),
+            UR_USM_POOL_INFO_TRIMS_EXT => Ok(Self::TrimsExt),
+            UR_USM_POOL_INFO_TRIMMED_BYTES_EXT => Ok(Self::TrimmedBytesExt),
+            UR_USM_POOL_INFO_GATHERS_EXT => Ok(Self::GathersExt),
+            UR_USM_POOL_INFO_GATHERED_BYTES_EXT => Ok(Self::GatheredBytesExt),
+            UR_USM_POOL_INFO_REPORT_EXT => Ok(Self::ReportExt),
             _ => Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
         }
     }

@@ -5,7 +5,7 @@ use super::model::{By, Past, Places, Range};
 use super::report::{How, Outcome};
 use super::run::Engine;
 use super::script::Step;
-use crate::pool::{Acquired, Block, Figures, PoolError, Slab, Source, WaitPolicy};
+use crate::pool::{Acquired, Block, Figures, PoolError, Slab, Source, Story, WaitPolicy};
 use crate::timeline::Frontier;
 
 /// A request as the judge sees it, with what was reserved before it.
@@ -151,6 +151,50 @@ impl Engine<'_> {
             return Err("giving back idle slabs would have made room".into());
         }
         Ok(())
+    }
+
+    /// Checks what is told of a miss: that some dependency would have made free memory usable exactly
+    /// where there was enough, and that the one named would have.
+    pub(super) fn explained(
+        &self,
+        ask: &Question<'_>,
+        answer: &Result<Acquired, PoolError>,
+        past: &Past,
+        story: &Story,
+    ) -> Result<(), String> {
+        let need = match answer {
+            Ok(acquired) => acquired.block().bytes,
+            Err(PoolError::Exhausted { need }) => *need,
+            Err(_) => return Ok(()),
+        };
+        if answer.is_ok() != story.reuse.is_some() {
+            return Err(format!("{answer:?} told as {story:?}"));
+        }
+        let waited = answer.as_ref().is_ok_and(|a| a.wait().is_some());
+        if ask.grew == 0 && !waited && answer.is_ok() {
+            return Ok(());
+        }
+        let unit = self.script.setup.config.min_align;
+        let page = self.source.page();
+        let page = page.filter(|page| need > *page && ask.align <= *page);
+        let enough = |usable: &dyn Fn(&Range) -> bool| {
+            self.model.fits(ask.places, unit, (need, ask.align), usable)
+                || page.is_some_and(|page| {
+                    self.model.unused(ask.places.extents, usable) >= need.next_multiple_of(page)
+                })
+        };
+        let Some(lack) = &story.lack else {
+            return match enough(&|_| true) {
+                true => Err("a miss is not explained".into()),
+                false => Ok(()),
+            };
+        };
+        let mut then = past.clone();
+        self.model.wait(&mut then, &lack.wait)?;
+        match enough(&|range| self.model.precedes(&range.past, &then, By::Enforced)) {
+            true => Ok(()),
+            false => Err(format!("{lack:?} would not have served")),
+        }
     }
 
     fn rounded(&self, ask: &Question<'_>, block: &Block) -> Result<(), String> {

@@ -5,8 +5,9 @@ use super::judge::Question;
 use super::model::{By, Model, Past, Places, Range};
 use super::report::{How, Outcome, Report};
 use super::script::{QueueName, Script, Step};
-use crate::pool::{Acquired, Block, Figures, Order, Pool, Request, Stash};
+use crate::pool::{Acquired, Block, Figures, Order, Pool, Request, Reuse, Stash, Story};
 use crate::timeline::{Frontier, Lane};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -333,11 +334,13 @@ impl Engine<'_> {
         };
         let before = self.pool.figures().reserved;
         let grown = self.pool.counters().grown_bytes;
+        let story = RefCell::<Story>::default();
         let request = Request {
             bytes,
             align,
             order,
             may_wait,
+            story: Some(&story),
         };
         let answer = match self.queues.get(&queue) {
             Some(Queue::InOrder(_, stash)) if self.stashes => {
@@ -345,6 +348,10 @@ impl Engine<'_> {
                     .then(|| stash.alloc(self.pool.key(), bytes))
                     .flatten();
                 self.cached += u64::from(cached.is_some());
+                if cached.is_some() {
+                    // A stash tells nothing.
+                    story.borrow_mut().reuse = Some(Reuse::OwnLane);
+                }
                 let cached = cached.map(|block| Ok(Acquired::Ready(block)));
                 cached.unwrap_or_else(|| self.pool.acquire_on(stash, &request))
             }
@@ -360,6 +367,7 @@ impl Engine<'_> {
             places,
         };
         self.judge(&question, &answer, &past)?;
+        self.explained(&question, &answer, &past, &story.into_inner())?;
         let acquired = match answer {
             Ok(acquired) => acquired,
             Err(error) => {

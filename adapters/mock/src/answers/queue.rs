@@ -2,7 +2,7 @@
 //! queues that record.
 
 use ur::abi::*;
-use ur::object::{Error, Kind, Result};
+use ur::object::{Kind, Result};
 
 use crate::make;
 use crate::objects::{self, Origin, next_id};
@@ -119,10 +119,13 @@ pub fn queue_begin_capture_into_graph_exp(
 pub fn queue_end_graph_capture_exp(p: &ur_queue_end_graph_capture_exp_params_t) -> Result<()> {
     // SAFETY: the argument is there.
     let queue = objects::known(unsafe { *p.phQueue }, Kind::Queue)?;
-    let graph = queue.set_link(CAPTURE, None);
-    let graph = graph.ok_or(Error::new(UR_RESULT_ERROR_INVALID_OPERATION))?;
     // SAFETY: see the module.
-    unsafe { make::lent(*p.pphGraph, Some(&graph)) };
+    unsafe {
+        match queue.set_link(CAPTURE, None) {
+            Some(graph) => make::lent(*p.pphGraph, Some(&graph)),
+            None => make::handle(*p.pphGraph, Kind::Graph, &queue.origin),
+        }
+    }
     Ok(())
 }
 

@@ -9,14 +9,14 @@
     clippy::missing_safety_doc,
     clippy::too_many_arguments
 )]
-#![allow(non_snake_case, unused_unsafe, clippy::unnecessary_cast)]
+#![allow(non_snake_case, unused_unsafe, unused_parens, clippy::unnecessary_cast)]
 use crate::call::call;
 use crate::objects::{self, Origin};
 use crate::{answers, info, make};
 use std::ffi::{c_char, c_void};
 use super::properties;
 use ur::abi::*;
-use ur::object::{InfoOut, Kind};
+use ur::object::{InfoOut, Kind, Result, ensure};
 unsafe extern "C" fn urAdapterGet(
     mut NumEntries: u32,
     mut phAdapters: *mut ur_adapter_handle_t,
@@ -761,8 +761,18 @@ unsafe extern "C" fn urProgramGetInfo(
             38,
             &raw mut params,
             |p| unsafe {
-                make::value(*p.ppPropSizeRet, Default::default());
-                Ok(())
+                let out = InfoOut::new(
+                    Some(*p.ppropSize),
+                    *p.ppPropValue,
+                    *p.ppPropSizeRet,
+                );
+                info::answer(
+                    *p.phProgram,
+                    Kind::Program,
+                    properties::PROGRAM_INFO,
+                    (*p.ppropName).0,
+                    out,
+                )
             },
         )
     }
@@ -788,8 +798,18 @@ unsafe extern "C" fn urProgramGetBuildInfo(
             39,
             &raw mut params,
             |p| unsafe {
-                make::value(*p.ppPropSizeRet, Default::default());
-                Ok(())
+                let out = InfoOut::new(
+                    Some(*p.ppropSize),
+                    *p.ppPropValue,
+                    *p.ppPropSizeRet,
+                );
+                info::answer(
+                    *p.phProgram,
+                    Kind::Program,
+                    properties::PROGRAM_BUILD_INFO,
+                    (*p.ppropName).0,
+                    out,
+                )
             },
         )
     }
@@ -804,7 +824,31 @@ unsafe extern "C" fn urProgramSetSpecializationConstants(
         pcount: &raw mut count,
         ppSpecConstants: &raw mut pSpecConstants,
     };
-    unsafe { call(40, &raw mut params, |_| Ok(())) }
+    unsafe {
+        call(
+            40,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(
+                            &[
+                                (
+                                    "UR_DEVICE_INFO_PROGRAM_SET_SPECIALIZATION_CONSTANTS",
+                                    u64::MAX,
+                                ),
+                            ],
+                        ),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(
+                    &ur_program_set_specialization_constants_params_t,
+                ) -> Result<()> = |_| Ok(());
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urProgramGetNativeHandle(
     mut hProgram: ur_program_handle_t,
@@ -959,8 +1003,18 @@ unsafe extern "C" fn urKernelGetInfo(
             48,
             &raw mut params,
             |p| unsafe {
-                make::value(*p.ppPropSizeRet, Default::default());
-                Ok(())
+                let out = InfoOut::new(
+                    Some(*p.ppropSize),
+                    *p.ppPropValue,
+                    *p.ppPropSizeRet,
+                );
+                info::answer(
+                    *p.phKernel,
+                    Kind::Kernel,
+                    properties::KERNEL_INFO,
+                    (*p.ppropName).0,
+                    out,
+                )
             },
         )
     }
@@ -986,8 +1040,18 @@ unsafe extern "C" fn urKernelGetGroupInfo(
             49,
             &raw mut params,
             |p| unsafe {
-                make::value(*p.ppPropSizeRet, Default::default());
-                Ok(())
+                let out = InfoOut::new(
+                    Some(*p.ppropSize),
+                    *p.ppPropValue,
+                    *p.ppPropSizeRet,
+                );
+                info::answer(
+                    *p.phKernel,
+                    Kind::Kernel,
+                    properties::KERNEL_GROUP_INFO,
+                    (*p.ppropName).0,
+                    out,
+                )
             },
         )
     }
@@ -1013,8 +1077,18 @@ unsafe extern "C" fn urKernelGetSubGroupInfo(
             50,
             &raw mut params,
             |p| unsafe {
-                make::value(*p.ppPropSizeRet, Default::default());
-                Ok(())
+                let out = InfoOut::new(
+                    Some(*p.ppropSize),
+                    *p.ppPropValue,
+                    *p.ppPropSizeRet,
+                );
+                info::answer(
+                    *p.phKernel,
+                    Kind::Kernel,
+                    properties::KERNEL_SUB_GROUP_INFO,
+                    (*p.ppropName).0,
+                    out,
+                )
             },
         )
     }
@@ -1165,7 +1239,31 @@ unsafe extern "C" fn urKernelSetSpecializationConstants(
         pcount: &raw mut count,
         ppSpecConstants: &raw mut pSpecConstants,
     };
-    unsafe { call(58, &raw mut params, |_| Ok(())) }
+    unsafe {
+        call(
+            58,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(
+                            &[
+                                (
+                                    "UR_DEVICE_INFO_KERNEL_SET_SPECIALIZATION_CONSTANTS",
+                                    u64::MAX,
+                                ),
+                            ],
+                        ),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(
+                    &ur_kernel_set_specialization_constants_params_t,
+                ) -> Result<()> = |_| Ok(());
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urKernelSuggestMaxCooperativeGroupCount(
     mut hKernel: ur_kernel_handle_t,
@@ -1184,7 +1282,29 @@ unsafe extern "C" fn urKernelSuggestMaxCooperativeGroupCount(
         ppGroupCountRet: &raw mut pGroupCountRet,
     };
     unsafe {
-        call(59, &raw mut params, answers::kernel_suggest_max_cooperative_group_count)
+        call(
+            59,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(
+                            &[
+                                (
+                                    "UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES",
+                                    UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE.0 as u64,
+                                ),
+                            ],
+                        ),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(
+                    &ur_kernel_suggest_max_cooperative_group_count_params_t,
+                ) -> Result<()> = answers::kernel_suggest_max_cooperative_group_count;
+                answer(p)
+            },
+        )
     }
 }
 unsafe extern "C" fn urQueueGetInfo(
@@ -1382,7 +1502,22 @@ unsafe extern "C" fn urSamplerCreate(
         ppDesc: &raw mut pDesc,
         pphSampler: &raw mut phSampler,
     };
-    unsafe { call(73, &raw mut params, answers::sampler_create) }
+    unsafe {
+        call(
+            73,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_IMAGE_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_sampler_create_params_t) -> Result<()> = answers::sampler_create;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urSamplerRetain(mut hSampler: ur_sampler_handle_t) -> ur_result_t {
     let mut params = ur_sampler_retain_params_t {
@@ -1392,9 +1527,18 @@ unsafe extern "C" fn urSamplerRetain(mut hSampler: ur_sampler_handle_t) -> ur_re
         call(
             74,
             &raw mut params,
-            |p| unsafe {
-                objects::known(*p.phSampler, Kind::Sampler)?.retain();
-                Ok(())
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_IMAGE_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_sampler_retain_params_t) -> Result<()> = |p| unsafe {
+                    objects::known(*p.phSampler, Kind::Sampler)?.retain();
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -1407,7 +1551,18 @@ unsafe extern "C" fn urSamplerRelease(mut hSampler: ur_sampler_handle_t) -> ur_r
         call(
             75,
             &raw mut params,
-            |p| unsafe { objects::release(*p.phSampler, Kind::Sampler) },
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_IMAGE_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_sampler_release_params_t) -> Result<()> = |p| unsafe {
+                    objects::release(*p.phSampler, Kind::Sampler)
+                };
+                answer(p)
+            },
         )
     }
 }
@@ -1429,19 +1584,28 @@ unsafe extern "C" fn urSamplerGetInfo(
         call(
             76,
             &raw mut params,
-            |p| unsafe {
-                let out = InfoOut::new(
-                    Some(*p.ppropSize),
-                    *p.ppPropValue,
-                    *p.ppPropSizeRet,
-                );
-                info::answer(
-                    *p.phSampler,
-                    Kind::Sampler,
-                    properties::SAMPLER_INFO,
-                    (*p.ppropName).0,
-                    out,
-                )
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_IMAGE_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_sampler_get_info_params_t) -> Result<()> = |p| unsafe {
+                    let out = InfoOut::new(
+                        Some(*p.ppropSize),
+                        *p.ppPropValue,
+                        *p.ppPropSizeRet,
+                    );
+                    info::answer(
+                        *p.phSampler,
+                        Kind::Sampler,
+                        properties::SAMPLER_INFO,
+                        (*p.ppropName).0,
+                        out,
+                    )
+                };
+                answer(p)
             },
         )
     }
@@ -1509,10 +1673,19 @@ unsafe extern "C" fn urMemImageCreate(
         call(
             79,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default().with(*p.phContext, Kind::Context);
-                make::handle(*p.pphMem, Kind::Mem, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_IMAGE_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_mem_image_create_params_t) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default().with(*p.phContext, Kind::Context);
+                    make::handle(*p.pphMem, Kind::Mem, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -1708,19 +1881,28 @@ unsafe extern "C" fn urMemImageGetInfo(
         call(
             88,
             &raw mut params,
-            |p| unsafe {
-                let out = InfoOut::new(
-                    Some(*p.ppropSize),
-                    *p.ppPropValue,
-                    *p.ppPropSizeRet,
-                );
-                info::answer(
-                    *p.phMemory,
-                    Kind::Mem,
-                    properties::IMAGE_INFO,
-                    (*p.ppropName).0,
-                    out,
-                )
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_IMAGE_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_mem_image_get_info_params_t) -> Result<()> = |p| unsafe {
+                    let out = InfoOut::new(
+                        Some(*p.ppropSize),
+                        *p.ppPropValue,
+                        *p.ppPropSizeRet,
+                    );
+                    info::answer(
+                        *p.phMemory,
+                        Kind::Mem,
+                        properties::IMAGE_INFO,
+                        (*p.ppropName).0,
+                        out,
+                    )
+                };
+                answer(p)
             },
         )
     }
@@ -2940,7 +3122,31 @@ unsafe extern "C" fn urUSMHostAlloc(
         psize: &raw mut size,
         pppMem: &raw mut ppMem,
     };
-    unsafe { call(128, &raw mut params, answers::usm_host_alloc) }
+    unsafe {
+        call(
+            128,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    let pool = *p.ppool;
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_USM_HOST_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_INVALID_OPERATION,
+                    )?;
+                    if !pool.is_null() {
+                        ensure(
+                            !info::lacks(
+                                &[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(&ur_usm_host_alloc_params_t) -> Result<()> = answers::usm_host_alloc;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urUSMDeviceAlloc(
     mut hContext: ur_context_handle_t,
@@ -2958,7 +3164,31 @@ unsafe extern "C" fn urUSMDeviceAlloc(
         psize: &raw mut size,
         pppMem: &raw mut ppMem,
     };
-    unsafe { call(129, &raw mut params, answers::usm_device_alloc) }
+    unsafe {
+        call(
+            129,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    let pool = *p.ppool;
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_USM_DEVICE_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_INVALID_OPERATION,
+                    )?;
+                    if !pool.is_null() {
+                        ensure(
+                            !info::lacks(
+                                &[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(&ur_usm_device_alloc_params_t) -> Result<()> = answers::usm_device_alloc;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urUSMSharedAlloc(
     mut hContext: ur_context_handle_t,
@@ -2976,7 +3206,36 @@ unsafe extern "C" fn urUSMSharedAlloc(
         psize: &raw mut size,
         pppMem: &raw mut ppMem,
     };
-    unsafe { call(130, &raw mut params, answers::usm_shared_alloc) }
+    unsafe {
+        call(
+            130,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    let pool = *p.ppool;
+                    ensure(
+                        !info::lacks(
+                            &[
+                                ("UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT", u64::MAX),
+                                ("UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT", u64::MAX),
+                            ],
+                        ),
+                        UR_RESULT_ERROR_INVALID_OPERATION,
+                    )?;
+                    if !pool.is_null() {
+                        ensure(
+                            !info::lacks(
+                                &[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(&ur_usm_shared_alloc_params_t) -> Result<()> = answers::usm_shared_alloc;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urUSMFree(
     mut hContext: ur_context_handle_t,
@@ -3020,10 +3279,19 @@ unsafe extern "C" fn urUSMPoolCreate(
         call(
             133,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default().with(*p.phContext, Kind::Context);
-                make::handle(*p.pppPool, Kind::UsmPool, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_usm_pool_create_params_t) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default().with(*p.phContext, Kind::Context);
+                    make::handle(*p.pppPool, Kind::UsmPool, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -3106,12 +3374,21 @@ unsafe extern "C" fn urUSMPoolCreateExp(
         call(
             137,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phContext, Kind::Context)
-                    .with(*p.phDevice, Kind::Device);
-                make::handle(*p.ppPool, Kind::UsmPool, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_usm_pool_create_exp_params_t) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phContext, Kind::Context)
+                        .with(*p.phDevice, Kind::Device);
+                    make::handle(*p.ppPool, Kind::UsmPool, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -3126,7 +3403,22 @@ unsafe extern "C" fn urUSMPoolDestroyExp(
         phDevice: &raw mut hDevice,
         phPool: &raw mut hPool,
     };
-    unsafe { call(138, &raw mut params, answers::usm_pool_destroy_exp) }
+    unsafe {
+        call(
+            138,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_usm_pool_destroy_exp_params_t) -> Result<()> = answers::usm_pool_destroy_exp;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urUSMPoolGetDefaultDevicePoolExp(
     mut hContext: ur_context_handle_t,
@@ -3138,7 +3430,24 @@ unsafe extern "C" fn urUSMPoolGetDefaultDevicePoolExp(
         phDevice: &raw mut hDevice,
         ppPool: &raw mut pPool,
     };
-    unsafe { call(139, &raw mut params, answers::usm_pool_get_default_device_pool_exp) }
+    unsafe {
+        call(
+            139,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(
+                    &ur_usm_pool_get_default_device_pool_exp_params_t,
+                ) -> Result<()> = answers::usm_pool_get_default_device_pool_exp;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urUSMPoolGetInfoExp(
     mut hPool: ur_usm_pool_handle_t,
@@ -3181,7 +3490,22 @@ unsafe extern "C" fn urUSMPoolSetInfoExp(
         ppPropValue: &raw mut pPropValue,
         ppropSize: &raw mut propSize,
     };
-    unsafe { call(141, &raw mut params, answers::usm_pool_set_info_exp) }
+    unsafe {
+        call(
+            141,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_usm_pool_set_info_exp_params_t) -> Result<()> = answers::usm_pool_set_info_exp;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urUSMPoolSetDevicePoolExp(
     mut hContext: ur_context_handle_t,
@@ -3193,7 +3517,24 @@ unsafe extern "C" fn urUSMPoolSetDevicePoolExp(
         phDevice: &raw mut hDevice,
         phPool: &raw mut hPool,
     };
-    unsafe { call(142, &raw mut params, answers::usm_pool_set_device_pool_exp) }
+    unsafe {
+        call(
+            142,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(
+                    &ur_usm_pool_set_device_pool_exp_params_t,
+                ) -> Result<()> = answers::usm_pool_set_device_pool_exp;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urUSMPoolGetDevicePoolExp(
     mut hContext: ur_context_handle_t,
@@ -3205,7 +3546,24 @@ unsafe extern "C" fn urUSMPoolGetDevicePoolExp(
         phDevice: &raw mut hDevice,
         ppPool: &raw mut pPool,
     };
-    unsafe { call(143, &raw mut params, answers::usm_pool_get_device_pool_exp) }
+    unsafe {
+        call(
+            143,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(
+                    &ur_usm_pool_get_device_pool_exp_params_t,
+                ) -> Result<()> = answers::usm_pool_get_device_pool_exp;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urUSMPoolTrimToExp(
     mut hContext: ur_context_handle_t,
@@ -3219,7 +3577,22 @@ unsafe extern "C" fn urUSMPoolTrimToExp(
         phPool: &raw mut hPool,
         pminBytesToKeep: &raw mut minBytesToKeep,
     };
-    unsafe { call(144, &raw mut params, |_| Ok(())) }
+    unsafe {
+        call(
+            144,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(&[("UR_DEVICE_INFO_USM_POOL_SUPPORT", u64::MAX)]),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_usm_pool_trim_to_exp_params_t) -> Result<()> = |_| Ok(());
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urUSMPitchedAllocExp(
     mut hContext: ur_context_handle_t,
@@ -3243,7 +3616,27 @@ unsafe extern "C" fn urUSMPitchedAllocExp(
         pppMem: &raw mut ppMem,
         ppResultPitch: &raw mut pResultPitch,
     };
-    unsafe { call(145, &raw mut params, answers::usm_pitched_alloc_exp) }
+    unsafe {
+        call(
+            145,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(
+                            &[
+                                ("UR_DEVICE_INFO_USM_SINGLE_SHARED_SUPPORT", u64::MAX),
+                                ("UR_DEVICE_INFO_USM_CROSS_SHARED_SUPPORT", u64::MAX),
+                            ],
+                        ),
+                        UR_RESULT_ERROR_INVALID_OPERATION,
+                    )?;
+                }
+                let answer: fn(&ur_usm_pitched_alloc_exp_params_t) -> Result<()> = answers::usm_pitched_alloc_exp;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urUSMContextMemcpyExp(
     mut hContext: ur_context_handle_t,
@@ -3879,12 +4272,35 @@ unsafe extern "C" fn urCommandBufferCreateExp(
         call(
             174,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phContext, Kind::Context)
-                    .with(*p.phDevice, Kind::Device);
-                make::handle(*p.pphCommandBuffer, Kind::CommandBuffer, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let pCommandBufferDesc = *p.ppCommandBufferDesc;
+                    if (!pCommandBufferDesc.is_null()
+                        && (((*pCommandBufferDesc).isUpdatable as u64) != 0u64))
+                    {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(&ur_command_buffer_create_exp_params_t) -> Result<()> = |
+                    p|
+                unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phContext, Kind::Context)
+                        .with(*p.phDevice, Kind::Device);
+                    make::handle(*p.pphCommandBuffer, Kind::CommandBuffer, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -3966,19 +4382,41 @@ unsafe extern "C" fn urCommandBufferAppendKernelLaunchExp(
         call(
             178,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer)
-                    .with(*p.phKernel, Kind::Kernel)
-                    .list(
-                        *p.pphKernelAlternatives,
-                        *p.pnumKernelAlternatives,
-                        Kind::Kernel,
-                    );
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_kernel_launch_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer)
+                        .with(*p.phKernel, Kind::Kernel)
+                        .list(
+                            *p.pphKernelAlternatives,
+                            *p.pnumKernelAlternatives,
+                            Kind::Kernel,
+                        );
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4025,19 +4463,41 @@ unsafe extern "C" fn urCommandBufferAppendKernelLaunchWithArgsExp(
         call(
             179,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer)
-                    .with(*p.phKernel, Kind::Kernel)
-                    .list(
-                        *p.pphKernelAlternatives,
-                        *p.pnumKernelAlternatives,
-                        Kind::Kernel,
-                    );
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_kernel_launch_with_args_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer)
+                        .with(*p.phKernel, Kind::Kernel)
+                        .list(
+                            *p.pphKernelAlternatives,
+                            *p.pnumKernelAlternatives,
+                            Kind::Kernel,
+                        );
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4072,13 +4532,35 @@ unsafe extern "C" fn urCommandBufferAppendUSMMemcpyExp(
         call(
             180,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_usm_memcpy_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4115,13 +4597,35 @@ unsafe extern "C" fn urCommandBufferAppendUSMFillExp(
         call(
             181,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_usm_fill_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4160,15 +4664,37 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferCopyExp(
         call(
             182,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer)
-                    .with(*p.phSrcMem, Kind::Mem)
-                    .with(*p.phDstMem, Kind::Mem);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_mem_buffer_copy_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer)
+                        .with(*p.phSrcMem, Kind::Mem)
+                        .with(*p.phDstMem, Kind::Mem);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4205,14 +4731,36 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferWriteExp(
         call(
             183,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer)
-                    .with(*p.phBuffer, Kind::Mem);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_mem_buffer_write_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer)
+                        .with(*p.phBuffer, Kind::Mem);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4249,14 +4797,36 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferReadExp(
         call(
             184,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer)
-                    .with(*p.phBuffer, Kind::Mem);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_mem_buffer_read_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer)
+                        .with(*p.phBuffer, Kind::Mem);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4303,15 +4873,37 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferCopyRectExp(
         call(
             185,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer)
-                    .with(*p.phSrcMem, Kind::Mem)
-                    .with(*p.phDstMem, Kind::Mem);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer)
+                        .with(*p.phSrcMem, Kind::Mem)
+                        .with(*p.phDstMem, Kind::Mem);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4358,14 +4950,36 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferWriteRectExp(
         call(
             186,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer)
-                    .with(*p.phBuffer, Kind::Mem);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_mem_buffer_write_rect_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer)
+                        .with(*p.phBuffer, Kind::Mem);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4412,14 +5026,36 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferReadRectExp(
         call(
             187,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer)
-                    .with(*p.phBuffer, Kind::Mem);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_mem_buffer_read_rect_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer)
+                        .with(*p.phBuffer, Kind::Mem);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4458,14 +5094,36 @@ unsafe extern "C" fn urCommandBufferAppendMemBufferFillExp(
         call(
             188,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer)
-                    .with(*p.phBuffer, Kind::Mem);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_mem_buffer_fill_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer)
+                        .with(*p.phBuffer, Kind::Mem);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4500,13 +5158,35 @@ unsafe extern "C" fn urCommandBufferAppendUSMPrefetchExp(
         call(
             189,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_usm_prefetch_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4541,13 +5221,35 @@ unsafe extern "C" fn urCommandBufferAppendUSMAdviseExp(
         call(
             190,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommandBuffer, Kind::CommandBuffer);
-                make::value(*p.ppSyncPoint, objects::next_id() as u32);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    let numEventsInWaitList = *p.pnumEventsInWaitList;
+                    let phEvent = *p.pphEvent;
+                    if (!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64)) {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP",
+                                        u64::MAX,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_append_usm_advise_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommandBuffer, Kind::CommandBuffer);
+                    make::value(*p.ppSyncPoint, objects::next_id() as u32);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    make::handle(*p.pphCommand, Kind::CommandBufferCommand, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4584,7 +5286,124 @@ unsafe extern "C" fn urCommandBufferUpdateKernelLaunchExp(
         pnumKernelUpdates: &raw mut numKernelUpdates,
         ppUpdateKernelLaunch: &raw mut pUpdateKernelLaunch,
     };
-    unsafe { call(192, &raw mut params, |_| Ok(())) }
+    unsafe {
+        call(
+            192,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    let pUpdateKernelLaunch = *p.ppUpdateKernelLaunch;
+                    if (!pUpdateKernelLaunch.is_null()
+                        && ((((((*pUpdateKernelLaunch).numNewMemObjArgs as u64) != 0u64)
+                            && !(*pUpdateKernelLaunch).pNewMemObjArgList.is_null())
+                            || ((((*pUpdateKernelLaunch).numNewPointerArgs as u64)
+                                != 0u64)
+                                && !(*pUpdateKernelLaunch).pNewPointerArgList.is_null()))
+                            || ((((*pUpdateKernelLaunch).numNewValueArgs as u64) != 0u64)
+                                && !(*pUpdateKernelLaunch).pNewValueArgList.is_null())))
+                    {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                                        UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_ARGUMENTS
+                                            .0 as u64,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                    if (!pUpdateKernelLaunch.is_null()
+                        && !(*pUpdateKernelLaunch).pNewLocalWorkSize.is_null())
+                    {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                                        UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE
+                                            .0 as u64,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                    if ((!pUpdateKernelLaunch.is_null()
+                        && !(*pUpdateKernelLaunch).pNewGlobalWorkSize.is_null())
+                        && (*pUpdateKernelLaunch).pNewLocalWorkSize.is_null())
+                    {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                                        UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE
+                                            .0 as u64,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                    if (!pUpdateKernelLaunch.is_null()
+                        && !(*pUpdateKernelLaunch).pNewGlobalWorkSize.is_null())
+                    {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                                        UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_SIZE
+                                            .0 as u64,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                    if (!pUpdateKernelLaunch.is_null()
+                        && !(*pUpdateKernelLaunch).pNewGlobalWorkOffset.is_null())
+                    {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                                        UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET
+                                            .0 as u64,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                    if (!pUpdateKernelLaunch.is_null()
+                        && !(*pUpdateKernelLaunch).hNewKernel.is_null())
+                    {
+                        ensure(
+                            !info::lacks(
+                                &[
+                                    (
+                                        "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                                        UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE
+                                            .0 as u64,
+                                    ),
+                                ],
+                            ),
+                            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                        )?;
+                    }
+                }
+                let answer: fn(
+                    &ur_command_buffer_update_kernel_launch_exp_params_t,
+                ) -> Result<()> = |_| Ok(());
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urCommandBufferUpdateSignalEventExp(
     mut hCommand: ur_exp_command_buffer_command_handle_t,
@@ -4598,11 +5417,30 @@ unsafe extern "C" fn urCommandBufferUpdateSignalEventExp(
         call(
             193,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default()
-                    .with(*p.phCommand, Kind::CommandBufferCommand);
-                make::handle(*p.pphSignalEvent, Kind::Event, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(
+                            &[
+                                (
+                                    "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                                    UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS.0
+                                        as u64,
+                                ),
+                            ],
+                        ),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(
+                    &ur_command_buffer_update_signal_event_exp_params_t,
+                ) -> Result<()> = |p| unsafe {
+                    let origin = Origin::default()
+                        .with(*p.phCommand, Kind::CommandBufferCommand);
+                    make::handle(*p.pphSignalEvent, Kind::Event, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }
@@ -4617,7 +5455,32 @@ unsafe extern "C" fn urCommandBufferUpdateWaitEventsExp(
         pnumEventsInWaitList: &raw mut numEventsInWaitList,
         pphEventWaitList: &raw mut phEventWaitList,
     };
-    unsafe { call(194, &raw mut params, |_| Ok(())) }
+    unsafe {
+        call(
+            194,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(
+                            &[
+                                (
+                                    "UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP",
+                                    UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS.0
+                                        as u64,
+                                ),
+                            ],
+                        ),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(
+                    &ur_command_buffer_update_wait_events_exp_params_t,
+                ) -> Result<()> = |_| Ok(());
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urCommandBufferGetInfoExp(
     mut hCommandBuffer: ur_exp_command_buffer_handle_t,
@@ -4946,7 +5809,24 @@ unsafe extern "C" fn urIPCGetEventHandleExp(
         pppIPCEventHandleData: &raw mut ppIPCEventHandleData,
         ppIPCEventHandleDataSizeRet: &raw mut pIPCEventHandleDataSizeRet,
     };
-    unsafe { call(215, &raw mut params, answers::ipc_get_event_handle_exp) }
+    unsafe {
+        call(
+            215,
+            &raw mut params,
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(
+                            &[("UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP", u64::MAX)],
+                        ),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_ipc_get_event_handle_exp_params_t) -> Result<()> = answers::ipc_get_event_handle_exp;
+                answer(p)
+            },
+        )
+    }
 }
 unsafe extern "C" fn urIPCPutEventHandleExp(
     mut hContext: ur_context_handle_t,
@@ -4974,10 +5854,23 @@ unsafe extern "C" fn urIPCOpenEventHandleExp(
         call(
             217,
             &raw mut params,
-            |p| unsafe {
-                let origin = Origin::default().with(*p.phContext, Kind::Context);
-                make::handle(*p.pphEvent, Kind::Event, &origin);
-                Ok(())
+            |p| {
+                unsafe {
+                    ensure(
+                        !info::lacks(
+                            &[("UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP", u64::MAX)],
+                        ),
+                        UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                    )?;
+                }
+                let answer: fn(&ur_ipc_open_event_handle_exp_params_t) -> Result<()> = |
+                    p|
+                unsafe {
+                    let origin = Origin::default().with(*p.phContext, Kind::Context);
+                    make::handle(*p.pphEvent, Kind::Event, &origin);
+                    Ok(())
+                };
+                answer(p)
             },
         )
     }

@@ -83,33 +83,17 @@ fn given_kept_and_refused(
         bench.stage.fail_each(query, CL_OUT_OF_RESOURCES);
         let (code, made) = adopt(native, given);
         assert_eq!((code, made), (UR_RESULT_ERROR_OUT_OF_RESOURCES, None));
-        assert_eq!(
-            bench.stage.look().live,
-            before + 1,
-            "{}",
-            bench.stage.tell()
-        );
+        bench.stage.check_left(before + 1, "refused");
         bench.stage.calm();
         let (code, made) = adopt(native, given);
         assert_eq!(code, UR_RESULT_SUCCESS);
         assert_eq!(made.map(&end), Some(UR_RESULT_SUCCESS));
         if !given {
-            assert_eq!(
-                bench.stage.look().live,
-                before + 1,
-                "{}",
-                bench.stage.tell()
-            );
+            bench.stage.check_left(before + 1, "kept by its owner");
             // SAFETY: the owner's own reference.
             assert_eq!(unsafe { release(native) }, CL_SUCCESS);
         }
-        let seen = bench.stage.look();
-        assert_eq!(
-            (seen.live, seen.broken),
-            (before, 0),
-            "{}",
-            bench.stage.tell()
-        );
+        bench.stage.check_left(before, "gone");
     }
 }
 

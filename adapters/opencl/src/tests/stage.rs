@@ -87,16 +87,22 @@ impl Stage {
         text.to_string_lossy().into_owned()
     }
 
-    /// That nothing is alive any more, at the latest when our threads have let go, and that no call
-    /// was one that OpenCL forbids.
+    /// That nothing is alive any more, and that no call was one that OpenCL forbids.
     pub fn check_end(&self, when: &str) {
+        self.check_left(0, when);
+    }
+
+    /// That so many objects are alive, at the latest when our threads have let go, and that no call was
+    /// one that OpenCL forbids.
+    pub fn check_left(&self, left: usize, when: &str) {
         let end = Instant::now() + Duration::from_secs(10);
-        while self.look().live > 0 && Instant::now() < end {
+        while self.look().live > left && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
         let seen = self.look();
-        assert!(
-            seen.live == 0 && seen.broken == 0,
+        assert_eq!(
+            (seen.live, seen.broken),
+            (left, 0),
             "{when}: {}",
             self.tell()
         );

@@ -142,7 +142,7 @@ impl AbiModel {
     fn enumeration(&mut self, name: &str, desc: &str, values: &[Value]) {
         self.types.push(name.to_owned());
         let _ = writeln!(self.source, "{}#[repr(C)] pub enum {name} {{", doc(desc));
-        for value in values {
+        for value in values.iter().filter(|value| value.header.is_none()) {
             let _ = writeln!(
                 self.source,
                 "{}{} = {},",

@@ -9,7 +9,7 @@ mod cbind;
 mod comment;
 
 use super::{File, abi};
-use crate::model::{Group, Item, Macro, Spec};
+use crate::model::{Group, Item, Macro, Spec, Value};
 use abi_model::{getter, getter_pointer};
 use anyhow::{Context as _, Result};
 use cbind::Declarations;
@@ -20,15 +20,19 @@ use minijinja::{Environment, context};
 use serde::Serialize;
 
 /// Headers that `include/unified-runtime/` forwards to: consumers include either path.
-const FORWARDED: [&str; 7] = [
+const FORWARDED: [&str; 8] = [
     "ur_api.h",
     "ur_ddi.h",
     "ur_print.h",
     "ur_print.hpp",
     "ur_mock.h",
     "ur_mock.hpp",
+    POOL,
     "ur_api_funcs.def",
 ];
+
+/// What pools of ours tell beyond the reference.
+const POOL: &str = "ur_pool.h";
 
 /// A function that the reference's `ur_api_funcs.def` does not list, and ours neither.
 const UNLISTED: &str = "urDeviceGetSelected";
@@ -40,6 +44,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         File::new("include/ur_api.h", api(spec, &c, &recurring)?),
         File::new("include/ur_ddi.h", ddi(spec, &c)?),
         File::new("include/ur_api_funcs.def", function_list(spec)?),
+        File::new("include/ur_pool.h", pool(spec)?),
     ];
     for name in FORWARDED {
         let text = render(
@@ -155,6 +160,33 @@ fn ddi(spec: &Spec, c: &Declarations) -> Result<String> {
     render(
         include_str!("../../../templates/ur_ddi.h.j2"),
         context! { sections => Serde(sections), all },
+    )
+}
+
+/// `ur_pool.h`: macros, since enumerators cannot be added to the reference's enum from outside.
+fn pool(spec: &Spec) -> Result<String> {
+    let properties = spec
+        .enum_of("ur_usm_pool_info_t")
+        .context("no ur_usm_pool_info_t")?;
+    let ours = |value: &&Value| value.header.as_deref() == Some(POOL);
+    let macros: Vec<String> = properties
+        .values
+        .iter()
+        .filter(ours)
+        .map(macro_of)
+        .collect();
+    render(
+        include_str!("../../../templates/ur_pool.h.j2"),
+        context! { macros },
+    )
+}
+
+fn macro_of(value: &Value) -> String {
+    format!(
+        "{}#define {} ((ur_usm_pool_info_t){:#x})",
+        comment::lines(&comment::value(value)),
+        value.name,
+        value.value
     )
 }
 

@@ -45,7 +45,11 @@ fn enumerators(_: &Spec, item: &Item) -> Option<Value> {
         Item::Flags(found) => (&found.bit, &found.values),
         _ => return None,
     };
-    let names: Vec<String> = distinct(values).map(|value| value.name.clone()).collect();
+    // The header knows those of `ur_api.h` only.
+    let names: Vec<String> = distinct(values)
+        .filter(|value| value.header.is_none())
+        .map(|value| value.name.clone())
+        .collect();
     Some(context! { name, names })
 }
 
@@ -69,6 +73,15 @@ fn union(spec: &Spec, item: &Item) -> Option<Value> {
 fn property_enum(spec: &Spec, found: &Enum) -> Value {
     let groups: Vec<Value> = properties(spec, found)
         .into_iter()
+        .map(|(property, mut names)| {
+            let is_ours = |name: &String| {
+                let mut values = found.values.iter();
+                values.any(|value| value.header.is_some() && value.name == *name)
+            };
+            names.retain(|name| !is_ours(name));
+            (property, names)
+        })
+        .filter(|(_, names)| !names.is_empty())
         .map(|(property, names)| {
             let print = match property {
                 Property::Text => "printString".to_owned(),

@@ -1,6 +1,10 @@
 //! `cargo xtask bench`: what this project's libraries cost beside others', measured in one run.
 
-use crate::build;
+mod dispatch;
+mod plot;
+mod pool;
+
+use crate::{build, real_client};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use std::fs;
@@ -11,6 +15,10 @@ use std::process::Command;
 pub enum Bench {
     /// The OpenCL adapter beside Intel's, on Intel's OpenCL driver for the CPU.
     Opencl(Opencl),
+    /// The pool on the native CPU: recorded programs, many queues, the time of a pair
+    Pool(pool::Pool),
+    /// What our loader adds to a call, beside Intel's, with one adapter and two, and with each layer.
+    Dispatch(dispatch::Dispatch),
 }
 
 #[derive(Args)]
@@ -32,6 +40,8 @@ const PEER: &str = "intel-cmplr-lib-ur==2026.2.0";
 pub fn run(root: &Path, bench: &Bench) -> Result<()> {
     match bench {
         Bench::Opencl(options) => opencl(root, options),
+        Bench::Pool(options) => pool::run(root, options),
+        Bench::Dispatch(options) => dispatch::run(root, options),
     }
 }
 
@@ -57,35 +67,44 @@ fn opencl(root: &Path, options: &Opencl) -> Result<()> {
     command.arg(built.join("libur_loader.so")).arg(&peer);
     command
         .arg("--adapter")
-        .arg(built.join("libur_adapter_opencl.so"));
+        .arg(fs::canonicalize(built.join("libur_adapter_opencl.so"))?);
     command
         .args(["--names", "ours,Intel's"])
         .args(&options.rest);
+    match real_client::measured(root) {
+        Ok(program) => {
+            command.arg("--sycl").arg(program);
+        }
+        Err(missing) => println!("*skipped* the SYCL calls: {missing:#}\n"),
+    }
     command.env("ONEAPI_DEVICE_SELECTOR", "opencl:cpu");
     build::run(&mut command)
 }
 
-/// Intel's loader, fetched once.
+/// Intel's loader, fetched once. What it is linked to comes with the driver.
 fn intel_loader(folder: &Path) -> Result<PathBuf> {
-    let venv = folder.join(PEER.replace("==", "-"));
-    let loader = venv.join("lib/libur_loader.so.0");
-    if !loader.exists() {
-        fs::create_dir_all(folder)?;
-        build::run(
-            Command::new("python3")
-                .args(["-m", "venv", "--clear"])
-                .arg(&venv),
-        )?;
-        // What it is linked to comes with the driver.
-        build::run(Command::new(venv.join("bin/pip")).args([
+    let venv = fetch(&folder.join(PEER.replace("==", "-")), &[PEER])?;
+    Ok(venv.join("lib/libur_loader.so.0"))
+}
+
+/// A virtual environment with exactly these packages, made once.
+fn fetch(venv: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let stamp = venv.join("ready");
+    if !stamp.exists() {
+        fs::create_dir_all(venv)?;
+        let mut python = Command::new("python3");
+        build::run(python.args(["-m", "venv", "--clear"]).arg(venv))?;
+        let mut pip = Command::new(venv.join("bin/pip"));
+        pip.args([
             "install",
             "--quiet",
             "--disable-pip-version-check",
             "--no-deps",
-            PEER,
-        ]))?;
+        ]);
+        build::run(pip.args(packages))?;
+        fs::write(stamp, "")?;
     }
-    Ok(loader)
+    Ok(venv.to_owned())
 }
 
 /// Which machine, when, and how busy.

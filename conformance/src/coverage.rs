@@ -1,0 +1,427 @@
+//! What a run has covered of the specification: functions that were called with valid arguments, and
+//! error conditions that were provoked; and why the rest was not.
+//!
+//! A condition counts when a test met it and was answered as it should be: a generated case
+//! (`suites::arguments`), or a test that names it (`Status::fails_because`). One that is declared in
+//! words, and whose code the function declares nowhere else, counts when the code was returned.
+
+use crate::generated::api::FUNCTIONS;
+use crate::generated::arguments::{CALLS, CASES, Kind, SAID};
+use crate::report::Run;
+use crate::status::{Called, VALID};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use ur::abi::*;
+
+/// How a function was called, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// With success.
+    Succeeded,
+    /// With valid arguments, and refused as the specification allows.
+    Refused,
+    /// With wrong arguments only.
+    Wrongly,
+    Never,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FunctionRow {
+    pub function: String,
+    pub how: How,
+    /// Why it was not called with valid arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConditionRow {
+    pub function: String,
+    pub code: String,
+    pub what: String,
+    pub provoked: bool,
+    /// Why it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Coverage {
+    pub functions: Vec<FunctionRow>,
+    pub conditions: Vec<ConditionRow>,
+}
+
+impl Coverage {
+    pub fn of(calls: &[Called]) -> Self {
+        let facts = Facts::of(calls);
+        let in_tables = FUNCTIONS
+            .iter()
+            .filter(|name| CALLS.iter().any(|call| call.function == **name));
+        Self {
+            functions: in_tables.map(|name| facts.function(name)).collect(),
+            conditions: facts.conditions(),
+        }
+    }
+
+    /// Functions called with valid arguments: `(with success, refused)`.
+    pub fn called(&self) -> (usize, usize) {
+        let count = |how: How| self.functions.iter().filter(|row| row.how == how).count();
+        (count(How::Succeeded), count(How::Refused))
+    }
+
+    /// `(provoked, all)`.
+    pub fn provoked(&self) -> (usize, usize) {
+        let provoked = self.conditions.iter().filter(|row| row.provoked).count();
+        (provoked, self.conditions.len())
+    }
+
+    /// What is printed: functions by adapters, conditions by adapters, and what is missing in all of
+    /// them, with the reasons of the first.
+    fn print(columns: &[(String, Self)]) {
+        let width = FUNCTIONS.iter().map(|name| name.len()).max().unwrap_or(0);
+        let names: String = columns
+            .iter()
+            .map(|(name, _)| format!(" {name:>12}"))
+            .collect();
+        println!("{:width$}{names}", "function");
+        let Some((_, coverage)) = columns.first() else {
+            return;
+        };
+        for row in &coverage.functions {
+            let cells: String = columns
+                .iter()
+                .map(|(_, of)| format!(" {:>12}", of.cell(&row.function)))
+                .collect();
+            println!("{:width$}{cells}", row.function);
+        }
+        println!("\nerror conditions provoked, of those declared");
+        for row in &coverage.functions {
+            let cells: String = columns
+                .iter()
+                .map(|(_, of)| format!(" {:>12}", of.conditions_cell(&row.function)))
+                .collect();
+            println!("{:width$}{cells}", row.function);
+        }
+        let together = Self::union(columns);
+        println!("\nnot covered");
+        for (reason, rows) in together.missing() {
+            println!("{reason}:");
+            for row in rows {
+                println!("  {row}");
+            }
+        }
+        println!();
+        for (name, of) in columns {
+            of.sum_up(name);
+        }
+        if columns.len() > 1 {
+            together.sum_up("together");
+        }
+    }
+
+    fn sum_up(&self, name: &str) {
+        let (succeeded, refused) = self.called();
+        let (provoked, conditions) = self.provoked();
+        println!(
+            "{name}: {} of {} functions called with valid arguments ({succeeded} with success, {refused} refused as documented), {provoked} of {conditions} error conditions provoked ({:.1} %)",
+            succeeded + refused,
+            self.functions.len(),
+            self.percent()
+        );
+    }
+
+    /// Of the declared error conditions, how many were provoked.
+    fn percent(&self) -> f64 {
+        let (provoked, conditions) = self.provoked();
+        100.0 * provoked as f64 / conditions.max(1) as f64
+    }
+
+    /// Whether all functions were called with valid arguments, and so many conditions provoked.
+    fn reaches(&self, percent: f64) -> bool {
+        let (succeeded, refused) = self.called();
+        succeeded + refused == self.functions.len() && self.percent() >= percent
+    }
+
+    /// What any of the columns covers.
+    fn union(columns: &[(String, Self)]) -> Self {
+        let mut all = columns
+            .first()
+            .map(|(_, of)| of.clone())
+            .unwrap_or_default();
+        for (_, of) in columns {
+            for row in &mut all.functions {
+                let there = of
+                    .functions
+                    .iter()
+                    .find(|other| other.function == row.function);
+                if let Some(other) = there.filter(|other| other.how < row.how) {
+                    *row = other.clone();
+                }
+            }
+            for row in &mut all.conditions {
+                let same = |other: &&ConditionRow| {
+                    (&other.function, &other.what, &other.code)
+                        == (&row.function, &row.what, &row.code)
+                };
+                if of
+                    .conditions
+                    .iter()
+                    .find(same)
+                    .is_some_and(|other| other.provoked)
+                {
+                    row.provoked = true;
+                    row.reason = None;
+                }
+            }
+        }
+        all
+    }
+
+    fn cell(&self, function: &str) -> &'static str {
+        let row = self.functions.iter().find(|row| row.function == function);
+        match row.map(|row| row.how) {
+            Some(How::Succeeded) => "yes",
+            Some(How::Refused) => "refused",
+            Some(How::Wrongly) => "wrongly",
+            Some(How::Never) | None => "-",
+        }
+    }
+
+    fn conditions_cell(&self, function: &str) -> String {
+        let of_function = || {
+            self.conditions
+                .iter()
+                .filter(|row| row.function == function)
+        };
+        let provoked = of_function().filter(|row| row.provoked).count();
+        format!("{provoked}/{}", of_function().count())
+    }
+
+    /// By reason.
+    fn missing(&self) -> BTreeMap<&str, Vec<String>> {
+        let mut all: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for row in &self.functions {
+            if let Some(reason) = &row.reason {
+                let line = format!("{}: a valid call", row.function);
+                all.entry(reason).or_default().push(line);
+            }
+        }
+        for row in &self.conditions {
+            if let Some(reason) = &row.reason {
+                let code = row.code.trim_start_matches("UR_RESULT_ERROR_");
+                let line = format!("{}: {code}: {}", row.function, row.what);
+                all.entry(reason).or_default().push(line);
+            }
+        }
+        all
+    }
+
+    /// An earlier run's, with what it is called.
+    fn read(path: &Path) -> Result<(String, Self), String> {
+        #[derive(Deserialize)]
+        struct Saved {
+            label: String,
+            coverage: Coverage,
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let saved: Saved =
+            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok((saved.label, saved.coverage))
+    }
+
+    /// Prints a run's coverage beside that of earlier ones. Whether they reach the goal together.
+    pub fn tell(run: &Run, others: &[PathBuf], goal: Option<f64>) -> Result<bool, String> {
+        let mut columns = vec![(run.label.clone(), run.coverage.clone())];
+        for path in others {
+            columns.push(Self::read(path)?);
+        }
+        Self::print(&columns);
+        let together = Self::union(&columns);
+        let reached = goal.is_none_or(|goal| together.reaches(goal));
+        if let (false, Some(goal)) = (reached, goal) {
+            println!("the goal is all functions, and {goal} % of the error conditions");
+        }
+        Ok(reached)
+    }
+}
+
+/// What a run knows of its calls.
+struct Facts<'a> {
+    calls: BTreeMap<&'a str, &'a Called>,
+    /// Kinds of handle of which the device had one.
+    kinds: BTreeSet<String>,
+}
+
+impl<'a> Facts<'a> {
+    fn of(calls: &'a [Called]) -> Self {
+        let calls: BTreeMap<&str, &Called> = calls
+            .iter()
+            .map(|call| (call.function.as_str(), call))
+            .collect();
+        let mut facts = Self {
+            calls,
+            kinds: BTreeSet::new(),
+        };
+        for case in CASES {
+            if facts.has(case.function, case.what) {
+                let kinds = case.needs.iter().map(|kind| format!("{kind:?}"));
+                facts.kinds.extend(kinds);
+            }
+        }
+        facts
+    }
+
+    fn has(&self, function: &str, what: &str) -> bool {
+        let call = self.calls.get(function);
+        call.is_some_and(|call| call.provoked.contains(what))
+    }
+
+    fn how(&self, function: &str) -> How {
+        match self.calls.get(function) {
+            Some(call) if call.successes > 0 => How::Succeeded,
+            Some(call) if call.provoked.contains(VALID) => How::Refused,
+            Some(_) => How::Wrongly,
+            None => How::Never,
+        }
+    }
+
+    fn function(&self, function: &str) -> FunctionRow {
+        let how = self.how(function);
+        let needs = CALLS.iter().find(|call| call.function == function);
+        let reason = match how {
+            How::Succeeded | How::Refused => None,
+            How::Wrongly | How::Never => Some(
+                self.without(needs.map_or(&[], |call| call.needs))
+                    .unwrap_or_else(|| NO_TEST.to_owned()),
+            ),
+        };
+        FunctionRow {
+            function: function.to_owned(),
+            how,
+            reason,
+        }
+    }
+
+    /// The handles that the device did not have.
+    fn without(&self, needs: &[Kind]) -> Option<String> {
+        let names = needs.iter().map(|kind| format!("{kind:?}"));
+        let missing: Vec<String> = names.filter(|kind| !self.kinds.contains(kind)).collect();
+        (!missing.is_empty()).then(|| format!("the device makes no {}", missing.join(" and ")))
+    }
+
+    fn conditions(&self) -> Vec<ConditionRow> {
+        let in_tables = |function: &str| CALLS.iter().any(|call| call.function == function);
+        let cases = CASES.iter().filter(|case| in_tables(case.function));
+        let mut rows: Vec<ConditionRow> = cases
+            .map(|case| {
+                let provoked = self.has(case.function, case.what);
+                let reason = (!provoked).then(|| self.why_not(case.function, case.needs));
+                row(case.function, case.codes[0], case.what, reason)
+            })
+            .collect();
+        for said in SAID.iter().filter(|said| in_tables(said.function)) {
+            let returned = self
+                .calls
+                .get(said.function)
+                .is_some_and(|call| call.errors.contains(&format!("{:?}", said.code)));
+            let provoked = self.has(said.function, said.what)
+                || (returned && is_only_one(said.function, said.code));
+            let needs = CALLS.iter().find(|call| call.function == said.function);
+            let needs = needs.map_or(&[][..], |call| call.needs);
+            let reason =
+                (!provoked).then(|| self.why_not_said(said.function, said.code, said.what, needs));
+            rows.push(row(said.function, said.code, said.what, reason));
+        }
+        rows
+    }
+
+    fn why_not(&self, function: &str, needs: &[Kind]) -> String {
+        self.without(needs)
+            .unwrap_or_else(|| match self.how(function) {
+                How::Refused => "the function is not supported here".to_owned(),
+                _ => NO_TEST.to_owned(),
+            })
+    }
+
+    fn why_not_said(
+        &self,
+        function: &str,
+        code: ur_result_t,
+        what: &str,
+        needs: &[Kind],
+    ) -> String {
+        match (code, self.how(function)) {
+            (UR_RESULT_ERROR_UNSUPPORTED_FEATURE, How::Succeeded) => SUPPORTED.to_owned(),
+            (UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION, How::Succeeded) => {
+                "all properties are supported here".to_owned()
+            }
+            (UR_RESULT_ERROR_INVALID_OPERATION, How::Succeeded) if what.contains("no access") => {
+                SUPPORTED.to_owned()
+            }
+            _ => match WHY_NOT.iter().find(|(words, _)| what.contains(words)) {
+                Some((_, why)) if self.without(needs).is_none() => (*why).to_owned(),
+                _ => self.why_not(function, needs),
+            },
+        }
+    }
+}
+
+const BOUNDS: &str = "only UR_LAYER_BOUNDS_CHECKING looks at where an allocation ends";
+const SUPPORTED: &str = "the feature is supported here";
+
+/// Why some conditions are not provoked on any device, by words in them.
+const WHY_NOT: [(&str, &str); 10] = [
+    (
+        "`launchPropList` holds a property",
+        "refused as unsupported",
+    ),
+    (
+        "the buffer of `hCommand` was not created updatable",
+        "no command of such a buffer has a handle",
+    ),
+    ("beyond the end of its allocation", BOUNDS),
+    ("beyond the end of the allocation", BOUNDS),
+    ("exceeds the allocation", BOUNDS),
+    ("valid program", "it would take a handle that is none"),
+    (
+        "failed to",
+        "it would take a program that the device's compiler refuses",
+    ),
+    (
+        "and the backend has a handle for each device",
+        "the backend has no such handles",
+    ),
+    (
+        "is null and the backend needs a valid program",
+        "the backend needs none",
+    ),
+    (
+        "but its address cannot be had",
+        "every kernel's address can be had",
+    ),
+];
+
+const NO_TEST: &str = "no test provokes it here";
+
+fn row(function: &str, code: ur_result_t, what: &str, reason: Option<String>) -> ConditionRow {
+    ConditionRow {
+        function: function.to_owned(),
+        code: format!("{code:?}"),
+        what: what.to_owned(),
+        provoked: reason.is_none(),
+        reason,
+    }
+}
+
+/// Whether a function declares a code for one reason alone.
+fn is_only_one(function: &str, code: ur_result_t) -> bool {
+    let cases = CASES.iter().filter(|case| case.function == function);
+    let in_cases = cases.filter(|case| case.codes.contains(&code)).count();
+    let in_words = SAID
+        .iter()
+        .filter(|said| said.function == function && said.code == code);
+    in_cases + in_words.count() == 1
+}

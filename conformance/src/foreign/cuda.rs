@@ -1,0 +1,165 @@
+//! CUDA's own commands, through the driver's library.
+
+use super::{Command, Fill, Foreign};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use ur::abi::ur_native_handle_t;
+
+pub struct Cuda;
+
+ur::dl::symbols! {
+    struct Library {
+        required {
+            cuStreamGetCtx: unsafe extern "C" fn(stream: usize, context: *mut usize) -> u32,
+            cuCtxPushCurrent = "cuCtxPushCurrent_v2": unsafe extern "C" fn(context: usize) -> u32,
+            cuCtxPopCurrent = "cuCtxPopCurrent_v2": unsafe extern "C" fn(context: *mut usize) -> u32,
+            cuMemHostAlloc: unsafe extern "C" fn(start: *mut *mut c_void, bytes: usize, flags: u32) -> u32,
+            cuMemFreeHost: unsafe extern "C" fn(start: *mut c_void) -> u32,
+            cuMemsetD8Async: unsafe extern "C" fn(to: u64, value: u8, bytes: usize, stream: usize) -> u32,
+            cuStreamWaitValue32 = "cuStreamWaitValue32_v2": unsafe extern "C" fn(stream: usize, word: u64, value: u32, flags: u32) -> u32,
+            cuStreamWaitEvent: unsafe extern "C" fn(stream: usize, event: usize, flags: u32) -> u32,
+            cuEventCreate: unsafe extern "C" fn(event: *mut usize, flags: u32) -> u32,
+            cuEventRecord: unsafe extern "C" fn(event: usize, stream: usize) -> u32,
+            cuEventDestroy = "cuEventDestroy_v2": unsafe extern "C" fn(event: usize) -> u32,
+        }
+        optional {}
+    }
+}
+
+fn library() -> Result<&'static Library, String> {
+    static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+    let load = || Library::load(&["libcuda.so.1"]).map_err(|error| error.to_string());
+    LIBRARY.get_or_init(load).as_ref().map_err(Clone::clone)
+}
+
+fn checked(code: u32, call: &str) -> Result<(), String> {
+    match code {
+        0 => Ok(()),
+        code => Err(format!("{call} failed with {code}")),
+    }
+}
+
+/// A stream's context, current on this thread as long as this lives.
+struct Current(&'static Library);
+
+impl Current {
+    fn of(library: &'static Library, stream: usize) -> Result<(Self, usize), String> {
+        let mut context = 0;
+        // SAFETY: a live stream, by the test.
+        unsafe {
+            let code = (library.cuStreamGetCtx)(stream, &mut context);
+            checked(code, "cuStreamGetCtx")?;
+        }
+        Ok((Self::enter(library, context)?, context))
+    }
+
+    fn enter(library: &'static Library, context: usize) -> Result<Self, String> {
+        // SAFETY: a live context.
+        let code = unsafe { (library.cuCtxPushCurrent)(context) };
+        checked(code, "cuCtxPushCurrent").map(|()| Self(library))
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        let mut own = 0;
+        // SAFETY: pushed when this was made.
+        unsafe { (self.0.cuCtxPopCurrent)(&mut own) };
+    }
+}
+
+/// A word that a stream waits for.
+struct Gate(usize);
+
+impl Gate {
+    fn new(library: &Library) -> Result<Self, String> {
+        let mut start = null_mut();
+        // SAFETY: room for a pointer; 3 is portable and mapped.
+        let code = unsafe { (library.cuMemHostAlloc)(&mut start, 4096, 3) };
+        checked(code, "cuMemHostAlloc")?;
+        let gate = Self(start.expose_provenance());
+        gate.word().store(0, Ordering::Release);
+        Ok(gate)
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: memory of ours until the end of the command, reached through atomics only.
+        unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(self.0)) }
+    }
+}
+
+/// A fill, and what holds it.
+struct Filled {
+    library: &'static Library,
+    context: usize,
+    gate: Option<Gate>,
+    event: usize,
+}
+
+impl Command for Filled {
+    fn let_go(&mut self) {
+        if let Some(gate) = &self.gate {
+            gate.word().store(1, Ordering::Release);
+        }
+    }
+
+    fn event(&self) -> ur_native_handle_t {
+        self.event
+    }
+}
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        self.let_go();
+        let Ok(_current) = Current::enter(self.library, self.context) else {
+            return;
+        };
+        // SAFETY: our own event; and a word that the driver frees once no work is there that uses it.
+        unsafe {
+            (self.library.cuEventDestroy)(self.event);
+            if let Some(gate) = &self.gate {
+                (self.library.cuMemFreeHost)(std::ptr::with_exposed_provenance_mut(gate.0));
+            }
+        }
+    }
+}
+
+impl Foreign for Cuda {
+    fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String> {
+        let library = library()?;
+        let (_current, context) = Current::of(library, fill.queue)?;
+        let gate = match fill.held {
+            true => Some(Gate::new(library)?),
+            false => None,
+        };
+        let mut event = 0;
+        // SAFETY: room for a handle; 2 is without times.
+        let code = unsafe { (library.cuEventCreate)(&mut event, 2) };
+        checked(code, "cuEventCreate")?;
+        let filled = Filled {
+            library,
+            context,
+            gate,
+            event,
+        };
+        // SAFETY: a live stream and events; the test keeps the memory, and the word lives as long as
+        // the command.
+        unsafe {
+            for wait in fill.waits {
+                let code = (library.cuStreamWaitEvent)(fill.queue, *wait, 0);
+                checked(code, "cuStreamWaitEvent")?;
+            }
+            if let Some(gate) = &filled.gate {
+                let code = (library.cuStreamWaitValue32)(fill.queue, gate.0 as u64, 1, 0);
+                checked(code, "cuStreamWaitValue32")?;
+            }
+            let to = fill.memory.addr() as u64;
+            let code = (library.cuMemsetD8Async)(to, fill.byte, fill.bytes, fill.queue);
+            checked(code, "cuMemsetD8Async")?;
+            checked((library.cuEventRecord)(event, fill.queue), "cuEventRecord")?;
+        }
+        Ok(Box::new(filled))
+    }
+}

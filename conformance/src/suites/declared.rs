@@ -1,0 +1,450 @@
+//! Errors that the specification declares in words: each test provokes some and names them, so that
+//! the coverage knows which.
+
+use crate::fixture::Fixture;
+use crate::generated::arguments::{CALLS, Valid};
+use crate::objects::{Buffer, CommandBuffer, Context, Kind, Program, Queue, Shape, Usm, info};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::status::Status;
+use crate::{check, check_eq};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    let mut tests = crate::tests!["declared";
+        commands_beyond_an_allocation, rows_beyond_an_allocation, copy_in_the_context,
+        recorded_beyond_an_allocation,
+        copy_beyond_a_buffer, box_beyond_a_buffer, part_beyond_a_buffer, another_kind, garbage_as_a_binary,
+        options_that_no_compiler_has, broken_programs,
+    ];
+    for kind in [Kind::Host, Kind::Device, Kind::Shared] {
+        let name = format!("limits_of_{kind:?}_memory").to_lowercase();
+        tests.push(Test::new("declared", name, move |fixture| {
+            limits(fixture, kind)
+        }));
+    }
+    tests
+}
+
+const SIZE: usize = 4096;
+/// Far beyond any rounding.
+const BEYOND: usize = 64 << 20;
+const INVALID_SIZE: ur_result_t = UR_RESULT_ERROR_INVALID_SIZE;
+
+struct Bench {
+    /// A small allocation and a large one.
+    memory: [Usm; 2],
+    queue: Queue,
+    /// Ends after what is in it.
+    context: Context,
+}
+
+impl Bench {
+    /// Only the bounds-checking layer looks at where an allocation ends: an adapter would have to find
+    /// it on every command.
+    fn new(fixture: &Fixture) -> Result<Self, Stop> {
+        let layers = std::env::var("UR_ENABLE_LAYERS").unwrap_or_default();
+        let checks = ["UR_LAYER_BOUNDS_CHECKING", "UR_LAYER_FULL_VALIDATION"];
+        if !layers.split(',').any(|layer| checks.contains(&layer)) {
+            return Err(Stop::skipped("needs UR_LAYER_BOUNDS_CHECKING"));
+        }
+        let context = Context::new(fixture)?;
+        let queue = context.in_order(fixture)?;
+        let memory = [
+            context.usm(fixture, Kind::Device, SIZE)?,
+            context.usm(fixture, Kind::Device, BEYOND)?,
+        ];
+        Ok(Self {
+            context,
+            queue,
+            memory,
+        })
+    }
+
+    fn small(&self) -> *mut c_void {
+        self.memory[0].ptr
+    }
+
+    fn large(&self) -> *mut c_void {
+        self.memory[1].ptr
+    }
+}
+
+fn commands_beyond_an_allocation(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let (ur, q) = (fixture.ur, bench.queue.raw);
+    let (small, large) = (bench.small(), bench.large());
+    let word = 7_u32;
+    let from = (&raw const word).cast();
+    let none = null_mut();
+    ur.urEnqueueUSMFill(q, small, 4, from, BEYOND, 0, null(), none)
+        .fails_because(INVALID_SIZE, "beyond the end")?;
+    ur.urEnqueueUSMMemcpy(q, 0, small, large, BEYOND, 0, null(), none)
+        .fails_because(INVALID_SIZE, "beyond the end")?;
+    ur.urEnqueueUSMMemcpy(q, 0, large, small, BEYOND, 0, null(), none)
+        .fails_because(INVALID_SIZE, "beyond the end")?;
+    let flags = ur_usm_migration_flags_t(0);
+    ur.urEnqueueUSMPrefetch(q, small, BEYOND, flags, 0, null(), none)
+        .fails_because(INVALID_SIZE, "beyond the end")?;
+    ur.urEnqueueUSMAdvise(q, small, BEYOND, UR_USM_ADVICE_FLAG_DEFAULT, none)
+        .fails_because(INVALID_SIZE, "beyond the end")
+}
+
+/// The two-dimensional commands are there or not.
+fn rows_beyond_an_allocation(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let (ur, q) = (fixture.ur, bench.queue.raw);
+    let (small, large) = (bench.small(), bench.large());
+    let (pitch, width, rows) = (SIZE, 64, BEYOND / SIZE);
+    let byte = 7_u8;
+    let from = (&raw const byte).cast();
+    let none = null_mut();
+    let fill = ur.urEnqueueUSMFill2D(q, small, pitch, 1, from, width, rows, 0, null(), none);
+    if !fill.is_unsupported() {
+        fill.fails_because(INVALID_SIZE, "beyond the end")?;
+    }
+    let copy = |dst, src| {
+        ur.urEnqueueUSMMemcpy2D(q, 0, dst, pitch, src, pitch, width, rows, 0, null(), none)
+    };
+    let out_of = copy(large, small);
+    if out_of.is_unsupported() {
+        return fill.ok();
+    }
+    out_of.fails_because(INVALID_SIZE, "from `pSrc`")?;
+    copy(small, large).fails_because(INVALID_SIZE, "from `pDst`")
+}
+
+fn copy_in_the_context(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let (ur, context) = (fixture.ur, bench.context.raw);
+    let copy = |dst, src| ur.urUSMContextMemcpyExp(context, dst, src, BEYOND);
+    fixture.require(UR_DEVICE_INFO_USM_CONTEXT_MEMCPY_SUPPORT_EXP, || {
+        copy(bench.small(), bench.large())
+    })?;
+    copy(bench.small(), bench.large()).fails_because(INVALID_SIZE, "beyond the end")?;
+    copy(bench.large(), bench.small()).fails_because(INVALID_SIZE, "beyond the end")
+}
+
+fn recorded_beyond_an_allocation(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let buffer = CommandBuffer::new(fixture, &bench.context, Shape::default())?;
+    let (ur, b) = (fixture.ur, buffer.raw);
+    let (small, large) = (bench.small(), bench.large());
+    let word = 7_u32;
+    let from = (&raw const word).cast();
+    let (points, events, point): (*const u32, *const ur_event_handle_t, *mut u32) =
+        (null(), null(), null_mut());
+    let (event, command) = (null_mut(), null_mut());
+    for (to, from) in [(small, large), (large, small)] {
+        ur.urCommandBufferAppendUSMMemcpyExp(
+            b, to, from, BEYOND, 0, points, 0, events, point, event, command,
+        )
+        .fails_because(INVALID_SIZE, "exceeds the allocation")?;
+    }
+    ur.urCommandBufferAppendUSMFillExp(
+        b, small, from, 4, BEYOND, 0, points, 0, events, point, event, command,
+    )
+    .fails_because(INVALID_SIZE, "exceeds the allocation")?;
+    let flags = ur_usm_migration_flags_t(0);
+    ur.urCommandBufferAppendUSMPrefetchExp(
+        b, small, BEYOND, flags, 0, points, 0, events, point, event, command,
+    )
+    .fails_because(INVALID_SIZE, "exceeds the allocation")?;
+    let advice = UR_USM_ADVICE_FLAG_DEFAULT;
+    ur.urCommandBufferAppendUSMAdviseExp(
+        b, small, BEYOND, advice, 0, points, 0, events, point, event, command,
+    )
+    .fails_because(INVALID_SIZE, "exceeds the allocation")
+}
+
+struct Buffers {
+    queue: Queue,
+    small: Buffer,
+    large: Buffer,
+}
+
+fn buffers(fixture: &Fixture) -> Result<Buffers, Stop> {
+    let context = Context::new(fixture)?;
+    Ok(Buffers {
+        queue: context.in_order(fixture)?,
+        small: context.buffer(SIZE)?,
+        large: context.buffer(4 * SIZE)?,
+    })
+}
+
+fn copy_beyond_a_buffer(fixture: &Fixture) -> Done {
+    let Buffers {
+        queue,
+        small,
+        large,
+    } = buffers(fixture)?;
+    let (ur, q, none) = (fixture.ur, queue.raw, null_mut());
+    let copy = |from: &Buffer, to: &Buffer| {
+        ur.urEnqueueMemBufferCopy(q, from.raw, to.raw, 0, 0, SIZE + 1, 0, null(), none)
+    };
+    copy(&small, &large).fails_because(INVALID_SIZE, "`srcOffset + size`")?;
+    copy(&large, &small).fails_because(INVALID_SIZE, "`dstOffset + size`")?;
+    let word = 7_u32;
+    let from = (&raw const word).cast();
+    ur.urEnqueueMemBufferFill(q, small.raw, from, 4, 4, SIZE, 0, null(), none)
+        .fails_because(INVALID_SIZE, "`offset + size`")
+}
+
+fn box_beyond_a_buffer(fixture: &Fixture) -> Done {
+    let Buffers {
+        queue,
+        small,
+        large,
+    } = buffers(fixture)?;
+    let (ur, q, none) = (fixture.ur, queue.raw, null_mut());
+    // Two rows of a pitch that the small buffer has room for once.
+    let region = ur_rect_region_t {
+        width: 8,
+        height: 2,
+        depth: 1,
+    };
+    let (zero, pitch) = (ur_rect_offset_t::default(), SIZE);
+    let mut host = vec![0_u8; 4 * SIZE];
+    let h = host.as_mut_ptr().cast::<c_void>();
+    let small_box = "goes beyond the end";
+    ur.urEnqueueMemBufferReadRect(
+        q,
+        small.raw,
+        1,
+        zero,
+        zero,
+        region,
+        pitch,
+        0,
+        pitch,
+        0,
+        h,
+        0,
+        null(),
+        none,
+    )
+    .fails_because(INVALID_SIZE, small_box)?;
+    ur.urEnqueueMemBufferWriteRect(
+        q,
+        small.raw,
+        1,
+        zero,
+        zero,
+        region,
+        pitch,
+        0,
+        pitch,
+        0,
+        h,
+        0,
+        null(),
+        none,
+    )
+    .fails_because(INVALID_SIZE, small_box)?;
+    let copy = |from: &Buffer, to: &Buffer| {
+        ur.urEnqueueMemBufferCopyRect(
+            q,
+            from.raw,
+            to.raw,
+            zero,
+            zero,
+            region,
+            pitch,
+            0,
+            pitch,
+            0,
+            0,
+            null(),
+            none,
+        )
+    };
+    copy(&small, &large).fails_because(INVALID_SIZE, "`srcOrigin`")?;
+    copy(&large, &small).fails_because(INVALID_SIZE, "`dstOrigin`")
+}
+
+fn part_beyond_a_buffer(fixture: &Fixture) -> Done {
+    let Buffers { small, .. } = buffers(fixture)?;
+    let region = ur_buffer_region_t {
+        size: SIZE + 1,
+        ..Default::default()
+    };
+    let mut part = null_mut();
+    let (flags, ty) = (UR_MEM_FLAG_READ_WRITE, UR_BUFFER_CREATE_TYPE_REGION);
+    let status = fixture
+        .ur
+        .urMemBufferPartition(small.raw, flags, ty, &region, &mut part);
+    status.fails_because(UR_RESULT_ERROR_INVALID_BUFFER_SIZE, "beyond the end")
+}
+
+/// The largest size and alignment are accepted or not for want of memory; what is larger is wrong.
+fn limits(fixture: &Fixture, kind: Kind) -> Done {
+    let context = Context::new(fixture)?;
+    let most: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
+    let allocate = |desc, size, ptr: &mut *mut c_void| {
+        kind.allocate(&context, fixture.device, desc, null_mut(), size, ptr)
+    };
+    let mut ptr = null_mut();
+    let size = usize::try_from(most)
+        .unwrap_or(usize::MAX)
+        .saturating_add(1);
+    let too_large = allocate(null(), size, &mut ptr);
+    refused_or_exhausted(
+        too_large,
+        UR_RESULT_ERROR_INVALID_USM_SIZE,
+        "UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE",
+    )?;
+    let desc = ur_usm_desc_t {
+        align: 1 << 31,
+        ..Default::default()
+    };
+    let too_aligned = allocate(&desc, 64, &mut ptr);
+    if too_aligned.is_ok() {
+        // It supports any.
+        return fixture.ur.urUSMFree(context.raw, ptr).ok();
+    }
+    refused_or_exhausted(too_aligned, UR_RESULT_ERROR_INVALID_VALUE, "align")
+}
+
+/// The error declared, or one that says that there is no memory for it.
+fn refused_or_exhausted(status: Status, code: ur_result_t, words: &str) -> Done {
+    if status.code == code {
+        return status.fails_because(code, words);
+    }
+    status.fails_with(&[
+        code,
+        UR_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
+        UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+        UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+        UR_RESULT_ERROR_OUT_OF_RESOURCES,
+    ])
+}
+
+/// What is a handle, but of another kind than the function takes.
+fn another_kind(fixture: &Fixture) -> Done {
+    let functions = [
+        "urProgramBuild",
+        "urProgramCompile",
+        "urProgramLink",
+        "urProgramBuildExp",
+        "urProgramCompileExp",
+        "urProgramLinkExp",
+        "urProgramDynamicLinkExp",
+    ];
+    let context = Context::new(fixture)?;
+    let mut scratch = vec![0_u64; 8192];
+    let valid = Valid {
+        context: context.raw,
+        device: fixture.device,
+        program: context.raw.cast(),
+        ..Valid::new(scratch.as_mut_ptr().cast())
+    };
+    for call in CALLS {
+        if functions.contains(&call.function) {
+            let status = (call.call)(fixture.ur, &valid);
+            if !status.is_unsupported() {
+                status.fails_because(UR_RESULT_ERROR_INVALID_PROGRAM, "a valid program")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn garbage_as_a_binary(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    // An object file by its first bytes only.
+    let mut data = [0_u8; 256];
+    data[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    let (mut device, mut size) = (fixture.device, data.len());
+    let mut binary = data.as_ptr();
+    let mut program = null_mut();
+    let status = fixture.ur.urProgramCreateWithBinary(
+        context.raw,
+        1,
+        &mut device,
+        &mut size,
+        &mut binary,
+        null(),
+        &mut program,
+    );
+    if status.is_ok() {
+        // Some look at it only when they build it.
+        let built = fixture.ur.urProgramBuild(context.raw, program, null());
+        fixture.ur.urProgramRelease(program).ok()?;
+        return built.refused();
+    }
+    status.fails_with(&[
+        UR_RESULT_ERROR_INVALID_NATIVE_BINARY,
+        UR_RESULT_ERROR_INVALID_BINARY,
+    ])
+}
+
+/// What does not compile is a failure of the build, and the program tells why.
+fn broken_programs(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let ur = fixture.ur;
+    let (devices, options) = ([fixture.device], null());
+    let devices = devices.as_ptr().cast_mut();
+    let flags = ur_exp_program_flags_t(0);
+    let failure = UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE;
+    let built = Program::broken(fixture, &context)?;
+    ur.urProgramBuild(context.raw, built.raw, options)
+        .fails_because(failure, "failed to build")?;
+    let status: ur_program_build_status_t = info::value(|size, value, ret| {
+        let (device, name) = (fixture.device, UR_PROGRAM_BUILD_INFO_STATUS);
+        ur.urProgramGetBuildInfo(built.raw, device, name, size, value, ret)
+    })?;
+    check_eq!(
+        status,
+        UR_PROGRAM_BUILD_STATUS_ERROR,
+        "status of a broken program"
+    );
+    let log = info::text(|size, value, ret| {
+        let (device, name) = (fixture.device, UR_PROGRAM_BUILD_INFO_LOG);
+        ur.urProgramGetBuildInfo(built.raw, device, name, size, value, ret)
+    })?;
+    check!(!log.is_empty(), "a broken program tells nothing");
+    let compiled = Program::broken(fixture, &context)?;
+    let compile = ur.urProgramCompile(context.raw, compiled.raw, options);
+    if !compile.is_unsupported() {
+        compile.fails_because(failure, "failed to compile")?;
+    }
+    let built = Program::broken(fixture, &context)?;
+    let build = ur.urProgramBuildExp(built.raw, 1, devices, flags, options);
+    if !build.is_unsupported() {
+        build.fails_because(failure, "failed to build")?;
+    }
+    let compiled = Program::broken(fixture, &context)?;
+    let compile = ur.urProgramCompileExp(compiled.raw, 1, devices, flags, options);
+    if !compile.is_unsupported() {
+        compile.fails_because(failure, "failed to compile")?;
+    }
+    Ok(())
+}
+
+fn options_that_no_compiler_has(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    if !fixture.supports(UR_DEVICE_INFO_COMPILER_AVAILABLE)? {
+        return Err(Stop::skipped("the device has no compiler"));
+    }
+    let program = Program::unbuilt(fixture, &context)?;
+    let options = c"-no-such-option=at-all".as_ptr();
+    let build = fixture.ur.urProgramBuild(context.raw, program.raw, options);
+    let allowed = [
+        UR_RESULT_SUCCESS,
+        UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE,
+        UR_RESULT_ERROR_INVALID_VALUE,
+    ];
+    if !allowed.contains(&build.code) {
+        return build.fails_with(&allowed);
+    }
+    let program = Program::unbuilt(fixture, &context)?;
+    let compile = fixture
+        .ur
+        .urProgramCompile(context.raw, program.raw, options);
+    if !allowed.contains(&compile.code) {
+        return compile.fails_with(&allowed);
+    }
+    Ok(())
+}

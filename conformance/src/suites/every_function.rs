@@ -1,0 +1,251 @@
+//! Every function of the tables, called once with valid arguments, on whatever the device offers: it
+//! succeeds, or answers an error that the specification allows to a valid call. Where the device says
+//! that it lacks the feature, the refusal must be the documented one. What a function does is for the
+//! other suites.
+
+use super::arguments::Objects;
+use crate::fixture::Fixture;
+use crate::generated::arguments::{CALLS, Call, Kind};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::status::{VALID, provoked};
+use std::ffi::c_void;
+use ur::abi::*;
+
+/// Left to suites that know more than types: what changes the device for tests after this one, what
+/// runs a kernel without its arguments, and what needs particular values.
+const NOT_HERE: [&str; 16] = [
+    "urAdapterSetLoggerCallback",
+    "urAdapterSetLoggerCallbackLevel",
+    "urUSMPoolSetDevicePoolExp",
+    "urEnqueueKernelLaunchWithArgsExp",
+    "urDeviceSelectBinary",
+    "urDevicePartition",
+    "urVirtualMemReserve",
+    "urVirtualMemMap",
+    "urVirtualMemSetAccess",
+    "urVirtualMemGetInfo",
+    "urProgramCreateWithBinary",
+    "urKernelSetExecInfo",
+    "urUSMPoolSetInfoExp",
+    "urEnqueueDeviceGlobalVariableWrite",
+    "urEnqueueDeviceGlobalVariableRead",
+    "urGraphDumpContentsExp",
+];
+
+/// Functions for whose arguments types are not enough: a native handle to start from, a program that
+/// was not built before, copies that do not overlap, a format that the device knows. They are called,
+/// and may be refused; other suites know how.
+const ANY_ANSWER: [&str; 8] = [
+    "urProgramLink",
+    "CreateWithNativeHandle",
+    "urProgramBuild",
+    "urProgramCompile",
+    "urEnqueueMemBufferCopy",
+    "urEnqueueMemImage",
+    "urMemImageCreate",
+    "urMemImageGetInfo",
+];
+
+/// Functions by the beginning of their names, with the property that says whether they work.
+const FEATURES: [(&str, ur_device_info_t); 35] = [
+    ("urProgramGetGlobal", UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT),
+    ("urVirtualMem", UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT),
+    ("urPhysicalMem", UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT),
+    ("urUsmP2PEnable", UR_DEVICE_INFO_USM_P2P_SUPPORT_EXP),
+    ("urUsmP2PDisable", UR_DEVICE_INFO_USM_P2P_SUPPORT_EXP),
+    (
+        "urBindlessImages",
+        UR_DEVICE_INFO_BINDLESS_IMAGES_SUPPORT_EXP,
+    ),
+    ("urUSMPitched", UR_DEVICE_INFO_BINDLESS_IMAGES_SUPPORT_EXP),
+    ("urIPCGetMem", UR_DEVICE_INFO_IPC_MEMORY_SUPPORT_EXP),
+    ("urIPCPutMem", UR_DEVICE_INFO_IPC_MEMORY_SUPPORT_EXP),
+    ("urIPCOpenMem", UR_DEVICE_INFO_IPC_MEMORY_SUPPORT_EXP),
+    ("urIPCCloseMem", UR_DEVICE_INFO_IPC_MEMORY_SUPPORT_EXP),
+    (
+        "urIPCGetPhys",
+        UR_DEVICE_INFO_IPC_PHYSICAL_MEMORY_SUPPORT_EXP,
+    ),
+    (
+        "urIPCPutPhys",
+        UR_DEVICE_INFO_IPC_PHYSICAL_MEMORY_SUPPORT_EXP,
+    ),
+    (
+        "urIPCOpenPhys",
+        UR_DEVICE_INFO_IPC_PHYSICAL_MEMORY_SUPPORT_EXP,
+    ),
+    (
+        "urIPCClosePhys",
+        UR_DEVICE_INFO_IPC_PHYSICAL_MEMORY_SUPPORT_EXP,
+    ),
+    ("urIPCGetEvent", UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP),
+    ("urIPCPutEvent", UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP),
+    ("urIPCOpenEvent", UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP),
+    (
+        "urMemoryExport",
+        UR_DEVICE_INFO_MEMORY_EXPORT_EXPORTABLE_DEVICE_MEM_EXP,
+    ),
+    ("urCommandBuffer", UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP),
+    (
+        "urEnqueueCommandBuffer",
+        UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP,
+    ),
+    (
+        "urGraph",
+        UR_DEVICE_INFO_GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP,
+    ),
+    (
+        "urEnqueueGraph",
+        UR_DEVICE_INFO_GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP,
+    ),
+    (
+        "urQueueBegin",
+        UR_DEVICE_INFO_GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP,
+    ),
+    (
+        "urQueueEnd",
+        UR_DEVICE_INFO_GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP,
+    ),
+    (
+        "urQueueIsGraph",
+        UR_DEVICE_INFO_GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP,
+    ),
+    (
+        "urQueueGetGraph",
+        UR_DEVICE_INFO_GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP,
+    ),
+    ("urMemImage", UR_DEVICE_INFO_IMAGE_SUPPORT),
+    ("urEnqueueMemImage", UR_DEVICE_INFO_IMAGE_SUPPORT),
+    ("urSampler", UR_DEVICE_INFO_IMAGE_SUPPORT),
+    (
+        "urEnqueueReadHostPipe",
+        UR_DEVICE_INFO_HOST_PIPE_READ_WRITE_SUPPORT,
+    ),
+    (
+        "urEnqueueWriteHostPipe",
+        UR_DEVICE_INFO_HOST_PIPE_READ_WRITE_SUPPORT,
+    ),
+    (
+        "urEnqueueNativeCommand",
+        UR_DEVICE_INFO_ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP,
+    ),
+    (
+        "urUSMHostAllocRegister",
+        UR_DEVICE_INFO_USM_HOST_ALLOC_REGISTER_SUPPORT_EXP,
+    ),
+    (
+        "urUSMHostAllocUnregister",
+        UR_DEVICE_INFO_USM_HOST_ALLOC_REGISTER_SUPPORT_EXP,
+    ),
+];
+
+pub fn all() -> Vec<Test> {
+    // What ends an object, or frees memory, is called by whoever made it. It is here only to be
+    // refused.
+    let here = CALLS.iter().filter(|call| {
+        !NOT_HERE.contains(&call.function) && (!call.consumes || feature(call.function).is_some())
+    });
+    here.map(|call| {
+        Test::new("every_function", call.function, move |fixture| {
+            check(fixture, call)
+        })
+    })
+    .collect()
+}
+
+/// The property that says whether a function works.
+fn feature(function: &str) -> Option<ur_device_info_t> {
+    let found = FEATURES
+        .iter()
+        .find(|(prefix, _)| function.starts_with(prefix));
+    found.map(|(_, property)| *property)
+}
+
+fn check(fixture: &Fixture, call: &Call) -> Done {
+    let feature = feature(call.function);
+    let lacking = match feature {
+        Some(property) if !fixture.supports(property)? => Some(property),
+        _ => None,
+    };
+    if call.consumes && lacking.is_none() {
+        return Ok(());
+    }
+    let objects = Objects::new(fixture, call.needs)?;
+    let mut scratch = vec![0_u64; 8192];
+    let valid = objects.valid(fixture, scratch.as_mut_ptr().cast());
+    let missing = call.needs.iter().find(|kind| !valid.has(**kind));
+    if let (Some(kind), None) = (missing, lacking) {
+        return Err(Stop::skipped(format!("the device makes no {kind:?}")));
+    }
+    if let (Some(kind), Some(property)) = (missing, lacking) {
+        return Err(Stop::Unsupported {
+            what: format!("{property:?} is false, so that there is no {kind:?}"),
+            documented: true,
+        });
+    }
+    let status = (call.call)(fixture.ur, &valid);
+    if status.is_ok() {
+        // SAFETY: a call that succeeded has written its outputs, which lie in `scratch`.
+        let made = |at: usize| unsafe { valid.at(at).cast::<*mut c_void>().read() };
+        for (kind, at) in call.made {
+            release(fixture, *kind, made(*at))?;
+        }
+    }
+    objects.settle()?;
+    if let Some(property) = lacking {
+        if status.is_unsupported() {
+            provoked(call.function, VALID);
+        }
+        return fixture.require(property, || status);
+    }
+    let no_property =
+        status.code == UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION && call.function.contains("Info");
+    let allowed = call.may.contains(&status.code) || is_resource(status.code) || no_property;
+    if status.is_ok() || allowed {
+        provoked(call.function, VALID);
+        return Ok(());
+    }
+    if ANY_ANSWER.iter().any(|part| call.function.contains(part)) {
+        return Ok(());
+    }
+    status.ok()
+}
+
+/// What any function may answer that needs memory or a device.
+fn is_resource(code: ur_result_t) -> bool {
+    [
+        UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+        UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+        UR_RESULT_ERROR_OUT_OF_RESOURCES,
+    ]
+    .contains(&code)
+}
+
+/// Gives an object back that a call made. Commands belong to their buffer and platforms to their
+/// adapter; external objects are not made without a file descriptor from outside.
+fn release(fixture: &Fixture, kind: Kind, handle: *mut c_void) -> Done {
+    let ur = fixture.ur;
+    let status = match kind {
+        Kind::Adapter => ur.urAdapterRelease(handle.cast()),
+        Kind::Device => ur.urDeviceRelease(handle.cast()),
+        Kind::Context => ur.urContextRelease(handle.cast()),
+        Kind::Event => ur.urEventRelease(handle.cast()),
+        Kind::Kernel => ur.urKernelRelease(handle.cast()),
+        Kind::Program => ur.urProgramRelease(handle.cast()),
+        Kind::Queue => ur.urQueueRelease(handle.cast()),
+        Kind::Mem => ur.urMemRelease(handle.cast()),
+        Kind::Sampler => ur.urSamplerRelease(handle.cast()),
+        Kind::UsmPool => ur.urUSMPoolRelease(handle.cast()),
+        Kind::PhysicalMem => ur.urPhysicalMemRelease(handle.cast()),
+        Kind::CommandBuffer => ur.urCommandBufferReleaseExp(handle.cast()),
+        Kind::Graph => ur.urGraphDestroyExp(handle.cast()),
+        Kind::ExecutableGraph => ur.urGraphExecutableGraphDestroyExp(handle.cast()),
+        Kind::LoaderConfig => ur.urLoaderConfigRelease(handle.cast()),
+        Kind::ExternalMem
+        | Kind::ExternalSemaphore
+        | Kind::CommandBufferCommand
+        | Kind::Platform => return Ok(()),
+    };
+    status.ok()
+}

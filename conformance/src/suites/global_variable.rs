@@ -1,0 +1,132 @@
+//! Global variables of programs: found by name, written and read by commands.
+
+use crate::check_eq;
+use crate::fixture::Fixture;
+use crate::kernels;
+use crate::objects::{Context, Program};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use std::ffi::{CStr, c_void};
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["global_variable"; is_found_by_name, is_written_and_read]
+}
+
+struct Bench {
+    context: Context,
+    program: Program,
+    name: &'static CStr,
+    size: usize,
+}
+
+impl Bench {
+    fn new(fixture: &Fixture) -> Result<Self, Stop> {
+        let context = Context::new(fixture)?;
+        let variable = kernels::provider(fixture.backend).and_then(|provider| provider.variable());
+        let Some(variable) = variable else {
+            return Err(Stop::skipped("no program with a global variable"));
+        };
+        let (mut device, mut size) = (fixture.device, variable.binary.len());
+        let mut binary = variable.binary.as_ptr();
+        let mut raw = null_mut();
+        let ur = fixture.ur;
+        ur.urProgramCreateWithBinary(
+            context.raw,
+            1,
+            &mut device,
+            &mut size,
+            &mut binary,
+            null(),
+            &mut raw,
+        )
+        .ok()?;
+        let program = Program::adopt(ur, raw);
+        ur.urProgramBuild(context.raw, program.raw, null()).ok()?;
+        Ok(Self {
+            context,
+            program,
+            name: variable.name,
+            size: variable.size,
+        })
+    }
+}
+
+fn is_found_by_name(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let (mut size, mut pointer) = (0, null_mut());
+    let find = |size: &mut usize, pointer: &mut *mut c_void| {
+        let (device, program, name) = (fixture.device, bench.program.raw, bench.name.as_ptr());
+        let ur = fixture.ur;
+        ur.urProgramGetGlobalVariablePointer(device, program, name, size, pointer)
+    };
+    fixture.require(UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT, || {
+        find(&mut size, &mut pointer)
+    })?;
+    find(&mut size, &mut pointer).ok()?;
+    check_eq!(size, bench.size, "size of the variable");
+    check_eq!(pointer.is_null(), false, "a null variable");
+    Ok(())
+}
+
+fn is_written_and_read(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let queue = bench.context.in_order(fixture)?;
+    let (ur, q, program, name) = (
+        fixture.ur,
+        queue.raw,
+        bench.program.raw,
+        bench.name.as_ptr(),
+    );
+    let read = |to: &mut Vec<u8>, event| {
+        let (size, to) = (to.len(), to.as_mut_ptr().cast());
+        ur.urEnqueueDeviceGlobalVariableRead(
+            q,
+            program,
+            name,
+            true as u8,
+            size,
+            0,
+            to,
+            0,
+            null(),
+            event,
+        )
+    };
+    let mut before = vec![0_u8; bench.size];
+    fixture.require(UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT, || {
+        read(&mut before, null_mut())
+    })?;
+    read(&mut before, null_mut()).ok()?;
+    let write = |data: &[u8], offset, event| {
+        let from = data.as_ptr().cast();
+        let size = data.len();
+        ur.urEnqueueDeviceGlobalVariableWrite(
+            q,
+            program,
+            name,
+            0,
+            size,
+            offset,
+            from,
+            0,
+            null(),
+            event,
+        )
+    };
+    let written = queue.event(|event| write(&[1, 2, 3, 4], 0, event))?;
+    check_eq!(
+        written.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
+        UR_COMMAND_DEVICE_GLOBAL_VARIABLE_WRITE,
+        "command type"
+    );
+    write(&[9], 3, null_mut()).ok()?;
+    queue.finish()?;
+    let mut after = vec![0_u8; bench.size];
+    read(&mut after, null_mut()).ok()?;
+    check_eq!(after[..4], [1, 2, 3, 9], "the variable");
+    // It belongs to others too.
+    write(&before, 0, null_mut()).ok()?;
+    queue.finish()
+}

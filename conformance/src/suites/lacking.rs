@@ -1,0 +1,175 @@
+//! What a device must refuse because it lacks something: as the device is or, where its properties can
+//! be scripted, for each of the lacks that the specification knows.
+
+use super::arguments::Objects;
+use crate::fixture::Fixture;
+use crate::generated::arguments::{CALLS, Call, Kind, LACKS, Lack, SAID};
+use crate::generated::info;
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::scripted::Scripted;
+use crate::status::{Status, provoked};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["lacking"; features, properties]
+}
+
+/// Every lack that the device has or can be made to have.
+fn features(fixture: &Fixture) -> Done {
+    let scripted = Scripted::of(fixture);
+    let mut possible = Vec::new();
+    for lack in LACKS {
+        if scripted.is_some() || lacks(fixture, lack)? {
+            possible.push(lack);
+        }
+    }
+    let kinds: Vec<Kind> = possible
+        .iter()
+        .flat_map(|lack| lack.needs)
+        .copied()
+        .collect();
+    let objects = Objects::new(fixture, &kinds)?;
+    let mut scratch = vec![0_u64; 8192];
+    let valid = objects.valid(fixture, scratch.as_mut_ptr().cast());
+    possible.retain(|lack| lack.needs.iter().all(|kind| valid.has(*kind)));
+    if possible.is_empty() {
+        return Err(Stop::skipped("the device lacks nothing that can be asked"));
+    }
+    let mut wrong = Vec::new();
+    for lack in possible {
+        let mut ask = || {
+            let status = (lack.call)(fixture.ur, &valid);
+            note(status, lack.code, lack.what, &mut wrong);
+            Ok(())
+        };
+        match &scripted {
+            Some(scripted) => scripted.with(&script(fixture, lack)?, ask)?,
+            None => ask()?,
+        }
+    }
+    objects.settle()?;
+    all_right(&wrong)
+}
+
+/// A property that the device does not know is no value of 0: its query says so.
+fn properties(fixture: &Fixture) -> Done {
+    let Some(scripted) = Scripted::of(fixture) else {
+        return Err(Stop::skipped("the device's properties are as they are"));
+    };
+    let queries: Vec<(&Call, &str)> = SAID
+        .iter()
+        .filter(|said| said.code == UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)
+        .filter_map(|said| {
+            let call = CALLS.iter().find(|call| call.function == said.function)?;
+            let asks = call.function.contains("Get") && call.function != "urDeviceGetInfo";
+            asks.then_some((call, said.what))
+        })
+        .collect();
+    let kinds: Vec<Kind> = queries
+        .iter()
+        .flat_map(|(call, _)| call.needs)
+        .copied()
+        .collect();
+    let objects = Objects::new(fixture, &kinds)?;
+    let mut scratch = vec![0_u64; 8192];
+    let valid = objects.valid(fixture, scratch.as_mut_ptr().cast());
+    let mut wrong = Vec::new();
+    scripted.with(&nothing_known(), || {
+        for (call, what) in queries {
+            if !call.needs.iter().all(|kind| valid.has(*kind)) {
+                continue;
+            }
+            let status = (call.call)(fixture.ur, &valid);
+            note(
+                status,
+                UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
+                what,
+                &mut wrong,
+            );
+        }
+        Ok(())
+    })?;
+    all_right(&wrong)
+}
+
+fn note(status: Status, code: ur_result_t, what: &'static str, wrong: &mut Vec<String>) {
+    if status.code == code {
+        return provoked(status.function, what);
+    }
+    wrong.push(format!("{status} instead of {code:?}: {what}"));
+}
+
+fn all_right(wrong: &[String]) -> Done {
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Stop::failed(wrong.join("; "))),
+    }
+}
+
+/// Whether the device says so of itself.
+fn lacks(fixture: &Fixture, lack: &Lack) -> Result<bool, Stop> {
+    for (_, property, bits) in lack.terms {
+        if number(fixture, *property)? & bits != 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A property as a number; one that is not there is 0.
+fn number(fixture: &Fixture, property: ur_device_info_t) -> Result<u64, Stop> {
+    let bytes = crate::objects::info::list::<u8>(|size, value, ret| {
+        fixture
+            .ur
+            .urDeviceGetInfo(fixture.device, property, size, value, ret)
+    });
+    match bytes {
+        Ok(bytes) => {
+            let low = bytes.iter().take(size_of::<u64>()).rev();
+            Ok(low.fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        }
+        Err(Stop::Unsupported { .. }) => Ok(0),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// The device as it is, without what a lack is about.
+fn script(fixture: &Fixture, lack: &Lack) -> Result<String, Stop> {
+    let mut script = String::new();
+    for (name, property, bits) in lack.terms {
+        let rest = number(fixture, *property)? & !bits;
+        script.push_str(&format!("{name} = {rest}\n"));
+    }
+    Ok(script)
+}
+
+/// No property of anything but the device.
+fn nothing_known() -> String {
+    let lists = [
+        info::ADAPTER_INFO,
+        info::PLATFORM_INFO,
+        info::CONTEXT_INFO,
+        info::MEM_INFO,
+        info::IMAGE_INFO,
+        info::SAMPLER_INFO,
+        info::USM_ALLOC_INFO,
+        info::USM_POOL_INFO,
+        info::VIRTUAL_MEM_GRANULARITY_INFO,
+        info::VIRTUAL_MEM_INFO,
+        info::PHYSICAL_MEM_INFO,
+        info::PROGRAM_INFO,
+        info::PROGRAM_BUILD_INFO,
+        info::KERNEL_INFO,
+        info::KERNEL_GROUP_INFO,
+        info::KERNEL_SUB_GROUP_INFO,
+        info::QUEUE_INFO,
+        info::EVENT_INFO,
+        info::PROFILING_INFO,
+        info::EXP_PEER_INFO,
+        info::EXP_COMMAND_BUFFER_INFO,
+    ];
+    let all = lists.iter().copied().flatten();
+    all.map(|property| format!("{} = none\n", property.name))
+        .collect()
+}

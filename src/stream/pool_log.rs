@@ -1,0 +1,58 @@
+//! A pool's figures and counters as one line of text, and where `UR_LOG_POOL` wants it.
+
+use crate::object::log::{Level, LevelFilter, Sink};
+use crate::pool::{Counters, Figures};
+use std::sync::OnceLock;
+
+/// What one pool tells of itself.
+pub(crate) struct Report {
+    /// In the order in which this library made its pools.
+    pub number: u64,
+    pub figures: Figures,
+    pub counters: Counters,
+}
+
+impl Report {
+    pub fn line(&self) -> String {
+        let (f, c) = (&self.figures, &self.counters);
+        format!(
+            "pool {}: reserved {} high {}, used {} high {}; {} served: own {}, ordered {}, \
+             completed {}, waited {} ({} waits), grown {}; {} failed; {} freed; {} growths of {} \
+             bytes, {} trims of {} bytes, {} gathers of {} bytes",
+            self.number,
+            f.reserved,
+            f.reserved_high,
+            f.used,
+            f.used_high,
+            c.served(),
+            c.own_lane,
+            c.ordered,
+            c.completed,
+            c.waited,
+            c.waits,
+            c.grown,
+            c.failed,
+            c.releases,
+            c.growths,
+            c.grown_bytes,
+            c.trims,
+            c.trimmed_bytes,
+            c.gathers,
+            c.gathered_bytes,
+        )
+    }
+}
+
+/// Whether [`write`] would leave a line: figures cost locks to read.
+pub(crate) fn is_wanted() -> bool {
+    sink().enabled(Level::Info)
+}
+
+pub(crate) fn write(report: &Report) {
+    sink().log(Level::Info, format_args!("{}", report.line()));
+}
+
+fn sink() -> &'static Sink {
+    static SINK: OnceLock<Sink> = OnceLock::new();
+    SINK.get_or_init(|| Sink::open("pool", LevelFilter::Off))
+}

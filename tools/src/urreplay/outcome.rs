@@ -1,0 +1,239 @@
+//! What a replay gave, as a table for people.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::{Deserialize, Serialize};
+
+use crate::trace::{Kind, Trace};
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    pub trace: String,
+    /// Whether nothing was reused because it was seen complete.
+    pub ordered_alone: bool,
+    pub device: String,
+    pub operations: u64,
+    pub mean_ns: f64,
+    pub median_ns: u64,
+    pub p999_ns: u64,
+    /// The mean of a second pass without work or clock.
+    pub warm_ns: Option<f64>,
+    /// None if the adapter does not tell.
+    pub reserved_high: Option<u64>,
+    pub peak_live: u64,
+    pub reuse: Option<Reuse>,
+    /// Those that cost most memory.
+    pub lacks: Vec<Lack>,
+}
+
+/// Allocations by what served them.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Reuse {
+    pub own: u64,
+    pub ordered: u64,
+    pub completed: u64,
+    pub waited: u64,
+    pub grown: u64,
+}
+
+/// A dependency that the program did not have, and what it would have spared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lack {
+    /// The queue that did not wait, and what for; -1 is the host.
+    pub stream: i64,
+    pub lane: u64,
+    /// Allocations that grew, waited or failed for it, and their bytes.
+    pub allocations: u64,
+    pub bytes: u64,
+    /// The largest of them, the point that it lacked, and whose memory it would have had.
+    pub largest: u64,
+    pub largest_bytes: u64,
+    pub epoch: u64,
+    pub owners: Vec<u64>,
+}
+
+/// Sums up what the trace of a replay lacked, by pairs of queues, the most bytes first; in the numbers
+/// of the trace that was replayed.
+pub fn lacks(trace: &Trace, input: &Trace) -> Vec<Lack> {
+    // The replay's own memory comes first, one block a queue.
+    let before = input.streams().len() as u64;
+    let on_queue = |trace: &Trace| -> Vec<u64> {
+        let ops = trace.ops.iter().filter(|op| op.kind != Kind::Wait);
+        ops.filter_map(|op| op.stream).collect()
+    };
+    let queues: HashMap<u64, u64> = on_queue(trace).into_iter().zip(on_queue(input)).collect();
+    let queue = |own: u64| queues.get(&own).copied().unwrap_or(own);
+    let mut all: HashMap<(i64, u64), Lack> = HashMap::new();
+    for op in trace.ops.iter().filter(|op| op.kind == Kind::Alloc) {
+        let Some((wait, owners)) = &op.lack else {
+            continue;
+        };
+        let stream = op.stream.map_or(-1, |stream| queue(stream) as i64);
+        let id = op.id.saturating_sub(before);
+        for point in wait {
+            let lane = queue(point.lane);
+            let lack = all.entry((stream, lane)).or_insert_with(|| Lack {
+                stream,
+                lane,
+                allocations: 0,
+                bytes: 0,
+                largest: id,
+                largest_bytes: 0,
+                epoch: point.epoch,
+                owners: Vec::new(),
+            });
+            lack.allocations += 1;
+            lack.bytes += op.bytes;
+            if op.bytes > lack.largest_bytes {
+                (lack.largest, lack.largest_bytes, lack.epoch) = (id, op.bytes, point.epoch);
+                let owners = owners.iter().map(|id| id.saturating_sub(before));
+                lack.owners = owners.collect();
+            }
+        }
+    }
+    let mut all: Vec<Lack> = all.into_values().collect();
+    all.sort_by_key(|lack| (std::cmp::Reverse(lack.bytes), lack.stream, lack.lane));
+    all
+}
+
+/// How a trace is called: its file's name without what follows a dot, but with a number there.
+pub fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".trace");
+    name.trim_end_matches(".csv").to_owned()
+}
+
+pub fn table(outcomes: &[Outcome], explain: bool) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header([
+        "trace",
+        "reuse",
+        "ops",
+        "ns/op",
+        "median",
+        "p99.9",
+        "warm",
+        "reserved MiB",
+        "live MiB",
+        "reserved/live",
+        "own",
+        "ordered",
+        "completed",
+        "waited",
+        "grown",
+    ]);
+    for outcome in outcomes {
+        let mode = if outcome.ordered_alone {
+            "ordered"
+        } else {
+            "completed"
+        };
+        let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+        let unknown = || "-".to_owned();
+        let ratio = |high: u64| format!("{:.3}", high as f64 / outcome.peak_live.max(1) as f64);
+        let count = |of: fn(&Reuse) -> u64| {
+            outcome
+                .reuse
+                .as_ref()
+                .map_or_else(unknown, |reuse| of(reuse).to_string())
+        };
+        table.add_row([
+            outcome.trace.clone(),
+            mode.to_owned(),
+            outcome.operations.to_string(),
+            format!("{:.0}", outcome.mean_ns),
+            outcome.median_ns.to_string(),
+            outcome.p999_ns.to_string(),
+            outcome
+                .warm_ns
+                .map_or_else(unknown, |ns| format!("{ns:.0}")),
+            outcome.reserved_high.map_or_else(unknown, mib),
+            mib(outcome.peak_live),
+            outcome.reserved_high.map_or_else(unknown, ratio),
+            count(|reuse| reuse.own),
+            count(|reuse| reuse.ordered),
+            count(|reuse| reuse.completed),
+            count(|reuse| reuse.waited),
+            count(|reuse| reuse.grown),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let device = outcomes.first().map_or("", |outcome| &outcome.device);
+    let mut text = format!("{device}\n{table}\n");
+    for outcome in outcomes.iter().filter(|_| explain) {
+        text.push_str(&explained(outcome));
+    }
+    text
+}
+
+fn explained(outcome: &Outcome) -> String {
+    let reuse = if outcome.ordered_alone {
+        "ordered"
+    } else {
+        "completed"
+    };
+    let mut text = format!("\n{}, {reuse} reuse: ", outcome.trace);
+    if outcome.lacks.is_empty() {
+        return text + "no dependency would have spared memory\n";
+    }
+    text.push_str("what the program did not wait for\n");
+    for lack in outcome.lacks.iter().take(5) {
+        let owners: Vec<String> = lack.owners.iter().take(4).map(u64::to_string).collect();
+        let _ = writeln!(
+            text,
+            "  queue {} for queue {}: {} allocations of {} bytes; allocation {} of {} bytes, after \
+             {}@{}, would have had the memory of {}",
+            lack.stream,
+            lack.lane,
+            lack.allocations,
+            lack.bytes,
+            lack.largest,
+            lack.largest_bytes,
+            lack.lane,
+            lack.epoch,
+            if owners.is_empty() {
+                "nobody yet".to_owned()
+            } else {
+                owners.join(", ")
+            },
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lacks_add_up_by_pairs_of_queues() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("one.trace");
+        // The queues were 7, 5 and 6, and each has a block of the replay's before.
+        let text = "a 0 1 -1 - grown\na 1 1 -1 - grown\na 2 1 -1 - grown\n\
+                    a 3 8 1 - grown\nf 3 8 1 1@1 -\na 4 4 2 - grown lacks=1@1:3\n\
+                    a 5 6 2 - grown lacks=1@1:3\na 6 1 3 - grown\n";
+        let input = "a 0 8 7\nf 0 8 7\na 1 4 5\na 2 6 5\na 3 1 6\n";
+        let read = |text: &str| {
+            std::fs::write(&path, text).expect("written");
+            Trace::read(&path, 1).expect("it can be read")
+        };
+        let found = lacks(&read(text), &read(input));
+        assert_eq!(found.len(), 1);
+        let lack = &found[0];
+        assert_eq!(
+            (lack.stream, lack.lane, lack.allocations, lack.bytes),
+            (5, 7, 2, 10)
+        );
+        assert_eq!(
+            (lack.largest, lack.epoch, &lack.owners[..]),
+            (2, 1, &[0][..])
+        );
+    }
+}
