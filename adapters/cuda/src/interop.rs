@@ -74,7 +74,7 @@ fn flags(gpu: &Gpu, stream: CUstream) -> Result<ur_queue_flags_t> {
     ensure(same, UR_RESULT_ERROR_INVALID_CONTEXT)?;
     let mut flags = ur_queue_flags_t(0);
     if bits & NON_BLOCKING == 0 {
-        flags = flags | UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM;
+        flags |= UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM;
     }
     Ok(match priority {
         ..0 => flags | UR_QUEUE_FLAG_PRIORITY_HIGH,

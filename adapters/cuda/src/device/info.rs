@@ -103,11 +103,8 @@ impl Device {
         let ask = self.api.cuDeviceGetUuid.ok_or(absent())?;
         let mut uuid = CUuuid { bytes: [0; 16] };
         // SAFETY: room for an identifier.
-        check(
-            self.api,
-            unsafe { ask(&mut uuid, self.raw) },
-            "cuDeviceGetUuid",
-        )?;
+        let code = unsafe { ask(&mut uuid, self.raw) };
+        check(self.api, code, "cuDeviceGetUuid")?;
         Ok(uuid.bytes.map(i8::cast_unsigned))
     }
 

@@ -32,11 +32,12 @@ impl Metadata {
         let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
         let mut all = Self::default();
         // SAFETY: the caller's promise.
+        let all_entries = unsafe { entries(properties) }?;
         for Entry {
             subject,
             tag,
             bytes,
-        } in unsafe { entries(properties) }?
+        } in all_entries
         {
             let groups = &mut all.groups;
             match tag.as_slice() {

@@ -32,11 +32,12 @@ impl Metadata {
     pub unsafe fn read(properties: Option<&ur_program_properties_t>) -> Result<Self> {
         let mut all = Self::default();
         // SAFETY: the caller's promise.
+        let all_entries = unsafe { metadata::entries(properties) }?;
         for Entry {
             subject,
             tag,
             bytes,
-        } in unsafe { metadata::entries(properties) }?
+        } in all_entries
         {
             match tag.as_slice() {
                 GROUP_SIZE => {
