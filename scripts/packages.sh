@@ -130,6 +130,10 @@ fi
 # Not into their environments: those are somebody else's.
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --no-index "$wheel"
 for python in "$@"; do
+    if ! "$python" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("dpctl"))'; then
+        say "dpctl SKIPPED: $python has none"
+        continue
+    fi
     libsycl=$(dirname "$(dirname "$python")")/lib/libsycl.so.9
     say "under $libsycl"
     (

@@ -169,6 +169,15 @@ impl<T: Body> Object<T> {
         self.handle()
     }
 
+    /// As [`Object::into_handle`], for who has no more use for the object: its reference becomes the API's.
+    pub fn hand_out(self: Arc<Self>) -> *mut c_void {
+        let handle = self.handle();
+        if !self.immortal && self.api_refs.fetch_add(1, Ordering::Relaxed) == 0 {
+            std::mem::forget(self);
+        }
+        handle
+    }
+
     /// The object behind a handle, if it is one of this adapter and of this kind.
     ///
     /// # Safety

@@ -79,6 +79,12 @@ pub fn always(text: &str) {
     sink.target.write(format!("{line}\n").as_bytes());
 }
 
+/// What is wrong with a text for `UR_LOG_<NAME>`, if anything is. Opens nothing.
+pub fn fault(text: &str) -> Option<String> {
+    let settings = Settings::parse(text, LevelFilter::Off);
+    settings.err().map(|fault| fault.to_string())
+}
+
 fn update_max_level() {
     let sink = SINK
         .get()

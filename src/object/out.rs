@@ -53,6 +53,14 @@ impl<T: Body> OutHandle<'_, T> {
         !self.to.is_null()
     }
 
+    /// As [`OutHandle::set`], of an object that is made for this call.
+    pub fn give(self, object: Arc<Object<T>>) {
+        if self.wanted() {
+            // SAFETY: not null, and `new` was promised that it is writable.
+            unsafe { self.to.write(object.hand_out()) }
+        }
+    }
+
     pub fn set(self, object: &Arc<Object<T>>) {
         if self.wanted() {
             // SAFETY: not null, and `new` was promised that it is writable.

@@ -219,6 +219,12 @@ impl<S: Source> Pool<S> {
         self.state.lock().lookup(addr)
     }
 
+    /// [`Pool::lookup`] of two.
+    pub fn lookup_both(&self, addrs: [u64; 2]) -> [Option<Block>; 2] {
+        let state = self.state.lock();
+        addrs.map(|addr| state.lookup(addr))
+    }
+
     /// Gives back what exceeds the release threshold, as far as it is free and observed complete.
     /// For whoever has just observed completion. Cheap when there is no threshold.
     pub fn settle(&self) {

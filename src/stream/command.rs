@@ -209,7 +209,8 @@ impl<D: Driver> Site<'_, D> {
         src: *const c_void,
         bytes: usize,
     ) -> Result<Command<'a, D>> {
-        let (dst, src) = (self.usm_range(dst, bytes)?, self.usm_range(src, bytes)?);
+        self.context.check_ranges([dst.addr(), src.addr()], bytes)?;
+        let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
         let work = Work::Copy { dst, src, bytes };
         Ok(Command::new(UR_COMMAND_USM_MEMCPY, work))
     }
@@ -319,25 +320,8 @@ impl<D: Driver> Site<'_, D> {
     pub fn launch<'a>(
         &self,
         kernel: &'a Object<D::Kernel>,
-        dims: u32,
-        offset: Option<&[usize]>,
-        global: &[usize],
-        local: Option<&[usize]>,
-        args: &'a [ur_exp_kernel_arg_properties_t],
-        properties: Option<&'a ur_kernel_launch_ext_properties_t>,
+        request: LaunchRequest<'a>,
     ) -> Result<Command<'a, D>> {
-        ensure(
-            (1..=3).contains(&dims),
-            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
-        )?;
-        let request = LaunchRequest {
-            dims,
-            offset: transfer::three(offset.unwrap_or(&[]), 0),
-            global: transfer::three(global, 1),
-            local: local.map(|local| transfer::three(local, 1)),
-            args,
-            properties,
-        };
         let work = Work::Launch(D::launch(self.device, kernel, &request)?);
         Ok(Command {
             launch: Some((kernel, request)),

@@ -311,6 +311,32 @@ pub trait Driver:
         request: &LaunchRequest<'_>,
     ) -> Result<Self::Launch>;
 
+    /// Whether a launch goes to a lane by [`Driver::submit_launch`], without being made ready before.
+    const LAUNCHES_AT_ONCE: bool = false;
+
+    /// What [`Driver::launch`] checks.
+    fn check_launch(
+        device: &Object<Self::Device>,
+        kernel: &Object<Self::Kernel>,
+        request: &LaunchRequest<'_>,
+    ) -> Result<()> {
+        let _ = (device, kernel, request);
+        Ok(())
+    }
+
+    /// A launch that was checked, made ready and submitted in one step: what only has to last for the
+    /// call need not be copied.
+    fn submit_launch(
+        lane: &Self::Lane,
+        epoch: u64,
+        kernel: &Object<Self::Kernel>,
+        request: &LaunchRequest<'_>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
+        let _ = (lane, epoch, kernel, request, stamps);
+        Err(Error::unsupported())
+    }
+
     /// Memory from the system: an address, zeroed if `zeroed`. `device` is none for host memory.
     /// Not asked of memory that has pages.
     fn acquire(

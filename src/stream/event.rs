@@ -26,8 +26,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// An event's handle.
 pub struct Event<D: Driver> {
-    context: Arc<Object<Context<D>>>,
-    queue: Option<Arc<Object<Queue<D>>>>,
+    of: Of<D>,
     command: ur_command_t,
     standing: Standing<D>,
     failed: AtomicBool,
@@ -35,6 +34,12 @@ pub struct Event<D: Driver> {
     native: OnceLock<D::Marker>,
     /// The point of an event that the backend itself made.
     foreign: Option<ForeignPoint<D>>,
+}
+
+/// Where an event comes from.
+enum Of<D: Driver> {
+    Queue(Arc<Object<Queue<D>>>),
+    Context(Arc<Object<Context<D>>>),
 }
 
 /// What an event stands for.
@@ -69,8 +74,7 @@ impl<D: Driver> Event<D> {
         times: Option<Times>,
     ) -> Arc<Object<Self>> {
         hal::new::<D, _>(Self {
-            context: Arc::clone(queue.context()),
-            queue: Some(queue.arc()),
+            of: Of::Queue(queue.arc()),
             command,
             standing: Standing::Command(reach, times),
             failed: AtomicBool::new(false),
@@ -87,8 +91,7 @@ impl<D: Driver> Event<D> {
         node: u32,
     ) -> Arc<Object<Self>> {
         hal::new::<D, _>(Self {
-            context: Arc::clone(context),
-            queue: None,
+            of: Of::Context(Arc::clone(context)),
             command,
             standing: Standing::Recorded(Signal::new(context.domain(), recording, node)),
             failed: AtomicBool::new(false),
@@ -105,8 +108,7 @@ impl<D: Driver> Event<D> {
         node: u32,
     ) -> Arc<Object<Self>> {
         hal::new::<D, _>(Self {
-            context: Arc::clone(queue.context()),
-            queue: Some(queue.arc()),
+            of: Of::Queue(queue.arc()),
             command,
             standing: Standing::Captured(Arc::downgrade(graph), node),
             failed: AtomicBool::new(false),
@@ -162,8 +164,7 @@ impl<D: Driver> Event<D> {
         let foreign = engine.foreign_point(marker.clone());
         let point = Frontier::from(foreign.point.clone());
         Ok(hal::new::<D, _>(Self {
-            context: context.arc(),
-            queue: None,
+            of: Of::Context(context.arc()),
             command,
             standing: Standing::Command(
                 Reach {
@@ -204,7 +205,7 @@ impl<D: Driver> Event<D> {
             return Ok(mark.marker);
         }
         if !rest.is_empty()
-            && let Some(queue) = &self.queue
+            && let Some(queue) = self.queue()
             && let Some(reach) = queue.submit(reach, Work::Marker, None, true)?
             && let Some(point) = reach.done.single()
             && let Some(mark) = engine.mark(point)?
@@ -212,17 +213,23 @@ impl<D: Driver> Event<D> {
             return Ok(mark.marker);
         }
         // All of it is complete: a point that is, too.
-        let (marker, signal) = D::host_point(self.context.domain(), &Clock::new())?;
+        let (marker, signal) = D::host_point(self.context().domain(), &Clock::new())?;
         D::signal(signal);
         Ok(marker)
     }
 
     pub fn context(&self) -> &Arc<Object<Context<D>>> {
-        &self.context
+        match &self.of {
+            Of::Queue(queue) => queue.context(),
+            Of::Context(context) => context,
+        }
     }
 
     pub fn queue(&self) -> Option<&Arc<Object<Queue<D>>>> {
-        self.queue.as_ref()
+        match &self.of {
+            Of::Queue(queue) => Some(queue),
+            Of::Context(_) => None,
+        }
     }
 
     pub fn command(&self) -> ur_command_t {
@@ -230,7 +237,7 @@ impl<D: Driver> Event<D> {
     }
 
     fn engine(&self) -> &Arc<Engine<D>> {
-        self.context.domain().engine()
+        self.context().domain().engine()
     }
 
     /// What a wait list reaches, as a command of `context` waits for it; an event in it that failed
@@ -247,7 +254,7 @@ impl<D: Driver> Event<D> {
             if reach.done.is_complete() {
                 continue;
             }
-            if D::SPANS || std::ptr::eq(&*event.context, context) {
+            if D::SPANS || std::ptr::eq(&**event.context(), context) {
                 all.join(&reach);
             } else {
                 all.join(&event.stand_in(&reach, context)?);
@@ -320,7 +327,7 @@ impl<D: Driver> Event<D> {
 impl<D: Driver> Drop for Event<D> {
     fn drop(&mut self) {
         if !D::TRACKS
-            && let Some(queue) = &self.queue
+            && let Some(queue) = self.queue()
             && let Standing::Command(reach, _) = &self.standing
             && reach.done.is_done()
         {
@@ -362,8 +369,8 @@ impl<D: Driver> Callback<D> {
 impl<D: Driver> hal::Event<D> for Event<D> {
     fn get_info(this: &Object<Self>, prop_name: EventInfo, out: InfoOut<'_>) -> Result<()> {
         match prop_name {
-            EventInfo::CommandQueue => out.handle(this.queue.as_deref()),
-            EventInfo::Context => out.handle(Some(&*this.context)),
+            EventInfo::CommandQueue => out.handle(this.queue().map(|queue| &**queue)),
+            EventInfo::Context => out.handle(Some(&**this.context())),
             EventInfo::CommandType => out.value(this.command),
             EventInfo::CommandExecutionStatus => out.value(this.status()),
             EventInfo::ReferenceCount => out.value(this.api_refs()),
@@ -400,7 +407,7 @@ impl<D: Driver> hal::Event<D> for Event<D> {
             result = result.and(event.wait_here());
         }
         for event in event_wait_list.iter() {
-            event.context.domain().settle();
+            event.context().domain().settle();
         }
         result
     }

@@ -9,7 +9,7 @@ use super::reach::{Reach, Ticket, Tickets};
 use super::replay::Part;
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
-use crate::object::{Object, Result};
+use crate::object::{Error, Object, Result};
 use crate::pool::Stash;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
@@ -149,7 +149,7 @@ impl<D: Driver> LaneCore<D> {
         }
         self.record_if_watched(state)?;
         D::submit(&self.native, state.order.epoch() + 1, Work::Marker, None)?;
-        state.order.advance();
+        state.order.step();
         state.recent = Reach::default();
         self.publish(state);
         Ok(())
@@ -225,16 +225,16 @@ impl<D: Driver> LaneCore<D> {
         if let Err(error) = give(&self.native, state.order.epoch() + 1) {
             if !D::TRACKS {
                 // A part of it may be there: what comes to pass now includes that.
-                state.order.advance();
+                state.order.step();
                 self.publish(state);
             }
             return Err(error);
         }
-        let point = state.order.advance();
+        state.order.step();
         state.recent = Reach::default();
         self.publish(state);
         Ok(wanted.then(|| Reach {
-            done: Frontier::from(point),
+            done: Frontier::from(state.order.current()),
             order: state.order.frontier(),
             tickets: self.watch(state),
             own: true,
@@ -306,7 +306,7 @@ impl<D: Driver> LaneCore<D> {
             ..Reach::default()
         };
         if !D::TRACKS && !state.order.current().is_done() {
-            self.record(state)?;
+            self.keep_mark(state)?;
         }
         D::wait(&self.native, marker)?;
         let mut held = before.order.clone();
@@ -340,7 +340,7 @@ impl<D: Driver> LaneCore<D> {
         let mut state = enter(&self.state);
         let reach = self.reach(&mut state);
         if !D::TRACKS && !state.order.current().is_done() {
-            self.record(&mut state)?;
+            self.keep_mark(&mut state)?;
         }
         Ok(reach)
     }
@@ -350,9 +350,17 @@ impl<D: Driver> LaneCore<D> {
         enter(&self.state).order.waited().clone()
     }
 
-    /// The epoch of the last command. Exact for who keeps others from submitting.
-    pub fn last(&self) -> u64 {
-        self.last.load(Ordering::Relaxed)
+    /// How many commands may not be relied on to be complete. Exact for who keeps others from
+    /// submitting.
+    pub fn left(&self) -> u64 {
+        let last = self.last.load(Ordering::Relaxed);
+        last.saturating_sub(self.clock.reliable())
+    }
+
+    /// Whether what is waited for reaches this lane's last command.
+    pub fn is_last_of(&self, waits: &Reach) -> bool {
+        let last = self.last.load(Ordering::Relaxed);
+        waits.done.epoch_of(self.clock.id()) == Some(last)
     }
 
     /// Frees a block of the stash: without a wait, an event or any other lane's lock. False if it
@@ -452,7 +460,7 @@ impl<D: Driver> LaneCore<D> {
         // Others may put work behind the command at any time: its record cannot wait for ours.
         if !D::TRACKS
             && self.is_open()
-            && let Err(error) = self.record(state)
+            && let Err(error) = self.keep_mark(state)
         {
             log::error!("recording an event failed: {:?}", error.code());
         }
@@ -468,20 +476,27 @@ impl<D: Driver> LaneCore<D> {
         let held = |ticket: &Ticket| Arc::strong_count(ticket) > 1;
         if !D::TRACKS && state.ticket.as_ref().is_some_and(held) {
             state.ticket = None;
-            self.record(state)?;
+            self.keep_mark(state)?;
         }
         Ok(())
     }
 
+    /// A marker of the last command.
     fn record(&self, state: &mut State<D>) -> Result<(u64, D::Marker)> {
+        self.keep_mark(state)?;
+        // It was kept just now.
+        state.marks.back().cloned().ok_or(Error::unsupported())
+    }
+
+    /// As [`LaneCore::record`], for whoever asks later.
+    fn keep_mark(&self, state: &mut State<D>) -> Result<()> {
         let epoch = state.order.epoch();
-        if let Some(last) = state.marks.back().filter(|(at, _)| *at == epoch) {
-            return Ok(last.clone());
+        if state.marks.back().is_none_or(|(at, _)| *at != epoch) {
+            state.forget_complete(&self.clock);
+            let marker = D::mark(&self.native, epoch)?;
+            state.marks.push_back((epoch, marker));
         }
-        state.forget_complete(&self.clock);
-        let marker = D::mark(&self.native, epoch)?;
-        state.marks.push_back((epoch, marker.clone()));
-        Ok((epoch, marker))
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Kernel launches as a driver gets them, and what they may want beyond running.
 
+use super::transfer;
 use crate::abi::*;
 use crate::object::{Result, chain, ensure};
 
@@ -25,6 +26,31 @@ pub struct Wishes {
     pub cluster: Option<[u32; 3]>,
     /// Bytes of local memory for each work-group, beside the arguments'.
     pub group_memory: Option<usize>,
+}
+
+impl<'a> LaunchRequest<'a> {
+    /// The request of an entry point, whose sizes have `dims` dimensions.
+    pub(crate) fn new(
+        dims: u32,
+        offset: Option<&[usize]>,
+        global: &[usize],
+        local: Option<&[usize]>,
+        args: &'a [ur_exp_kernel_arg_properties_t],
+        properties: Option<&'a ur_kernel_launch_ext_properties_t>,
+    ) -> Result<Self> {
+        ensure(
+            (1..=3).contains(&dims),
+            UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
+        )?;
+        Ok(Self {
+            dims,
+            offset: transfer::three(offset.unwrap_or(&[]), 0),
+            global: transfer::three(global, 1),
+            local: local.map(|local| transfer::three(local, 1)),
+            args,
+            properties,
+        })
+    }
 }
 
 impl LaunchRequest<'_> {

@@ -118,6 +118,27 @@ impl<D: Driver> Memory<D> {
         }
     }
 
+    /// [`Memory::find`] of two, which mostly lie in one slab.
+    pub fn blocks(&self, addrs: [usize; 2]) -> [Option<Block>; 2] {
+        let [one, other] = addrs.map(|addr| addr as u64);
+        if self.is_flat() {
+            let slabs = self.slabs();
+            let Some((base, entry)) = slabs.own.range(..=one).next_back() else {
+                drop(slabs);
+                return [None, self.find(addrs[1]).map(|found| found.block)];
+            };
+            let inside = |addr: u64| addr.checked_sub(*base).is_some_and(|at| at < entry.bytes);
+            if inside(one) && inside(other) {
+                let (core, part) = (entry.core.upgrade(), entry.part);
+                drop(slabs);
+                return core.map_or([None; 2], |core| {
+                    core.parts()[part].pool.lookup_both([one, other])
+                });
+            }
+        }
+        addrs.map(|addr| self.find(addr).map(|found| found.block))
+    }
+
     /// Whether a live allocation starts at `addr`.
     pub fn is_start(&self, addr: usize) -> bool {
         self.owners(addr).any(|(core, part)| {

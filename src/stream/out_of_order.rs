@@ -45,10 +45,10 @@ impl<D: Driver> OutOfOrder<D> {
 
     /// A wait list with what the queue demands besides.
     pub fn with_barrier<'a>(&mut self, waits: &'a Reach) -> Cow<'a, Reach> {
-        self.barrier.prune();
-        if self.barrier.done.is_empty() && self.barrier.order.is_empty() {
+        if self.barrier.is_empty() {
             return Cow::Borrowed(waits);
         }
+        self.barrier.prune();
         let mut all = waits.clone();
         all.join(&self.barrier);
         Cow::Owned(all)
@@ -57,9 +57,10 @@ impl<D: Driver> OutOfOrder<D> {
     /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
     pub fn lend(&mut self, waits: &Reach) -> Result<(Arc<LaneCore<D>>, Reach)> {
         let waits = self.with_barrier(waits).into_owned();
-        let lane = self.place(&waits)?;
+        let at = self.place(&waits)?;
+        let lane = &self.lanes[at];
         lane.lend()?;
-        Ok((lane, waits))
+        Ok((Arc::clone(lane), waits))
     }
 
     pub fn submit(
@@ -82,8 +83,8 @@ impl<D: Driver> OutOfOrder<D> {
         give: impl FnOnce(&D::Lane, u64) -> Result<()>,
     ) -> Result<Option<Reach>> {
         let waits = self.with_barrier(waits);
-        let lane = self.place(&waits)?;
-        lane.submit_with(&waits, wanted, give)
+        let at = self.place(&waits)?;
+        self.lanes[at].submit_with(&waits, wanted, give)
     }
 
     /// An event wait or a barrier, without a command on any lane.
@@ -132,10 +133,7 @@ impl<D: Driver> OutOfOrder<D> {
         let found = lanes.position(|lane| lane.is_exposed());
         let at = match found.or_else(|| self.lanes.iter().position(|lane| !lane.is_lent())) {
             Some(at) => at,
-            None => {
-                self.add_lane()?;
-                self.lanes.len() - 1
-            }
+            None => self.add_lane()?,
         };
         Ok(&self.lanes[at])
     }
@@ -166,67 +164,68 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
-    /// The lane for a command that waits for this: one whose last command it follows anyway, one
-    /// that is idle, a new one, or the one with the least to do.
-    fn place(&mut self, waits: &Reach) -> Result<Arc<LaneCore<D>>> {
+    /// The lane for a command that waits for this, by its place: one whose last command it follows
+    /// anyway, one that is idle, a new one, or the one with the least to do.
+    fn place(&mut self, waits: &Reach) -> Result<usize> {
         let engine = self.context.domain().engine();
-        // Mostly nothing waits for the host, and no lane is held by it.
-        let quiet = engine.all_signalled();
-        let hosts = if quiet {
-            Frontier::new()
-        } else {
-            engine.unsignalled(&waits.order)
-        };
-        let mut best: Option<(Fit, &Arc<LaneCore<D>>)> = None;
-        let mut free = 0;
-        for lane in self.lanes.iter().filter(|lane| !lane.is_lent()) {
-            let held = match quiet {
-                true => Frontier::new(),
-                false => engine.unsignalled(&lane.waited()),
-            };
-            free += usize::from(held.is_empty());
-            if !held.points().all(|point| hosts.covers_point(point)) {
+        if !engine.all_signalled() {
+            return self.place_around_hosts(waits);
+        }
+        // Nothing waits for the host, as mostly: no lane is held by it.
+        let (mut best, mut count) = (None, 0);
+        for (at, lane) in self.lanes.iter().enumerate() {
+            if lane.is_lent() {
                 continue;
             }
-            let fit = Fit::of(lane, &held, waits);
-            if fit == Fit::Follows {
-                return Ok(Arc::clone(lane));
+            let left = lane.left();
+            if left > 0 && lane.is_last_of(waits) {
+                return Ok(at);
             }
-            if best.as_ref().is_none_or(|(other, _)| fit < *other) {
-                best = Some((fit, lane));
+            count += 1;
+            if best.is_none_or(|(least, _)| left < least) {
+                best = Some((left, at));
             }
         }
-        let room = !hosts.is_empty() || free < MOST_LANES;
         match best {
-            Some((fit, lane)) if fit == Fit::Idle || !room => Ok(Arc::clone(lane)),
+            Some((left, at)) if left == 0 || count >= MOST_LANES => Ok(at),
             _ => self.add_lane(),
         }
     }
 
-    fn add_lane(&mut self) -> Result<Arc<LaneCore<D>>> {
-        let lane = LaneCore::open(&self.context, &self.device, self.flags)?;
-        self.lanes.push(Arc::clone(&lane));
-        Ok(lane)
-    }
-}
-
-/// How well a lane suits a command, the best first.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
-    /// Its last command is one that the new one waits for.
-    Follows,
-    Idle,
-    /// So many commands are not known to be complete.
-    Busy(u64),
-}
-
-impl Fit {
-    fn of<D: Driver>(lane: &LaneCore<D>, held: &Frontier, waits: &Reach) -> Self {
-        let tail = lane.last();
-        match tail.saturating_sub(lane.clock.reliable()) {
-            0 if held.is_empty() => Self::Idle,
-            left if left > 0 && waits.done.epoch_of(lane.clock.id()) == Some(tail) => Self::Follows,
-            left => Self::Busy(left),
+    fn place_around_hosts(&mut self, waits: &Reach) -> Result<usize> {
+        let engine = self.context.domain().engine();
+        let hosts = engine.unsignalled(&waits.order);
+        let (mut open, mut free) = (Vec::new(), 0);
+        for (at, lane) in self.lanes.iter().enumerate() {
+            if lane.is_lent() {
+                continue;
+            }
+            let held = engine.unsignalled(&lane.waited());
+            free += usize::from(held.is_empty());
+            if held.points().all(|point| hosts.covers_point(point)) {
+                open.push((at, lane, held));
+            }
         }
+        let mut found = open
+            .iter()
+            .find(|(_, lane, _)| lane.left() > 0 && lane.is_last_of(waits));
+        if found.is_none() {
+            found = open
+                .iter()
+                .find(|(_, lane, held)| lane.left() == 0 && held.is_empty());
+        }
+        let room = !hosts.is_empty() || free < MOST_LANES;
+        let least = || open.iter().min_by_key(|(_, lane, _)| lane.left());
+        let found = found.or_else(|| least().filter(|_| !room));
+        match found.map(|(at, ..)| *at) {
+            Some(at) => Ok(at),
+            None => self.add_lane(),
+        }
+    }
+
+    fn add_lane(&mut self) -> Result<usize> {
+        let lane = LaneCore::open(&self.context, &self.device, self.flags)?;
+        self.lanes.push(lane);
+        Ok(self.lanes.len() - 1)
     }
 }

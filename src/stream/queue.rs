@@ -12,7 +12,7 @@ use super::lane::LaneCore;
 use super::out_of_order::OutOfOrder;
 use super::pool_trace::Trace;
 use super::reach::Reach;
-use super::{Context, Driver, Engine, Stamps, Work};
+use super::{Context, Driver, Engine, LaunchRequest, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
@@ -172,6 +172,40 @@ impl<D: Driver> Queue<D> {
             ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
             return Self::record(this, made, waits, event, Span::Command);
         }
+        let Command { kind, work, .. } = made;
+        Self::give_with(this, kind, waits, event, blocking, |lane, epoch, stamps| {
+            D::submit(lane, epoch, work, stamps)
+        })
+    }
+
+    pub(crate) fn launch(
+        this: &Object<Self>,
+        kernel: &Object<D::Kernel>,
+        request: LaunchRequest<'_>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        if !D::LAUNCHES_AT_ONCE || this.is_captured(waits) {
+            let made = this.site().launch(kernel, request)?;
+            return Self::give(this, made, waits, event, false);
+        }
+        D::check_launch(&this.device, kernel, &request)?;
+        let command = UR_COMMAND_KERNEL_LAUNCH;
+        Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
+            D::submit_launch(lane, epoch, kernel, &request, stamps)
+        })
+    }
+
+    /// Enqueues what `give` has a lane take as the command with an epoch.
+    fn give_with(
+        this: &Object<Self>,
+        command: ur_command_t,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+        give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<()>,
+    ) -> Result<()> {
+        this.engine().check()?;
         let waits = Event::join(this.context(), waits.iter())?;
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
@@ -179,8 +213,13 @@ impl<D: Driver> Queue<D> {
         } else {
             None
         };
-        let reach = this.submit(&waits, made.work, times.as_ref(), wanted)?;
-        Self::deliver(this, made.kind, reach, times, event, blocking)
+        let stamps = times.as_ref().map(|times| Arc::clone(&times.stamps));
+        let give = |lane: &D::Lane, epoch| give(lane, epoch, stamps);
+        let reach = match &this.shape {
+            Shape::InOrder(lane) => lane.submit_with(&waits, wanted, give),
+            Shape::OutOfOrder(lanes) => enter(lanes).submit_with(&waits, wanted, give),
+        }?;
+        Self::deliver(this, command, reach, times, event, blocking)
     }
 
     /// Hands out the event of a command that reaches this far, and waits for it if that is asked.
@@ -197,7 +236,7 @@ impl<D: Driver> Queue<D> {
             this.engine().wait_reach(&reach)?;
         }
         if event.wanted() {
-            event.set(&Event::new(this, command, reach, times));
+            event.give(Event::new(this, command, reach, times));
         }
         Ok(())
     }

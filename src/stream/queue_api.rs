@@ -5,7 +5,9 @@
 use super::command::Corner;
 use super::event::Event;
 use super::hooks::{forwarded, queue_hooks};
-use super::{CommandBuffer, Driver, ExecutableGraph, Graph, Kind, Queue, UsmPool, Work};
+use super::{
+    CommandBuffer, Driver, ExecutableGraph, Graph, Kind, LaunchRequest, Queue, UsmPool, Work,
+};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo, Unwrapped};
 use crate::object::{Handles, InfoOut, Object, OutHandle, Result};
@@ -353,8 +355,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let made = this.site().launch(
-            kernel,
+        let request = LaunchRequest::new(
             work_dim,
             global_work_offset,
             global_work_size,
@@ -362,7 +363,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
             args,
             launch_prop_list,
         )?;
-        Self::give(this, made, waits, event, false)
+        Self::launch(this, kernel, request, waits, event)
     }
 
     fn usm_device_alloc_exp(

@@ -88,6 +88,10 @@ impl Reach {
         held
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.done.is_empty() && self.order.is_empty()
+    }
+
     /// What must complete before the command starts. One without a point of its own never runs.
     pub fn before(&self) -> Frontier {
         let Some(point) = self.done.single().filter(|_| self.own) else {

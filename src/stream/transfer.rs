@@ -15,7 +15,12 @@ pub(crate) fn range(start: usize, length: usize, offset: usize, bytes: usize) ->
 
 /// Up to three values, `rest` for those that are missing.
 pub(crate) fn three(values: &[usize], rest: usize) -> [usize; 3] {
-    std::array::from_fn(|at| values.get(at).copied().unwrap_or(rest))
+    match *values {
+        [] => [rest; 3],
+        [x] => [x, rest, rest],
+        [x, y] => [x, y, rest],
+        [x, y, z, ..] => [x, y, z],
+    }
 }
 
 /// A box of a pitched block: bytes, rows, slices.

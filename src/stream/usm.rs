@@ -5,7 +5,7 @@ use super::{Context, Driver, Kind, UsmPool};
 use crate::abi::*;
 use crate::hal::UsmAllocInfo;
 use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
-use crate::pool::{Acquired, Order, Request};
+use crate::pool::{Acquired, Block, Order, Request};
 use std::cell::RefCell;
 use std::ffi::c_void;
 
@@ -137,17 +137,20 @@ impl<D: Driver> Context<D> {
     /// Whether these bytes stay inside the allocation that they begin in. Memory that is none of
     /// ours passes.
     pub(crate) fn check_range(&self, addr: usize, bytes: usize) -> Result<()> {
-        let Some(found) = self.domain().memory.find(addr) else {
-            return Ok(());
-        };
-        let room = found.block.requested - (addr as u64 - found.block.addr);
-        ensure(bytes as u64 <= room, UR_RESULT_ERROR_INVALID_SIZE)
+        let found = self.domain().memory.find(addr);
+        has_room(found.map(|found| found.block), addr, bytes)
+    }
+
+    /// As [`Context::check_range`], from two addresses on.
+    pub(crate) fn check_ranges(&self, addrs: [usize; 2], bytes: usize) -> Result<()> {
+        let [one, other] = self.domain().memory.blocks(addrs);
+        has_room(one, addrs[0], bytes)?;
+        has_room(other, addrs[1], bytes)
     }
 
     /// `urUSMContextMemcpyExp`.
     pub(crate) fn copy_now(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
-        self.check_range(dst, bytes)?;
-        self.check_range(src, bytes)?;
+        self.check_ranges([dst, src], bytes)?;
         let memory = &self.domain().memory;
         let owner = [dst, src]
             .into_iter()
@@ -156,6 +159,15 @@ impl<D: Driver> Context<D> {
         self.domain()
             .run_now(device, super::Work::Copy { dst, src, bytes })
     }
+}
+
+/// Whether so many bytes from an address on lie in its block, if there is one.
+fn has_room(block: Option<Block>, addr: usize, bytes: usize) -> Result<()> {
+    let Some(block) = block else {
+        return Ok(());
+    };
+    let room = block.requested - (addr as u64 - block.addr);
+    ensure(bytes as u64 <= room, UR_RESULT_ERROR_INVALID_SIZE)
 }
 
 /// The alignment that a descriptor asks for. What is chained to it are wishes that a pool may pass

@@ -52,9 +52,14 @@ impl Lane {
 
     /// The point of the next command.
     pub fn advance(&mut self) -> Point {
+        self.step();
+        self.current()
+    }
+
+    /// One command more, whose point nobody wants.
+    pub fn step(&mut self) {
         self.epoch += 1;
         self.recent = Frontier::new();
-        self.current()
     }
 
     /// The point of the last command; complete when there was none.

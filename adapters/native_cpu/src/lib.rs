@@ -30,6 +30,9 @@ mod platform;
 mod program;
 mod virtual_mem;
 
+#[doc(hidden)]
+pub mod readers;
+
 use std::sync::Arc;
 use ur::hal;
 use ur::object::{Object, Result};

@@ -15,6 +15,7 @@ use ur::hal::{self, ProgramBuildInfo, ProgramInfo};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
 
+pub use elf::exports;
 pub use image::Image;
 pub use metadata::Metadata;
 

@@ -5,7 +5,8 @@ mod info;
 use std::collections::HashSet;
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::Instant;
 
 use opencl_sys::*;
 use ur::abi::*;
@@ -31,6 +32,7 @@ pub struct Device {
     parent: Option<Arc<Object<Device>>>,
     answers: Answers,
     records: OnceLock<bool>,
+    timed: OnceLock<bool>,
 }
 
 impl Device {
@@ -86,6 +88,7 @@ impl Device {
             parent,
             answers: Answers::new(ur_device_info_t::ALL.len()),
             records: OnceLock::new(),
+            timed: OnceLock::new(),
         };
         device.kind = device
             .value(CL_DEVICE_TYPE)
@@ -212,8 +215,22 @@ impl Device {
         }
     }
 
-    /// The device's clock and the host's, in nanoseconds.
-    pub fn timers(&self) -> Result<(u64, u64)> {
+    /// The device's clock and the host's, in nanoseconds. Where the driver tells none, the host's stands
+    /// for both.
+    pub fn clocks(&self) -> Result<(u64, u64)> {
+        if !self.has_timers() {
+            let now = host_clock();
+            return Ok((now, now));
+        }
+        self.timers()
+    }
+
+    /// Whether the driver tells the device's clock, the one that events are timed by.
+    pub fn has_timers(&self) -> bool {
+        *self.timed.get_or_init(|| self.timers().is_ok())
+    }
+
+    fn timers(&self) -> Result<(u64, u64)> {
         let has = self.version >= Version::new(2, 1) && self.platform.version >= Version::new(2, 1);
         let read = self
             .api()
@@ -245,6 +262,12 @@ impl Drop for Device {
 
 impl Body for Device {
     const KIND: Kind = Kind::Device;
+}
+
+/// The host's clock that never goes back, in nanoseconds. Not 0, which stands for no time.
+fn host_clock() -> u64 {
+    static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
+    BASE.elapsed().as_nanos() as u64 + 1
 }
 
 /// How OpenCL is asked for these parts.
@@ -372,7 +395,7 @@ impl hal::Device<OpenCl> for Device {
         if !device.wanted() && !host.wanted() {
             return Ok(());
         }
-        let (on_device, on_host) = this.timers()?;
+        let (on_device, on_host) = this.clocks()?;
         device.set(on_device);
         host.set(on_host);
         Ok(())

@@ -102,11 +102,31 @@ impl Driver for OpenCl {
     }
 
     fn launch(
-        device: &Object<Device>,
+        _: &Object<Device>,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
     ) -> Result<Arc<Launch>> {
-        kernel.launch(device, request).map(Arc::new)
+        kernel.launch(request).map(Arc::new)
+    }
+
+    const LAUNCHES_AT_ONCE: bool = true;
+
+    fn check_launch(
+        _: &Object<Device>,
+        kernel: &Object<Kernel>,
+        request: &LaunchRequest<'_>,
+    ) -> Result<()> {
+        kernel.check_launch(request)
+    }
+
+    fn submit_launch(
+        lane: &Lane,
+        _: u64,
+        kernel: &Object<Kernel>,
+        request: &LaunchRequest<'_>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
+        lane.launch(kernel, request, stamps)
     }
 
     fn acquire(

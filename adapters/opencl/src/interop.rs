@@ -98,7 +98,7 @@ pub fn adopt_event(
     let marker = Marker::new(event.clone());
     let stamps = queued.map(|queued| {
         let stamps = Arc::new(Stamps::default());
-        exec::times(&stamps, marker.clone(), marker.clone());
+        exec::times(&stamps, marker.clone(), marker.clone(), None);
         (queued, stamps)
     });
     let adopted = Event::adopt(this, command, marker, stamps)?;

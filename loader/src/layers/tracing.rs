@@ -49,6 +49,11 @@ static WANTED: [AtomicBool; FUNCTIONS.len()] = [const { AtomicBool::new(false) }
 /// The process in which the layer first began.
 static ORIGIN: OnceLock<Origin> = OnceLock::new();
 
+/// What is wrong with the variables that this layer reads.
+pub fn faults(env: &Env<'_>) -> Vec<String> {
+    Settings::read(env).1
+}
+
 struct Tracer {
     settings: Settings,
     writer: Writer,

@@ -10,5 +10,6 @@ mod exports;
 mod layers;
 mod life;
 mod selection;
+mod sweep;
 mod tracing;
 mod world;

@@ -9,22 +9,7 @@ use ur::abi::*;
 use ur::dl::{Binding, Library, function};
 
 use crate::common::{build_library, child, child_output, directory, loader, null, table};
-use sweep::CALLS;
-
-// Any arguments will do: the callee takes what C allows, and that is what is under test.
-#[allow(clippy::undocumented_unsafe_blocks)]
-#[rustfmt::skip]
-#[path = "../../../tests/generated/sweep.rs"]
-mod sweep;
-
-/// Where the generated calls take their arguments from.
-pub trait Source {
-    fn number(&mut self) -> u64;
-    fn count(&mut self) -> u32;
-    fn handle(&mut self) -> *mut c_void;
-    fn list(&mut self) -> *mut c_void;
-    fn memory(&mut self) -> *mut c_void;
-}
+use crate::sweep::arguments::{CALLS, Source};
 
 /// The adapter of `willing.c`, and the handle that stands for all of its objects.
 struct Willing {

@@ -4,7 +4,7 @@ mod dispatch;
 mod plot;
 mod pool;
 
-use crate::build;
+use crate::{build, real_client};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use std::fs;
@@ -67,10 +67,16 @@ fn opencl(root: &Path, options: &Opencl) -> Result<()> {
     command.arg(built.join("libur_loader.so")).arg(&peer);
     command
         .arg("--adapter")
-        .arg(built.join("libur_adapter_opencl.so"));
+        .arg(fs::canonicalize(built.join("libur_adapter_opencl.so"))?);
     command
         .args(["--names", "ours,Intel's"])
         .args(&options.rest);
+    match real_client::measured(root) {
+        Ok(program) => {
+            command.arg("--sycl").arg(program);
+        }
+        Err(missing) => println!("*skipped* the SYCL calls: {missing:#}\n"),
+    }
     command.env("ONEAPI_DEVICE_SELECTOR", "opencl:cpu");
     build::run(&mut command)
 }

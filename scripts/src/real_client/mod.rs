@@ -101,6 +101,26 @@ impl Client {
     }
 }
 
+/// The SYCL program of `cargo xtask bench`, built for the release of libsycl that has Intel's loader and
+/// OpenCL adapter in it.
+pub fn measured(root: &Path) -> Result<PathBuf> {
+    let compiler = environment::compiler().map_err(anyhow::Error::msg)?;
+    let work = build::target_dir(root)?.join("real-client");
+    std::fs::create_dir_all(&work)?;
+    let environment = Environment::prepare(&work, Runtime::V2026_2_0)?;
+    let binary = environment.programs().join("bench-submit");
+    let source = root.join("conformance/sycl/bench/submit.cpp");
+    let mut compiler = std::process::Command::new(compiler);
+    program::link(&mut compiler, &environment, &source, &binary);
+    // It runs with nothing but the driver on its path.
+    let rpath = format!(
+        "-Wl,--disable-new-dtags,-rpath,{}",
+        environment.lib().display()
+    );
+    program::compile(compiler.arg(rpath), &binary)?;
+    Ok(binary)
+}
+
 /// Runs what the options name; says whether all went as it should.
 pub fn run(root: &Path, options: &Options) -> Result<bool> {
     let mut clients = Client::all(root)?;

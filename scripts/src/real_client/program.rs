@@ -84,17 +84,22 @@ pub(super) fn build(
         bail!("no C++ compiler");
     };
     let mut compiler = Command::new(compiler);
+    link(&mut compiler, environment, source, &binary);
+    compile(&mut compiler, &binary)?;
+    Ok(binary)
+}
+
+/// What a compiler is told to make a program of a source and a release's libsycl.
+pub fn link(compiler: &mut Command, environment: &Environment, source: &Path, binary: &Path) {
     compiler
         .args(["-std=c++17", "-O1", "-w", "-pthread", "-I"])
         .arg(environment.include())
         .arg(source)
         .arg("-o")
-        .arg(&binary)
+        .arg(binary)
         .arg("-L")
         .arg(environment.lib())
         .args(["-l:libsycl.so.9", "-Wl,--allow-shlib-undefined"]);
-    compile(&mut compiler, &binary)?;
-    Ok(binary)
 }
 
 /// Runs a compiler; its words are the error.

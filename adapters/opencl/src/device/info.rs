@@ -294,9 +294,9 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             out.value(this.value::<[u8; 8]>(CL_DEVICE_LUID_KHR)?)
         }
         Is::NodeMask => {
-            let valid: cl_bool = this.gated("cl_khr_device_uuid", CL_DEVICE_LUID_VALID_KHR)?;
-            ensure(valid != CL_FALSE, absent().code())?;
-            number(out, CL_DEVICE_NODE_MASK_KHR)
+            // It means nothing without a LUID, but clients report an aspect by it: the driver's answer
+            // goes through, as the reference's adapter does it.
+            out.value(this.gated::<cl_uint>("cl_khr_device_uuid", CL_DEVICE_NODE_MASK_KHR)?)
         }
         Is::PciAddress => out.string(&this.pci_address()?),
         Is::IpVersion => intel(out, CL_DEVICE_IP_VERSION_INTEL),
@@ -499,7 +499,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             this.kind & CL_DEVICE_TYPE_GPU != 0
                 && this.value::<cl_uint>(CL_DEVICE_VENDOR_ID)? == 0x8086,
         ),
-        Is::ImageSrgb => out.boolean(false),
+        // Images of that order are created like any other, if there are images.
+        Is::ImageSrgb => flag(out, CL_DEVICE_IMAGE_SUPPORT),
         Is::ClockSubGroupSupportExp => {
             out.boolean(this.kernel_clock(CL_DEVICE_KERNEL_CLOCK_SCOPE_SUB_GROUP_KHR))
         }

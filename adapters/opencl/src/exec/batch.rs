@@ -11,6 +11,7 @@ use ur::stream::{Pitched, Work};
 
 use super::Marker;
 use super::lane::{Lane, Last, Pending};
+use super::outlet::LITTLE;
 use crate::OpenCl;
 use crate::cl::{Api, EventRef, check};
 use crate::record::Recorder;
@@ -62,9 +63,19 @@ impl Native {
 pub(super) struct Batch<'a> {
     lane: &'a Lane,
     pending: &'a mut Pending,
+    pub notes: Notes,
+}
+
+/// What is noted of a batch besides its commands.
+#[derive(Default)]
+pub(super) struct Notes {
     /// Whether the first command's event is wanted.
     pub timed: bool,
     pub first: Option<Marker>,
+    /// When it was queued, where the events' clock is another than the device's.
+    pub queued: Option<u64>,
+    /// Whether it is more than a few bytes' copies.
+    pub weighs: bool,
 }
 
 /// The most bytes of a pattern that OpenCL repeats by itself.
@@ -81,8 +92,7 @@ impl<'a> Batch<'a> {
         Self {
             lane,
             pending,
-            timed: false,
-            first: None,
+            notes: Notes::default(),
         }
     }
 
@@ -111,8 +121,8 @@ impl<'a> Batch<'a> {
         // SAFETY: the call succeeded, so the event is there and ours.
         self.pending.last =
             Last::Event(unsafe { EventRef::adopted(self.lane.api(), event, true) }?);
-        if self.timed && self.first.is_none() {
-            self.first = self.pending.last.mark(self.lane);
+        if self.notes.timed && self.notes.first.is_none() {
+            self.notes.first = self.pending.last.mark(self.lane);
         }
         Ok(())
     }
@@ -125,6 +135,11 @@ impl<'a> Batch<'a> {
     }
 
     pub fn work(&mut self, work: Work<OpenCl>) -> Result<()> {
+        self.notes.weighs |= match work {
+            Work::Marker | Work::Advise { .. } => false,
+            Work::Copy { bytes, .. } | Work::Fill { bytes, .. } => bytes > LITTLE,
+            _ => true,
+        };
         match work {
             Work::Marker | Work::Advise { .. } => self.marker(),
             Work::Copy { dst, src, bytes } => self.copy(dst, src, bytes),

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::{Stamps, Work};
+use ur::stream::{LaunchRequest, Stamps, Work};
 
-use super::batch::{Batch, Slot};
+use super::batch::{Batch, Notes, Slot};
 use super::{Marker, Outlet, event_property, times};
 use crate::OpenCl;
 use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
 use crate::device::Device;
+use crate::kernel::Kernel;
 
 /// An in-order command queue.
 pub struct Lane {
@@ -150,13 +151,33 @@ impl Lane {
     }
 
     pub fn submit(&self, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        self.give(stamps, |batch| batch.work(work))
+    }
+
+    pub fn launch(
+        &self,
+        kernel: &Kernel,
+        request: &LaunchRequest<'_>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
+        self.give(stamps, |batch| {
+            batch.notes.weighs = true;
+            batch.give(|api, slot| kernel.launch_now(request, api, slot))
+        })
+    }
+
+    fn give(
+        &self,
+        stamps: Option<Arc<Stamps>>,
+        run: impl FnOnce(&mut Batch<'_>) -> Result<()>,
+    ) -> Result<()> {
         let mut pending = self.pending();
         pending.forget_complete()?;
         let mut batch = Batch::of(self, &mut pending);
-        batch.timed = stamps.is_some() && self.profiles;
-        batch.work(work)?;
-        let first = batch.first.take();
-        self.given(&mut pending, first, stamps)
+        self.note(&mut batch, stamps.is_some())?;
+        run(&mut batch)?;
+        let notes = batch.notes;
+        self.given(&mut pending, notes, stamps)
     }
 
     /// Gives the lane a buffer of recorded commands or, where that is not taken, the commands.
@@ -169,28 +190,38 @@ impl Lane {
         let mut pending = self.pending();
         pending.forget_complete()?;
         let mut batch = Batch::of(self, &mut pending);
-        batch.timed = stamps.is_some() && self.profiles;
+        self.note(&mut batch, stamps.is_some())?;
+        batch.notes.weighs = true;
         let taken = self.in_order && batch.give(|_, slot| enqueue(slot)).is_ok();
         if !taken {
             works.iter().try_for_each(|work| batch.work(work.clone()))?;
         }
-        let first = batch.first.take();
-        self.given(&mut pending, first, stamps)
+        let notes = batch.notes;
+        self.given(&mut pending, notes, stamps)
+    }
+
+    /// Prepares for a batch whose times may be wanted.
+    fn note(&self, batch: &mut Batch<'_>, timed: bool) -> Result<()> {
+        if timed && self.profiles {
+            batch.notes.timed = true;
+            batch.notes.queued = times::queued(&self.device)?;
+        }
+        Ok(())
     }
 
     /// Sends what was given on its way, and has its times noted.
     fn given(
         &self,
         pending: &mut Pending,
-        first: Option<Marker>,
+        notes: Notes,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        self.outlet.start()?;
+        self.outlet.start(!notes.weighs)?;
         if let Some(stamps) = stamps
             && let Some(last) = pending.last.mark(self)
         {
-            match first {
-                Some(first) => times::times(&stamps, first, last),
+            match notes.first {
+                Some(first) => times::times(&stamps, first, last, notes.queued),
                 None => times::observed(&stamps, &last, &self.device)?,
             }
         }

@@ -1,11 +1,12 @@
 //! When commands leave for the device.
 //!
 //! OpenCL may keep what was enqueued until the queue is flushed. To flush after each command is safe
-//! and costs a good part of a small command; not to flush at all leaves the device idle until someone
-//! waits. So a queue is flushed
+//! and costs a good part of a small command, the more so as it wakes the device's threads; not to flush
+//! at all leaves the device idle until someone waits. So a queue is flushed
 //!
 //! * behind the first command after all before it was seen complete, so that the device starts at
-//!   once, and behind every [`MOST_HELD`]th since;
+//!   once, unless that moves [so few bytes](LITTLE) that to wake a thread for them takes longer;
+//! * behind every [`MOST_HELD`]th command since;
 //! * before anyone depends on a command without blocking for it: another lane, a call back, a query
 //!   that finds it incomplete, someone who was given its native event;
 //! * when the user says so.
@@ -20,7 +21,10 @@ use ur::object::Result;
 use crate::cl::{QueueRef, check};
 
 /// Most commands that wait for a flush.
-const MOST_HELD: u64 = 16;
+const MOST_HELD: u64 = 64;
+
+/// Bytes whose copy is not worth starting the device for.
+pub(super) const LITTLE: usize = 1 << 10;
 
 /// A command queue and how far it was flushed. Commands are counted from 1.
 pub(super) struct Outlet {
@@ -51,10 +55,11 @@ impl Outlet {
         self.given.store(self.given() + 1, Ordering::Relaxed);
     }
 
-    /// Flushes if it is time to.
-    pub fn start(&self) -> Result<()> {
+    /// Flushes if it is time to. `little`: whether the last command alone is not worth it.
+    pub fn start(&self, little: bool) -> Result<()> {
         let (given, flushed) = (self.given(), self.flushed.load(Ordering::Relaxed));
-        if !self.idle.load(Ordering::Relaxed) && given - flushed.min(given) < MOST_HELD {
+        let starts = !little && self.idle.load(Ordering::Relaxed);
+        if !starts && given - flushed.min(given) < MOST_HELD {
             return Ok(());
         }
         self.idle.store(false, Ordering::Relaxed);

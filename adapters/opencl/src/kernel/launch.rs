@@ -15,7 +15,6 @@ use ur::stream::LaunchRequest;
 use super::Kernel;
 use crate::OpenCl;
 use crate::cl::{Api, KernelRef, MemRef, SamplerRef, check};
-use crate::device::Device;
 use crate::exec::{Slabs, Slot};
 use crate::mem::Mem;
 use crate::record::Recorder;
@@ -35,35 +34,34 @@ struct Arguments {
     open: bool,
 }
 
-/// An argument that need not be set again.
-#[derive(Default)]
-enum Kept {
-    #[default]
-    No,
-    Value(Bytes),
-    /// A pointer that was set once. Set again, it is worth finding out whose memory it leads to.
-    Once(usize),
-    /// A pointer into memory that was ours when so many slabs had been given back. OpenCL may have
-    /// looked up what it leads to.
-    Pointer(usize, u64),
+/// An argument for the time of a call.
+#[derive(Clone, Copy)]
+pub(super) enum Arg<'a> {
+    Value(&'a [u8]),
+    Pointer(usize),
+    Local(usize),
+    Mem(Option<&'a MemRef>),
+    Sampler(&'a SamplerRef),
 }
 
-/// An argument as it was given.
-pub(super) enum Arg {
-    Value(Bytes),
+/// An argument for as long as it takes.
+enum Owned {
+    Value(Box<[u8]>),
     Pointer(usize),
     Local(usize),
     Mem(Option<MemRef>),
     Sampler(SamplerRef),
 }
 
-/// Arguments with their places.
-pub(super) type Indexed = Vec<(u32, Arg)>;
-
 /// A launch with copies of its arguments.
 pub struct Launch {
     native: Arc<Native>,
-    args: Indexed,
+    args: Vec<(u32, Owned)>,
+    range: Range,
+}
+
+/// The work-items of a launch.
+struct Range {
     dims: u32,
     offset: Option<[usize; 3]>,
     global: [usize; 3],
@@ -77,63 +75,167 @@ const TAKEN: ur_kernel_launch_properties_flags_t = UR_KERNEL_LAUNCH_PROPERTIES_F
 
 impl Kernel {
     /// Copies a launch's arguments.
-    pub fn launch(&self, _: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
+    pub fn launch(&self, request: &LaunchRequest<'_>) -> Result<Launch> {
         request.wishes(TAKEN)?;
-        let dims = request.dims as usize;
+        let own = |arg| Arg::of(arg).map(|value| (arg.index, value.to_owned()));
         Ok(Launch {
             native: Arc::clone(&self.native),
-            args: arguments(request.args)?,
-            dims: request.dims,
-            offset: request.offset[..dims]
-                .iter()
-                .any(|offset| *offset > 0)
-                .then_some(request.offset),
-            global: request.global,
-            local: request.local,
+            args: request.args.iter().map(own).collect::<Result<_>>()?,
+            range: Range::of(request),
         })
+    }
+
+    /// What [`Kernel::launch`] checks.
+    pub fn check_launch(&self, request: &LaunchRequest<'_>) -> Result<()> {
+        request.wishes(TAKEN)?;
+        request
+            .args
+            .iter()
+            .try_for_each(|arg| Arg::of(arg).map(drop))
+    }
+
+    /// Enqueues a launch with the arguments where they are.
+    pub fn launch_now(&self, request: &LaunchRequest<'_>, api: &Api, slot: &Slot) -> Result<()> {
+        let mut arguments = self.native.arguments();
+        self.native.set_all(&mut arguments, request.args)?;
+        Range::of(request).enqueue(self.raw(), api, slot)
     }
 }
 
-pub(super) fn arguments(list: &[ur_exp_kernel_arg_properties_t]) -> Result<Indexed> {
-    let mut args = Vec::with_capacity(list.len());
-    for arg in list {
+impl Launch {
+    /// Sets the arguments and enqueues.
+    pub fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
+        let mut arguments = self.native.arguments();
+        self.native.set_owned(&mut arguments, &self.args)?;
+        self.range.enqueue(self.native.kernel.raw(), api, slot)
+    }
+
+    /// Sets the arguments and records.
+    pub fn record(&self, to: &Recorder) -> Result<()> {
+        let mut arguments = self.native.arguments();
+        self.native.set_owned(&mut arguments, &self.args)?;
+        self.range.record(self.native.kernel.raw(), to)
+    }
+}
+
+impl Range {
+    fn of(request: &LaunchRequest<'_>) -> Self {
+        let dims = request.dims as usize;
+        let moved = request.offset[..dims].iter().any(|offset| *offset > 0);
+        Self {
+            dims: request.dims,
+            offset: moved.then_some(request.offset),
+            global: request.global,
+            local: request.local,
+        }
+    }
+
+    fn enqueue(&self, kernel: cl_kernel, api: &Api, slot: &Slot) -> Result<()> {
+        let Slot {
+            queue,
+            count,
+            waits,
+            event,
+        } = *slot;
+        let (launch, [offset, global, local]) = (api.core.clEnqueueNDRangeKernel, self.sizes());
+        // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
+        let code = unsafe {
+            launch(
+                queue, kernel, self.dims, offset, global, local, count, waits, event,
+            )
+        };
+        check(code, "clEnqueueNDRangeKernel")
+    }
+
+    fn record(&self, kernel: cl_kernel, to: &Recorder) -> Result<()> {
+        let record = to.api().ext.clCommandNDRangeKernelKHR;
+        let record = record.ok_or(Error::unsupported())?;
+        let (none, [offset, global, local]) = (ptr::null_mut(), self.sizes());
+        // SAFETY: a live buffer and kernel; as many sizes as there are dimensions.
+        crate::record::recorded(unsafe {
+            record(
+                to.raw(),
+                none,
+                null(),
+                kernel,
+                self.dims,
+                offset,
+                global,
+                local,
+                0,
+                null(),
+                none.cast(),
+                none.cast(),
+            )
+        })
+    }
+
+    /// Offset, global and local size, null where there is none.
+    fn sizes(&self) -> [*const usize; 3] {
+        let sizes =
+            |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
+        [
+            sizes(&self.offset),
+            self.global.as_ptr(),
+            sizes(&self.local),
+        ]
+    }
+}
+
+impl<'a> Arg<'a> {
+    fn of(arg: &'a ur_exp_kernel_arg_properties_t) -> Result<Self> {
         // SAFETY: the type says which member of the value holds, and what it points to is there for
         // the call.
-        let own = unsafe {
-            match arg.r#type {
+        unsafe {
+            Ok(match arg.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE => {
-                    let bytes = hal::checks::slice(arg.value.value.cast::<u8>(), arg.size)?;
-                    Arg::Value(Bytes::of(bytes))
+                    Self::Value(hal::checks::slice(arg.value.value.cast(), arg.size)?)
                 }
                 UR_EXP_KERNEL_ARG_TYPE_POINTER => {
-                    Arg::Pointer(arg.value.pointer.expose_provenance())
+                    Self::Pointer(arg.value.pointer.expose_provenance())
                 }
                 UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ => {
                     let handle = arg.value.memObjTuple.hMem;
-                    Arg::Mem(match handle.is_null() {
+                    Self::Mem(match handle.is_null() {
                         true => None,
-                        false => Some(
-                            Object::<Mem>::borrow(handle.cast(), OpenCl::table())?
-                                .native()
-                                .clone(),
-                        ),
+                        false => {
+                            let mem = Object::<Mem>::borrow(handle.cast(), OpenCl::table())?;
+                            Some(mem.native())
+                        }
                     })
                 }
-                UR_EXP_KERNEL_ARG_TYPE_LOCAL => Arg::Local(arg.size),
+                UR_EXP_KERNEL_ARG_TYPE_LOCAL => Self::Local(arg.size),
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
                     let handle = arg.value.sampler;
-                    Arg::Sampler(
-                        Object::<Sampler>::borrow(handle.cast(), OpenCl::table())?
-                            .native()
-                            .clone(),
-                    )
+                    let sampler = Object::<Sampler>::borrow(handle.cast(), OpenCl::table())?;
+                    Self::Sampler(sampler.native())
                 }
                 _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
-            }
-        };
-        args.push((arg.index, own));
+            })
+        }
     }
-    Ok(args)
+
+    fn to_owned(self) -> Owned {
+        match self {
+            Self::Value(bytes) => Owned::Value(bytes.into()),
+            Self::Pointer(at) => Owned::Pointer(at),
+            Self::Local(bytes) => Owned::Local(bytes),
+            Self::Mem(mem) => Owned::Mem(mem.cloned()),
+            Self::Sampler(sampler) => Owned::Sampler(sampler.clone()),
+        }
+    }
+}
+
+impl Owned {
+    fn get(&self) -> Arg<'_> {
+        match self {
+            Self::Value(bytes) => Arg::Value(bytes),
+            Self::Pointer(at) => Arg::Pointer(*at),
+            Self::Local(bytes) => Arg::Local(*bytes),
+            Self::Mem(mem) => Arg::Mem(mem.as_ref()),
+            Self::Sampler(sampler) => Arg::Sampler(sampler),
+        }
+    }
 }
 
 impl Native {
@@ -163,28 +265,68 @@ impl Native {
     }
 
     /// What `run` does with the kernel once it has these arguments and before it gets others.
-    pub fn with<T>(&self, args: &Indexed, run: impl FnOnce(cl_kernel) -> Result<T>) -> Result<T> {
+    pub fn with<T>(
+        &self,
+        args: &[ur_exp_kernel_arg_properties_t],
+        run: impl FnOnce(cl_kernel) -> Result<T>,
+    ) -> Result<T> {
         let mut arguments = self.arguments();
-        let given_back = self.slabs.given_back();
-        for (index, arg) in args {
-            let place = *index as usize;
-            let known = arguments.kept.get(place);
-            if known.is_some_and(|kept| kept.is(arg, given_back)) {
-                continue;
-            }
-            // Until it is set, nothing is known of it.
-            let known = arguments.kept.get_mut(place).map(std::mem::take);
-            self.set(*index, arg)?;
-            if !arguments.open {
-                let kept = Kept::of(arg, &known.unwrap_or_default(), given_back, &self.slabs);
-                arguments.keep(place, kept);
-            }
-        }
+        self.set_all(&mut arguments, args)?;
         run(self.kernel.raw())
     }
 
-    /// Sets one argument. The lock is held.
-    fn set(&self, index: u32, arg: &Arg) -> Result<()> {
+    fn set_all(
+        &self,
+        arguments: &mut Arguments,
+        args: &[ur_exp_kernel_arg_properties_t],
+    ) -> Result<()> {
+        let given_back = self.slabs.given_back();
+        for arg in args {
+            self.set(arguments, arg.index, Arg::of(arg)?, given_back)?;
+        }
+        Ok(())
+    }
+
+    fn set_owned(&self, arguments: &mut Arguments, args: &[(u32, Owned)]) -> Result<()> {
+        let given_back = self.slabs.given_back();
+        for (index, arg) in args {
+            self.set(arguments, *index, arg.get(), given_back)?;
+        }
+        Ok(())
+    }
+
+    /// Sets one argument, unless it is known to be what it should be. `given_back`: how many slabs were.
+    fn set(
+        &self,
+        arguments: &mut Arguments,
+        index: u32,
+        arg: Arg<'_>,
+        given_back: u64,
+    ) -> Result<()> {
+        let place = index as usize;
+        let before = match arguments.kept.get_mut(place) {
+            Some(kept) if kept.is(arg, given_back) => return Ok(()),
+            // Until it is set, nothing is known of it.
+            Some(kept) => std::mem::take(kept),
+            None => Kept::No,
+        };
+        self.set_native(index, arg)?;
+        if arguments.open {
+            return Ok(());
+        }
+        let now = Kept::of(arg, before, given_back, &self.slabs);
+        match arguments.kept.get_mut(place) {
+            Some(kept) => *kept = now,
+            // The place is one that OpenCL has accepted, hence one of few.
+            None => {
+                arguments.kept.resize(place, Kept::No);
+                arguments.kept.push(now);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_native(&self, index: u32, arg: Arg<'_>) -> Result<()> {
         let (api, kernel) = (self.kernel.api(), self.kernel.raw());
         let set = |bytes: usize, value: *const c_void| {
             // SAFETY: a live kernel; a value of so many bytes, or none for local memory.
@@ -192,10 +334,10 @@ impl Native {
         };
         let handle = |raw: *mut c_void| set(size_of_val(&raw), (&raw const raw).cast());
         let code = match arg {
-            Arg::Value(bytes) => set(bytes.get().len(), bytes.get().as_ptr().cast()),
-            Arg::Local(bytes) => set(*bytes, null()),
+            Arg::Value(bytes) => set(bytes.len(), bytes.as_ptr().cast()),
+            Arg::Local(bytes) => set(bytes, null()),
             Arg::Pointer(at) => {
-                let at: *const c_void = ptr::with_exposed_provenance(*at);
+                let at: *const c_void = ptr::with_exposed_provenance(at);
                 // SAFETY: a live kernel; what the pointer leads to is the caller's promise.
                 unsafe {
                     match (
@@ -208,133 +350,71 @@ impl Native {
                     }
                 }
             }
-            Arg::Mem(mem) => handle(mem.as_ref().map_or(ptr::null_mut(), MemRef::raw)),
+            Arg::Mem(mem) => handle(mem.map_or(ptr::null_mut(), MemRef::raw)),
             Arg::Sampler(sampler) => handle(sampler.raw()),
         };
         check(code, "clSetKernelArg")
     }
 }
 
-impl Arguments {
-    /// The place is one that OpenCL has accepted, hence one of few.
-    fn keep(&mut self, place: usize, kept: Kept) {
-        if place >= self.kept.len() {
-            self.kept.resize_with(place + 1, Kept::default);
-        }
-        self.kept[place] = kept;
-    }
+/// What is known of an argument, so that it need not be set again.
+#[derive(Clone, Copy, Default)]
+enum Kept {
+    #[default]
+    No,
+    /// A value of at most 16 bytes: how many, and these.
+    Value(u8, [u64; 2]),
+    /// A pointer that was set once. Set again, it is worth finding out whose memory it leads to.
+    Once(usize),
+    /// A pointer into memory that was ours when so many slabs had been given back. OpenCL may have
+    /// looked up what it leads to.
+    Pointer(usize, u64),
 }
 
 impl Kept {
     /// What is known of an argument after it was set; `before`: what was known until then.
-    fn of(arg: &Arg, before: &Self, given_back: u64, slabs: &Slabs) -> Self {
+    fn of(arg: Arg<'_>, before: Self, given_back: u64, slabs: &Slabs) -> Self {
         match (arg, before) {
-            (Arg::Value(bytes), _) => Self::Value(bytes.clone()),
+            (Arg::Value(bytes), _) => match number(bytes) {
+                Some(value) => Self::Value(bytes.len() as u8, value),
+                None => Self::No,
+            },
             (Arg::Pointer(at), Self::Once(own) | Self::Pointer(own, _)) if own == at => {
-                match slabs.hold(*at) {
-                    true => Self::Pointer(*at, given_back),
+                match slabs.hold(at) {
+                    true => Self::Pointer(at, given_back),
                     false => Self::No,
                 }
             }
-            (Arg::Pointer(at), _) => Self::Once(*at),
+            (Arg::Pointer(at), _) => Self::Once(at),
             (Arg::Local(_) | Arg::Mem(_) | Arg::Sampler(_), _) => Self::No,
         }
     }
 
-    fn is(&self, arg: &Arg, given_back: u64) -> bool {
+    fn is(self, arg: Arg<'_>, given_back: u64) -> bool {
         match (self, arg) {
-            (Self::Value(own), Arg::Value(bytes)) => own.get() == bytes.get(),
-            (Self::Pointer(own, then), Arg::Pointer(at)) => own == at && *then == given_back,
+            (Self::Value(count, value), Arg::Value(bytes)) => {
+                usize::from(count) == bytes.len() && number(bytes) == Some(value)
+            }
+            (Self::Pointer(own, then), Arg::Pointer(at)) => own == at && then == given_back,
             _ => false,
         }
     }
 }
 
-/// Bytes of which few, as nearly all arguments have, lie in place.
-#[derive(Clone)]
-pub(super) enum Bytes {
-    Few { bytes: [u8; 16], count: u8 },
-    Many(Box<[u8]>),
-}
-
-impl Bytes {
-    fn of(all: &[u8]) -> Self {
-        let mut bytes = [0; 16];
-        match bytes.get_mut(..all.len()) {
-            Some(few) => {
-                few.copy_from_slice(all);
-                let count = all.len() as u8;
-                Self::Few { bytes, count }
-            }
-            None => Self::Many(all.into()),
-        }
+/// At most 16 bytes as two numbers.
+fn number(bytes: &[u8]) -> Option<[u64; 2]> {
+    // The sizes of nearly all arguments, without a loop.
+    if let Ok(bytes) = bytes.try_into() {
+        return Some([u32::from_ne_bytes(bytes).into(), 0]);
     }
-
-    fn get(&self) -> &[u8] {
-        match self {
-            Self::Few { bytes, count } => &bytes[..usize::from(*count)],
-            Self::Many(bytes) => bytes,
-        }
+    if let Ok(bytes) = bytes.try_into() {
+        return Some([u64::from_ne_bytes(bytes), 0]);
     }
-}
-
-impl Launch {
-    /// Sets the arguments and records.
-    pub fn record(&self, to: &Recorder) -> Result<()> {
-        let record = to.api().ext.clCommandNDRangeKernelKHR;
-        let record = record.ok_or(Error::unsupported())?;
-        let (none, [offset, global, local]) = (ptr::null_mut(), self.sizes());
-        self.native.with(&self.args, |kernel| {
-            // SAFETY: a live buffer and kernel; as many sizes as there are dimensions.
-            crate::record::recorded(unsafe {
-                record(
-                    to.raw(),
-                    none,
-                    null(),
-                    kernel,
-                    self.dims,
-                    offset,
-                    global,
-                    local,
-                    0,
-                    null(),
-                    none.cast(),
-                    none.cast(),
-                )
-            })
-        })
-    }
-
-    /// Offset, global and local size, null where there is none.
-    fn sizes(&self) -> [*const usize; 3] {
-        let sizes =
-            |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
-        [
-            sizes(&self.offset),
-            self.global.as_ptr(),
-            sizes(&self.local),
-        ]
-    }
-
-    /// Sets the arguments and enqueues.
-    pub fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
-        let Slot {
-            queue,
-            count,
-            waits,
-            event,
-        } = *slot;
-        let (launch, [offset, global, local]) = (api.core.clEnqueueNDRangeKernel, self.sizes());
-        self.native.with(&self.args, |kernel| {
-            // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
-            let code = unsafe {
-                launch(
-                    queue, kernel, self.dims, offset, global, local, count, waits, event,
-                )
-            };
-            check(code, "clEnqueueNDRangeKernel")
-        })
-    }
+    let mut all = [[0; 8]; 2];
+    all.as_flattened_mut()
+        .get_mut(..bytes.len())?
+        .copy_from_slice(bytes);
+    Some(all.map(u64::from_ne_bytes))
 }
 
 #[cfg(test)]
@@ -342,32 +422,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_what_they_were_made_of() {
-        for count in [0, 1, 16, 17, 100] {
-            let all: Vec<u8> = (0..count).collect();
-            assert_eq!(Bytes::of(&all).get(), all);
-        }
-    }
-
-    #[test]
     fn an_argument_is_kept_while_it_means_the_same() {
         let slabs = Slabs::default();
         slabs.add(0x1000, 0x100);
-        let value = |bytes: &[u8]| Arg::Value(Bytes::of(bytes));
-        let number = Kept::of(&value(&[1, 2]), &Kept::No, 0, &slabs);
-        assert!(number.is(&value(&[1, 2]), 7));
-        assert!(!number.is(&value(&[1, 2, 0]), 0) && !number.is(&Arg::Pointer(1), 0));
+        let set_once = |arg: Arg<'_>| Kept::of(arg, Kept::No, slabs.given_back(), &slabs);
+        for count in 0..16 {
+            let all: Vec<u8> = (1..=count).collect();
+            let kept = set_once(Arg::Value(&all));
+            assert!(kept.is(Arg::Value(&all), 7), "{count}");
+            let longer: Vec<u8> = (1..=count).chain([0]).collect();
+            assert!(!kept.is(Arg::Value(&longer), 7), "{count}");
+        }
+        let long = [1; 17];
+        assert!(!set_once(Arg::Value(&long)).is(Arg::Value(&long), 0));
+        assert!(!set_once(Arg::Value(&[1; 8])).is(Arg::Value(&[2; 8]), 0));
+
         let set_twice = |at| {
-            let arg = Arg::Pointer(at);
-            let once = Kept::of(&arg, &Kept::No, slabs.given_back(), &slabs);
-            assert!(!once.is(&arg, slabs.given_back()));
-            Kept::of(&arg, &once, slabs.given_back(), &slabs)
+            let (arg, now) = (Arg::Pointer(at), slabs.given_back());
+            let once = set_once(arg);
+            assert!(!once.is(arg, now));
+            Kept::of(arg, once, now, &slabs)
         };
         let inside = set_twice(0x10ff);
-        assert!(inside.is(&Arg::Pointer(0x10ff), slabs.given_back()));
-        assert!(!inside.is(&Arg::Pointer(0x10fe), slabs.given_back()));
-        assert!(!set_twice(0x1100).is(&Arg::Pointer(0x1100), slabs.given_back()));
+        assert!(inside.is(Arg::Pointer(0x10ff), slabs.given_back()));
+        assert!(!inside.is(Arg::Pointer(0x10fe), slabs.given_back()));
+        assert!(!set_twice(0x1100).is(Arg::Pointer(0x1100), slabs.given_back()));
         slabs.remove(0x1000);
-        assert!(!inside.is(&Arg::Pointer(0x10ff), slabs.given_back()));
+        assert!(!inside.is(Arg::Pointer(0x10ff), slabs.given_back()));
     }
 }

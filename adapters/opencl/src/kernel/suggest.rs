@@ -8,7 +8,6 @@ use ur::object::{Object, Result, ensure};
 use ur::stream::Queue;
 
 use super::Kernel;
-use super::launch::arguments;
 use crate::OpenCl;
 use crate::cl::{SuggestedSize, check};
 use crate::device::Device;
@@ -48,14 +47,13 @@ impl Kernel {
     ) -> Result<Option<[usize; 3]>> {
         let context = &queue.context().domain().state().context;
         let lane = Lane::open(context, queue.device(), ur_queue_flags_t(0))?;
-        let args = arguments(args)?;
         let offset = if offset.is_empty() {
             null()
         } else {
             offset.as_ptr()
         };
         let (dims, mut sizes) = (global.len() as u32, [1; 3]);
-        self.native.with(&args, |kernel| {
+        self.native.with(args, |kernel| {
             // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
             let code = unsafe {
                 ask(

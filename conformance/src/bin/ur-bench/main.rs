@@ -11,7 +11,7 @@ mod samples;
 mod side;
 
 use clap::Parser;
-use measures::{MEASURES, STARTS};
+use measures::{MEASURES, STARTS, SYCL, SYCL_START};
 use samples::Table;
 use side::Side;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,10 @@ struct Cli {
     /// Measures only what has this in its name; may be given several times
     #[arg(long)]
     filter: Vec<String>,
+    /// The SYCL program (conformance/sycl/bench) on a libsycl with a loader in it: measured over our
+    /// adapter and over libsycl's own
+    #[arg(long, requires = "adapter")]
+    sycl: Option<PathBuf>,
     /// Answers requests on standard input, for the process that compares
     #[arg(long, hide = true)]
     worker: bool,
@@ -106,26 +110,60 @@ impl Cli {
                 })?;
             }
         }
+        let calls: Vec<_> = MEASURES.iter().map(|one| one.name).collect();
         for _ in 0..self.processes {
-            self.sample(&mut sides, &mut table)?;
+            self.sample(&mut sides, &calls, &mut table)?;
+        }
+        if let Some(program) = &self.sycl {
+            self.compare_sycl(program, &mut table)?;
         }
         print!("{}", table.text(&self.names));
         Ok(table.met())
     }
 
-    /// Samples of all calls, in new processes.
-    fn sample(&self, sides: &mut [Side], table: &mut Table) -> Result<(), String> {
+    /// The same through libsycl, which has the loader and the adapter that ours is compared with.
+    fn compare_sycl(&self, program: &Path, table: &mut Table) -> Result<(), String> {
+        let kernel = program.with_extension("spv");
+        let words = kernel::words().map_err(|error| error.to_string())?;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        std::fs::write(&kernel, bytes).map_err(|error| error.to_string())?;
+        let adapters = [self.adapter.as_deref(), None];
+        let mut sides = adapters.map(|adapter| Side::sycl(program, adapter, &kernel));
+        if self.wants(SYCL_START) {
+            for round in 0..self.starts {
+                take_turns(round, &mut sides, |at, side| {
+                    table.add(SYCL_START, at, side.start(SYCL_START)?);
+                    Ok(())
+                })?;
+            }
+        }
+        for _ in 0..self.processes {
+            self.sample(&mut sides, &SYCL, table)?;
+        }
+        Ok(())
+    }
+
+    /// Samples of these calls, in new processes.
+    fn sample(
+        &self,
+        sides: &mut [Side],
+        calls: &[&'static str],
+        table: &mut Table,
+    ) -> Result<(), String> {
+        let chosen: Vec<_> = calls.iter().filter(|name| self.wants(name)).collect();
+        if chosen.is_empty() {
+            return Ok(());
+        }
         for side in &mut *sides {
             side.open()?;
         }
-        let chosen: Vec<_> = MEASURES.iter().filter(|one| self.wants(one.name)).collect();
         // The first round warms up what is made when first used.
         for round in 0..=self.rounds {
-            for measure in &chosen {
+            for name in &chosen {
                 take_turns(round, sides, |at, side| {
-                    let sample = side.sample(measure.name)?;
+                    let sample = side.sample(name)?;
                     if round > 0 {
-                        table.add(measure.name, at, sample);
+                        table.add(name, at, sample);
                     }
                     Ok(())
                 })?;

@@ -35,6 +35,17 @@ pub const START: &str = "urLoaderInit to the first device";
 pub const LOAD: &str = "the same, and loading the loader";
 const SYNCHRONOUS: &str = "urUSMDeviceAlloc and urUSMFree, 1 MiB";
 
+/// What conformance/sycl/bench measures, all of it at most what the other side takes. The first needs a
+/// new process for every sample.
+pub const SYCL_START: &str = "SYCL: start to the first device";
+pub const SYCL: [&str; 5] = [
+    "SYCL: queue.memcpy, in-order",
+    "SYCL: queue.memcpy, out-of-order",
+    "SYCL: event.wait, finished",
+    "SYCL: launch with four arguments, in-order",
+    "SYCL: launch with four arguments, out-of-order",
+];
+
 /// Bytes of one copy.
 const COPY: usize = 64;
 /// Commands in one sample of an enqueuing call.

@@ -39,13 +39,23 @@ impl Table {
         samples.iter().copied().flatten().reduce(f64::min)
     }
 
-    /// Ours to theirs, by medians.
+    /// Ours to theirs: the median over all turns, each of which took one sample of either side within
+    /// a moment, so that what else the machine does falls on both.
     fn ratio(&self, row: &str) -> Option<f64> {
         let of = match measures::target(row) {
             Target::AtMostOf(_, other) => other,
             Target::AtMost(_) | Target::Shown => row,
         };
-        Some(self.median(row, 0)? / self.median(of, 1)?)
+        let (ours, theirs) = (
+            self.samples.get(row)?.first()?,
+            self.samples.get(of)?.get(1)?,
+        );
+        let turns = ours.iter().zip(theirs);
+        median(
+            turns
+                .map(|(ours, theirs)| Some((*ours)? / (*theirs)?))
+                .collect::<Option<Vec<_>>>()?,
+        )
     }
 
     fn misses(&self, row: &str) -> bool {

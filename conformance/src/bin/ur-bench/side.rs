@@ -8,11 +8,17 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 pub struct Side {
-    loader: PathBuf,
+    program: Program,
     adapter: Option<PathBuf>,
-    /// What is loaded before the start is measured.
-    beside: Vec<PathBuf>,
     worker: Option<Worker>,
+}
+
+/// What answers.
+enum Program {
+    /// This program, with a loader; and what is loaded before the start is measured.
+    Own(PathBuf, Vec<PathBuf>),
+    /// The SYCL program, with the file of its kernel.
+    Sycl(PathBuf, PathBuf),
 }
 
 struct Worker {
@@ -26,10 +32,22 @@ const NOT_OFFERED: &str = "not offered";
 
 impl Side {
     pub fn new(loader: &Path, adapter: Option<&Path>, beside: &[&Path]) -> Self {
+        let beside = beside.iter().map(|path| path.to_path_buf()).collect();
+        Self::of(Program::Own(loader.to_owned(), beside), adapter)
+    }
+
+    /// The SYCL program, over an adapter or libsycl's own.
+    pub fn sycl(program: &Path, adapter: Option<&Path>, kernel: &Path) -> Self {
+        Self::of(
+            Program::Sycl(program.to_owned(), kernel.to_owned()),
+            adapter,
+        )
+    }
+
+    fn of(program: Program, adapter: Option<&Path>) -> Self {
         Self {
-            loader: loader.to_owned(),
+            program,
             adapter: adapter.map(Path::to_owned),
-            beside: beside.iter().map(|path| path.to_path_buf()).collect(),
             worker: None,
         }
     }
@@ -52,12 +70,22 @@ impl Side {
     }
 
     fn spawn(&self) -> Result<Worker, String> {
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let mut command = Command::new(program);
-        command.arg("--worker").arg(&self.loader);
-        for path in &self.beside {
-            command.arg("--beside").arg(path);
-        }
+        let mut command = match &self.program {
+            Program::Sycl(program, kernel) => {
+                let mut command = Command::new(program);
+                command.arg(kernel);
+                command
+            }
+            Program::Own(loader, beside) => {
+                let own = std::env::current_exe().map_err(|error| error.to_string())?;
+                let mut command = Command::new(own);
+                command.arg("--worker").arg(loader);
+                for path in beside {
+                    command.arg("--beside").arg(path);
+                }
+                command
+            }
+        };
         if let Some(adapter) = &self.adapter {
             command.env("UR_ADAPTERS_FORCE_LOAD", adapter);
         }

@@ -1,0 +1,18 @@
+//! The mock's scripts: a script that reads back as itself, or a fault at a line of the text.
+
+use ur_adapter_mock::script::Script;
+
+pub fn script(text: &str) {
+    match Script::parse(text) {
+        Ok(script) => {
+            let shown = script.to_string();
+            let again = Script::parse(&shown);
+            let again = again.unwrap_or_else(|error| panic!("{text:?}, {shown:?}: {error}"));
+            assert_eq!(again.to_string(), shown, "{text:?}");
+        }
+        Err(error) => {
+            let lines = text.matches('\n').count() + 1;
+            assert!(error.line <= lines, "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the native CPU is given as a program: shared objects as bytes, tables and paths, and metadata.
+
+use std::ffi::CString;
+
+use ur::abi::*;
+use ur_adapter_native_cpu::readers;
+
+/// A shared object whose every field may lie. It is read, not loaded: what is well formed is run by
+/// the dynamic linker, which trusts it.
+pub fn program(bytes: &[u8]) {
+    // Behind a good start, so that more than its first bytes are looked at.
+    let mut object = vec![0; 64];
+    object[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
+    object[16] = 3;
+    object[18] = if cfg!(target_arch = "aarch64") {
+        183
+    } else {
+        62
+    };
+    let fields = bytes.len().min(64 - 20);
+    object[20..20 + fields].copy_from_slice(&bytes[..fields]);
+    object.extend_from_slice(&bytes[fields..]);
+    for object in [bytes, &object] {
+        if let Ok(names) = readers::shared_object(object) {
+            // An entry is 24 bytes.
+            assert!(names <= object.len() / 24);
+        }
+    }
+    if !bytes.starts_with(b"\x7fELF") && !bytes.contains(&b'/') {
+        // SAFETY: it is no shared object, nor the path of one.
+        unsafe { readers::image(bytes) };
+    }
+}
+
+/// Entries cut out of the bytes: name, type, size and value of each.
+pub fn metadata(bytes: &[u8]) {
+    const TAGS: [&str; 4] = [
+        "kernel@reqd_work_group_size",
+        "id@global_id_mapping",
+        "kernel@whole_work_group",
+        "other@tag",
+    ];
+    let mut values: Vec<Vec<u64>> = Vec::new();
+    let mut names = Vec::new();
+    let mut kinds = Vec::new();
+    let mut rest = bytes;
+    while let [kind, tag, size, more @ ..] = rest {
+        let size = usize::from(*size).min(more.len());
+        let (value, after) = more.split_at(size);
+        rest = after;
+        let tag = match TAGS.get(usize::from(*tag)) {
+            Some(tag) => CString::new(*tag),
+            None => CString::new(value.to_vec()),
+        };
+        names.push(tag.unwrap_or_default());
+        // Whole words, the last byte null, so that each kind of value can be read from them.
+        let mut words: Vec<u64> = value
+            .chunks(8)
+            .map(|part| {
+                let mut word = [0; 8];
+                word[..part.len()].copy_from_slice(part);
+                u64::from_ne_bytes(word)
+            })
+            .collect();
+        words.push(0);
+        values.push(words);
+        kinds.push((u32::from(*kind), size));
+    }
+    let entries: Vec<ur_program_metadata_t> = names
+        .iter()
+        .zip(&mut values)
+        .zip(&kinds)
+        .map(|((name, words), &(kind, size))| ur_program_metadata_t {
+            pName: name.as_ptr(),
+            r#type: ur_program_metadata_type_t(kind % 6),
+            size,
+            value: match ur_program_metadata_type_t(kind % 6) {
+                UR_PROGRAM_METADATA_TYPE_UINT32 | UR_PROGRAM_METADATA_TYPE_UINT64 => {
+                    ur_program_metadata_value_t { data64: words[0] }
+                }
+                _ => ur_program_metadata_value_t {
+                    pData: words.as_mut_ptr().cast(),
+                },
+            },
+        })
+        .collect();
+    let properties = ur_program_properties_t {
+        count: entries.len() as u32,
+        pMetadatas: entries.as_ptr(),
+        ..Default::default()
+    };
+    // SAFETY: names end, values have their sizes or a null byte, and all of it lives here.
+    unsafe { readers::metadata(&properties) };
+}

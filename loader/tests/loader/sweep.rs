@@ -1,0 +1,193 @@
+//! Every function through the loader, with random arguments, on adapters of ours: what is refused
+//! leaves nothing behind, and what is not ends with a result.
+//!
+//! Handles that were released are given to the layer that refuses them; without it they are a broken
+//! promise. So are lengths that memory does not have: the mock never follows them.
+
+#[allow(dead_code)]
+#[path = "../../../tests/arguments/mod.rs"]
+pub mod arguments;
+#[allow(dead_code)]
+#[path = "../../../conformance/tests/support/mod.rs"]
+mod support;
+
+use std::ffi::c_void;
+use std::ptr::null;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use ur::abi::*;
+
+use crate::common::{child, loader, null as null_mut};
+use crate::world::{World, call};
+use arguments::CALLS;
+
+/// A scenario over one of our adapters, with these layers. Gives what the layers said.
+fn sweep(scenario: &str, adapter: &str, layers: &str) -> String {
+    let adapter = support::libraries().join(format!("libur_adapter_{adapter}.so"));
+    let adapter = adapter.to_str().expect("a path in UTF-8");
+    child(
+        scenario,
+        &[
+            ("UR_ADAPTERS_FORCE_LOAD", adapter),
+            ("UR_ENABLE_LAYERS", layers),
+            ("UR_LOG_VALIDATION", "level:warning"),
+            ("UR_TRACE_OUTPUT", "none"),
+        ],
+    )
+}
+
+#[test]
+fn released_and_foreign_handles_are_refused_and_nothing_leaks() {
+    for adapter in ["native_cpu", "mock"] {
+        let said = sweep(
+            "sweep::scenario_dead",
+            adapter,
+            "UR_LAYER_LIFETIME_VALIDATION",
+        );
+        assert!(!said.contains("leak"), "{adapter}: {said}");
+    }
+}
+
+#[test]
+fn anything_at_all_ends_with_a_result() {
+    let layers = "UR_LAYER_FULL_VALIDATION,UR_LAYER_TRACING";
+    for layers in [layers, "UR_LAYER_LIFETIME_VALIDATION"] {
+        sweep("sweep::scenario_anything", "mock", layers);
+    }
+}
+
+/// Objects of the kinds that need no device code.
+fn objects(world: &World) -> Vec<*mut c_void> {
+    let mut made: Vec<*mut c_void> = vec![
+        world
+            .queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+            .cast(),
+        world.event().cast(),
+        world.buffer(64).cast(),
+    ];
+    let (mut context, mut pool, mut buffer) = (null_mut(), null_mut(), null_mut());
+    let mut graph = null_mut();
+    let (mut pools, buffers) = (Default::default(), Default::default());
+    let all = &world.all;
+    let done = [
+        call!(
+            all,
+            Context.pfnCreate(1, &world.device, null(), &mut context)
+        ),
+        call!(all, USM.pfnPoolCreate(world.context, &mut pools, &mut pool)),
+        call!(
+            all,
+            CommandBufferExp.pfnCreateExp(world.context, world.device, &buffers, &mut buffer)
+        ),
+        call!(all, GraphExp.pfnCreateExp(world.context, &mut graph)),
+    ];
+    assert_eq!(done, [UR_RESULT_SUCCESS; 4]);
+    made.extend([context.cast(), pool.cast(), buffer.cast(), graph.cast()]);
+    made
+}
+
+/// Gives back what `objects` made; a waiting event keeps nothing.
+fn release(world: &World, made: &[*mut c_void]) {
+    let all = &world.all;
+    let done = [
+        call!(all, Queue.pfnRelease(made[0].cast())),
+        call!(all, Event.pfnRelease(made[1].cast())),
+        call!(all, Mem.pfnRelease(made[2].cast())),
+        call!(all, Context.pfnRelease(made[3].cast())),
+        call!(all, USM.pfnPoolRelease(made[4].cast())),
+        call!(all, CommandBufferExp.pfnReleaseExp(made[5].cast())),
+        call!(all, GraphExp.pfnDestroyExp(made[6].cast())),
+    ];
+    assert_eq!(done, [UR_RESULT_SUCCESS; 7]);
+}
+
+/// Each function with many random lists of choices; the watchdog ends what hangs.
+fn each(mut check: impl FnMut(&str, arguments::Call, &[u32]) -> Result<(), TestCaseError>) {
+    // SAFETY: sets a timer of this process, whose default action ends it.
+    unsafe { libc::alarm(300) };
+    let config = ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    for &(name, function) in CALLS {
+        let choices = proptest::collection::vec(any::<u32>(), 1..24);
+        let check = std::cell::RefCell::new(&mut check);
+        // A new one each, since it counts its cases over all runs.
+        TestRunner::new(config.clone())
+            .run(&choices, |choices| {
+                check.borrow_mut()(name, function, &choices)
+            })
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+#[ignore = "a scenario"]
+fn scenario_dead() {
+    let world = World::init();
+    let dead = objects(&world);
+    release(&world, &dead);
+    // One that the adapter could have made, but did not.
+    // SAFETY: the first word of a live handle is its table.
+    let table = unsafe { *world.queue.cast::<*mut c_void>() };
+    let own: &'static mut [*mut c_void; 64] = Box::leak(Box::new([table; 64]));
+    let mut handles = dead;
+    handles.push(own.as_mut_ptr().cast());
+    let mut arguments = arguments::World::new(handles);
+    let mut calls = 0;
+    each(|name, function, choices| {
+        // It takes no handle, and counts.
+        if name == "urAdapterGet" {
+            return Ok(());
+        }
+        calls += 1;
+        let result = arguments.call(&world.all, function, choices);
+        let result = result.ok_or_else(|| TestCaseError::fail("an empty slot"))?;
+        prop_assert!(result.name().is_some(), "{result:?}");
+        prop_assert!(result != UR_RESULT_ERROR_UNKNOWN, "panicked");
+        prop_assert!(result != UR_RESULT_SUCCESS, "took a dead handle");
+        Ok(())
+    });
+    assert!(calls >= 240 * 64);
+    world.end();
+}
+
+#[test]
+#[ignore = "a scenario"]
+fn scenario_anything() {
+    assert_eq!(loader().init(), UR_RESULT_SUCCESS);
+    let (mut last, mut done) = (String::new(), 0);
+    let mut current: Option<(World, arguments::World)> = None;
+    each(|name, function, choices| {
+        if last != name {
+            // Calls before may have released everything.
+            let world = World::new();
+            let mut handles = objects(&world);
+            release(&world, &handles);
+            handles.extend(objects(&world));
+            handles.extend([
+                world.queue.cast(),
+                world.context.cast(),
+                world.device.cast(),
+                world.platform.cast(),
+                world.adapter.cast(),
+                world.kernel().cast(),
+            ]);
+            current = Some((world, arguments::World::new(handles)));
+            last = name.to_owned();
+        }
+        let Some((world, arguments)) = &mut current else {
+            return Err(TestCaseError::fail("no world"));
+        };
+        let result = arguments.call(&world.all, function, choices);
+        let result = result.ok_or_else(|| TestCaseError::fail("an empty slot"))?;
+        prop_assert!(result.name().is_some(), "{result:?}");
+        prop_assert!(result != UR_RESULT_ERROR_UNKNOWN, "panicked");
+        done += usize::from(result == UR_RESULT_SUCCESS);
+        Ok(())
+    });
+    // Some were right by chance, so that what is made and kept was tried too.
+    assert!(done > 200, "only {done} calls succeeded");
+}

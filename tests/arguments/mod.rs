@@ -1,0 +1,144 @@
+//! Random arguments for every table function, for whoever has a table: numbers at the edges of what
+//! fields hold, handles from a given collection, and memory of zeros, so that embedded pointers are null
+//! and strings end.
+
+#[rustfmt::skip]
+#[allow(non_snake_case, clippy::undocumented_unsafe_blocks)]
+#[path = "../generated/sweep.rs"]
+mod sweep;
+
+use std::ffi::c_void;
+use ur::abi::*;
+
+pub use sweep::{CALLS, Call};
+
+/// Where the arguments of a call come from.
+pub trait Source {
+    /// A number for an enum, a flag set, a size or an index.
+    fn number(&mut self) -> u64;
+    /// How many elements a list has.
+    fn count(&mut self) -> u32;
+    /// A handle: null, of some kind, or of another adapter.
+    fn handle(&mut self) -> *mut c_void;
+    /// A list of at least as many handles as `count` gives, or null.
+    fn list(&mut self) -> *mut c_void;
+    /// Null, or readable and writable memory.
+    fn memory(&mut self) -> *mut c_void;
+}
+
+/// Arguments by a list of random choices, used round and round.
+struct Choices<'a> {
+    choices: &'a [u32],
+    at: usize,
+    world: &'a mut World,
+}
+
+/// What arguments can point to.
+pub struct World {
+    handles: Vec<*mut c_void>,
+    lists: Vec<[*mut c_void; 4]>,
+    memory: Box<[u64]>,
+}
+
+/// Numbers at the edges of what fields hold.
+const NUMBERS: [u64; 12] = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    64,
+    4096,
+    0x7fff_ffff,
+    0xffff_ffff,
+    1 << 60,
+    u64::MAX,
+];
+const MOST: u32 = 4;
+
+impl World {
+    /// These handles, null, and those of nobody: one with a table of null functions, one with none.
+    pub fn new(mut handles: Vec<*mut c_void>) -> Self {
+        let strange: &'static ur_dditable_t = Box::leak(Box::default());
+        let strange: &'static [*const c_void; 8] =
+            Box::leak(Box::new([std::ptr::from_ref(strange).cast(); 8]));
+        handles.push(std::ptr::null_mut());
+        handles.push(strange.as_ptr().cast_mut().cast());
+        let mut lists: Vec<_> = handles
+            .iter()
+            .map(|&handle| [handle; MOST as usize])
+            .collect();
+        lists.push([
+            handles[0],
+            handles[1],
+            std::ptr::null_mut(),
+            handles[handles.len() / 2],
+        ]);
+        Self {
+            handles,
+            lists,
+            memory: vec![0; 1 << 13].into_boxed_slice(),
+        }
+    }
+
+    /// The choice that makes every handle null.
+    pub fn null(&self) -> u32 {
+        self.handles.len() as u32 - 2
+    }
+
+    /// Calls a function of a table with arguments that these choices make.
+    pub fn call(
+        &mut self,
+        table: &ur_dditable_t,
+        call: Call,
+        choices: &[u32],
+    ) -> Option<ur_result_t> {
+        self.memory.fill(0);
+        let mut source = Choices {
+            choices,
+            at: 0,
+            world: self,
+        };
+        call(table, &mut source)
+    }
+}
+
+impl Choices<'_> {
+    fn pick(&mut self, of: usize) -> usize {
+        let choice = self.choices[self.at % self.choices.len()];
+        self.at += 1;
+        choice as usize % of
+    }
+}
+
+impl Source for Choices<'_> {
+    fn number(&mut self) -> u64 {
+        NUMBERS[self.pick(NUMBERS.len())]
+    }
+
+    fn count(&mut self) -> u32 {
+        self.pick(MOST as usize + 1) as u32
+    }
+
+    fn handle(&mut self) -> *mut c_void {
+        let at = self.pick(self.world.handles.len());
+        self.world.handles[at]
+    }
+
+    fn list(&mut self) -> *mut c_void {
+        let at = self.pick(self.world.lists.len() + 1);
+        self.world
+            .lists
+            .get_mut(at)
+            .map_or(std::ptr::null_mut(), |list| list.as_mut_ptr().cast())
+    }
+
+    fn memory(&mut self) -> *mut c_void {
+        if self.pick(4) == 0 {
+            std::ptr::null_mut()
+        } else {
+            self.world.memory.as_mut_ptr().cast()
+        }
+    }
+}
