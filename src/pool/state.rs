@@ -442,31 +442,29 @@ impl State {
 
     /// A place without a wait, with what stashes cache taken back as far as the order of choice
     /// comes to it: the own lane's, then what is ordered or complete, and all of it before growth.
-    /// Small requests look first at what of their own lane's no stash has, and at one block of its stash:
-    /// to empty that costs all its next requests their short way, and little is gained by placing small
-    /// blocks well.
+    /// Small requests take no more than one block out of their own lane's stash before growth: to empty
+    /// it costs all its next requests their short way, and little is gained by placing small blocks well.
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
         let (order, store, lending) = (&request.order, &mut self.store, &mut self.lending);
-        if need.bytes <= SMALL
-            && let Some(own) = order.own_lane()
-        {
-            let mut place = policy::own(store, need, order);
+        let small = need.bytes <= SMALL;
+        if let Some(own) = order.own_lane() {
+            let mut place = policy::own(store, need, order).filter(|_| small);
             if place.is_none() {
-                lending.recall_one(store, own, need.bytes);
+                match small {
+                    true => lending.recall_one(store, own, need.bytes),
+                    false => {
+                        lending.recall(store, need.bytes, |stash, _| stash.lane() == own);
+                    }
+                }
                 place = policy::own(store, need, order);
             }
             if let Some(place) = place {
                 return Some((place, Reuse::OwnLane));
             }
         }
-        if let Some(own) = order.own_lane() {
-            lending.recall(store, need.bytes, |stash, _| stash.lane() == own);
-            if let Some(place) = policy::own(store, need, order) {
-                return Some((place, Reuse::OwnLane));
-            }
-        }
         lending.recall(store, need.bytes, |stash, oldest| {
-            stash.is_complete(oldest) || order.horizon(stash.lane()).is_some()
+            let own = small && order.own_lane() == Some(stash.lane());
+            !own && (stash.is_complete(oldest) || order.horizon(stash.lane()).is_some())
         });
         if let Some(found) = policy::ready(store, need, order) {
             return Some(found);

@@ -63,10 +63,12 @@ fn put<D: Driver>(
 ) -> bool {
     let taken = replay.update(at, &work);
     let node = &mut replay.recording_mut().nodes[at];
-    node.work = work;
     let uses = launch.mems().collect();
     node.launch = Some(launch);
-    let before = std::mem::replace(&mut node.uses, uses);
+    let before = (
+        std::mem::replace(&mut node.work, work),
+        std::mem::replace(&mut node.uses, uses),
+    );
     replay.keep(before);
     taken
 }

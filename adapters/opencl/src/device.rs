@@ -32,6 +32,7 @@ pub struct Device {
     parent: Option<Arc<Object<Device>>>,
     answers: Answers,
     records: OnceLock<bool>,
+    updates: OnceLock<cl_mutable_dispatch_fields_khr>,
     timed: OnceLock<bool>,
 }
 
@@ -88,6 +89,7 @@ impl Device {
             parent,
             answers: Answers::new(ur_device_info_t::ALL.len()),
             records: OnceLock::new(),
+            updates: OnceLock::new(),
             timed: OnceLock::new(),
         };
         device.kind = device
@@ -167,6 +169,11 @@ impl Device {
     /// Whether recorded commands can be made one native object.
     pub fn records(&self) -> bool {
         *self.records.get_or_init(|| crate::record::is_offered(self))
+    }
+
+    /// What of a recorded launch can be changed in place; nothing where that is not offered.
+    pub fn updates(&self) -> cl_mutable_dispatch_fields_khr {
+        *self.updates.get_or_init(|| crate::record::updatable(self))
     }
 
     pub fn value<T: Copy>(&self, what: cl_device_info) -> Result<T> {

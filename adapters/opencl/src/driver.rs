@@ -198,9 +198,9 @@ impl Driver for OpenCl {
         device: &Object<Device>,
         steps: &[Step<'_, Self>],
         from: usize,
-        _: bool,
+        updatable: bool,
     ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
-        record::compile(context, device, steps, from)
+        record::compile(context, device, steps, from, updatable)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {

@@ -2,11 +2,12 @@
 //!
 //! Only commands that follow each other are made one, so that nothing that could run at once is put
 //! in a row. What the extension does not know (host memory of buffers, images, prefetches, odd
-//! patterns) ends a buffer and is submitted by itself. Changed launches are recorded anew: what was
+//! patterns) ends a buffer and is submitted by itself. A launch is changed in place where the driver
+//! has mutable dispatch and the kernel stays; otherwise the commands are recorded anew, and what was
 //! submitted keeps the buffer that it runs.
 
 use std::ptr::{self, null, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
@@ -19,10 +20,18 @@ use crate::device::Device;
 use crate::exec::{Lane, Slot, plain_pattern};
 
 const EXTENSION: &str = "cl_khr_command_buffer";
+const MUTABLE: &str = "cl_khr_command_buffer_mutable_dispatch";
 
 /// `CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR`, and the flag that asks for it.
 const SIMULTANEOUS_CAPABILITY: cl_device_command_buffer_capabilities_khr = 1 << 2;
 const SIMULTANEOUS_FLAG: cl_command_buffer_properties_khr = 1 << 0;
+const MUTABLE_FLAG: cl_command_buffer_properties_khr = 1 << 1;
+
+/// What has to be changeable for an update to be worth trying.
+const FIELDS: cl_mutable_dispatch_fields_khr = CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR
+    | CL_MUTABLE_DISPATCH_GLOBAL_SIZE_KHR
+    | CL_MUTABLE_DISPATCH_LOCAL_SIZE_KHR
+    | CL_MUTABLE_DISPATCH_ARGUMENTS_KHR;
 
 /// Fewer commands are not worth a buffer.
 const LEAST: usize = 2;
@@ -46,10 +55,40 @@ pub fn is_offered(device: &Device) -> bool {
         && device.api().ext.clEnqueueCommandBufferKHR.is_some()
 }
 
+/// Which of [`FIELDS`] recorded launches can have changed: all, or none.
+pub fn updatable(device: &Device) -> cl_mutable_dispatch_fields_khr {
+    // Version 0.9 of a driver whose buffers have version 1 takes its changes as an array, as 1 does.
+    let version = device.extension_version(MUTABLE);
+    let known =
+        version.is_some_and(|version| (Version::new(0, 9)..Version::new(2, 0)).contains(&version));
+    let able =
+        device.value::<cl_mutable_dispatch_fields_khr>(CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR);
+    let able = able.is_ok_and(|able| able & FIELDS == FIELDS);
+    match known && able && device.api().ext.clUpdateMutableCommandsKHR.is_some() {
+        true => FIELDS,
+        false => 0,
+    }
+}
+
 /// A command buffer of OpenCL.
 pub struct Recorder {
     api: &'static Api,
     raw: cl_command_buffer_khr,
+    /// What of its launches can be changed.
+    fields: cl_mutable_dispatch_fields_khr,
+}
+
+/// A recorded command of OpenCL's, as long as its buffer is there; null if it cannot be changed.
+#[derive(Clone, Copy)]
+pub struct Mutable(cl_mutable_command_khr);
+
+// SAFETY: OpenCL's objects may be used from any thread.
+unsafe impl Send for Mutable {}
+// SAFETY: as above.
+unsafe impl Sync for Mutable {}
+
+impl Mutable {
+    const NONE: Self = Self(null_mut());
 }
 
 // SAFETY: OpenCL's objects may be used from any thread.
@@ -67,13 +106,19 @@ impl Drop for Recorder {
 }
 
 impl Recorder {
-    fn open(api: &'static Api, queue: &QueueRef) -> Option<Self> {
+    fn open(
+        api: &'static Api,
+        queue: &QueueRef,
+        fields: cl_mutable_dispatch_fields_khr,
+    ) -> Option<Self> {
         let create = api.ext.clCreateCommandBufferKHR?;
-        let properties = [CL_COMMAND_BUFFER_FLAGS_KHR, SIMULTANEOUS_FLAG, 0];
+        let mutable = if fields == 0 { 0 } else { MUTABLE_FLAG };
+        let flags = SIMULTANEOUS_FLAG | mutable;
+        let properties = [CL_COMMAND_BUFFER_FLAGS_KHR, flags, 0];
         let (queue, mut code) = (queue.raw(), 0);
         // SAFETY: one live queue, and a property list that ends with zero.
         let raw = unsafe { create(1, &queue, properties.as_ptr(), &mut code) };
-        (code == CL_SUCCESS && !raw.is_null()).then_some(Self { api, raw })
+        (code == CL_SUCCESS && !raw.is_null()).then_some(Self { api, raw, fields })
     }
 
     pub fn api(&self) -> &'static Api {
@@ -90,13 +135,66 @@ impl Recorder {
         (unsafe { finalize(self.raw) } == CL_SUCCESS).then_some(())
     }
 
+    /// Records a launch; `sizes` are its offset, global and local size.
+    pub fn launch(
+        &self,
+        kernel: cl_kernel,
+        dims: u32,
+        [offset, global, local]: [*const usize; 3],
+    ) -> Result<Mutable> {
+        let record = self.api.ext.clCommandNDRangeKernelKHR;
+        let record = record.ok_or(Error::unsupported())?;
+        let (none, mut made) = (null_mut(), null_mut());
+        let properties = [CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR, self.fields, 0];
+        let (properties, handle) = match self.fields {
+            0 => (null(), null_mut()),
+            _ => (properties.as_ptr(), &raw mut made),
+        };
+        // SAFETY: a live buffer and kernel; as many sizes as there are dimensions; properties that end
+        // with zero, and room for a handle, where there are any.
+        recorded(unsafe {
+            record(
+                self.raw,
+                none,
+                properties,
+                kernel,
+                dims,
+                offset,
+                global,
+                local,
+                0,
+                null(),
+                none.cast(),
+                handle,
+            )
+        })?;
+        Ok(Mutable(made))
+    }
+
+    /// Gives a recorded launch what `change` holds besides its command, from the next enqueueing on.
+    pub fn change(&self, command: Mutable, change: cl_mutable_dispatch_config_khr) -> Result<()> {
+        let update = self.api.ext.clUpdateMutableCommandsKHR;
+        let update = update.filter(|_| !command.0.is_null());
+        let update = update.ok_or(Error::unsupported())?;
+        let change = cl_mutable_dispatch_config_khr {
+            command: command.0,
+            ..change
+        };
+        let kind = CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR;
+        let mut changes = [(&raw const change).cast()];
+        // SAFETY: a live buffer that was finalized and a command of it; one change of that type.
+        recorded(unsafe { update(self.raw, 1, &kind, changes.as_mut_ptr()) })
+    }
+
     /// Records a command behind those before. None if that cannot be.
-    fn add(&self, work: &Work<OpenCl>) -> Option<()> {
+    fn add(&self, work: &Work<OpenCl>) -> Option<Mutable> {
         let code = match work {
             // All that it could mean is order, which there is already.
             Work::Marker | Work::Advise { .. } => CL_SUCCESS,
             Work::Launch(launch) => return launch.record(self).ok(),
-            Work::Native(native) => return (native.record.as_ref()?)(self).ok(),
+            Work::Native(native) => {
+                return (native.record.as_ref()?)(self).ok().map(|()| Mutable::NONE);
+            }
             Work::Copy { dst, src, bytes } if *bytes > 0 => {
                 let (dst, src) = (
                     ptr::with_exposed_provenance_mut(*dst),
@@ -148,16 +246,18 @@ impl Recorder {
             }
             _ => return None,
         };
-        (code == CL_SUCCESS).then_some(())
+        (code == CL_SUCCESS).then_some(Mutable::NONE)
     }
 }
 
 /// Commands that were made one.
 struct Recorded {
     buffer: Recorder,
+    /// For each command what changes it.
+    commands: Vec<Mutable>,
     /// The same commands, for a queue that the driver does not take the buffer on; they keep what
     /// the buffer uses.
-    works: Vec<Work<OpenCl>>,
+    works: Mutex<Vec<Work<OpenCl>>>,
     /// Whose properties the buffer was recorded for.
     _lane: Lane,
 }
@@ -168,6 +268,7 @@ pub fn compile(
     device: &Object<Device>,
     steps: &[Step<'_, OpenCl>],
     from: usize,
+    updatable: bool,
 ) -> Option<(usize, Arc<dyn Compiled<OpenCl>>)> {
     if !device.records() {
         return None;
@@ -185,13 +286,15 @@ pub fn compile(
     }
     let context = &context.domain().state().context;
     let lane = Lane::open(context, device, Default::default()).ok()?;
-    let buffer = Recorder::open(context.api(), lane.queue())?;
-    let mut works = Vec::with_capacity(chain);
+    let fields = if updatable { device.updates() } else { 0 };
+    let buffer = Recorder::open(context.api(), lane.queue(), fields)?;
+    let (mut works, mut commands) = (Vec::with_capacity(chain), Vec::with_capacity(chain));
     for step in &steps[from..from + chain] {
-        if buffer.add(step.work).is_none() {
+        let Some(command) = buffer.add(step.work) else {
             break;
-        }
+        };
         works.push(step.work.clone());
+        commands.push(command);
     }
     if works.len() < LEAST {
         return None;
@@ -200,7 +303,8 @@ pub fn compile(
     let count = works.len();
     let recorded = Recorded {
         buffer,
-        works,
+        commands,
+        works: Mutex::new(works),
         _lane: lane,
     };
     Some((count, Arc::new(recorded)))
@@ -208,7 +312,23 @@ pub fn compile(
 
 impl Compiled<OpenCl> for Recorded {
     fn submit(&self, lane: &Lane, _: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        lane.submit_recorded(&self.works, stamps, |slot| self.enqueue(slot))
+        let works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
+        lane.submit_recorded(&works, stamps, |slot| self.enqueue(slot))
+    }
+
+    fn update(&self, at: usize, work: &Work<OpenCl>) -> bool {
+        let mut works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(before), Some(command)) = (works.get_mut(at), self.commands.get(at)) else {
+            return false;
+        };
+        let (Work::Launch(old), Work::Launch(new)) = (&*before, work) else {
+            return false;
+        };
+        let taken = new.replace(old, &self.buffer, *command).is_ok();
+        if taken {
+            *before = work.clone();
+        }
+        taken
     }
 }
 

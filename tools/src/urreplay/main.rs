@@ -40,7 +40,7 @@ struct Cli {
     /// takes between them
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     pace: u64,
-    /// Leaves the traces' dependencies between queues out
+    /// Leaves the traces' dependencies between queues out; each block dies on the queue it was made on
     #[arg(long)]
     same_queue: bool,
     /// Makes all sizes so many times larger
@@ -127,8 +127,7 @@ impl Cli {
         let path = path.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
         let mut trace = Trace::read(&self.traces[0], self.scale)?;
         if self.same_queue {
-            trace.ops.retain(|op| op.kind != trace::Kind::Wait);
-            trace.ops.iter_mut().for_each(|op| op.after.clear());
+            trace.forget_dependencies();
         }
         let loader = api::Loader::open(&path)?;
         let (outcome, series) = run::replay(&loader, &trace, self.work, self.pace)?;

@@ -81,6 +81,21 @@ impl Trace {
         peak
     }
 
+    /// Leaves out what orders queues. Blocks then die on their own queues, as their uses are there.
+    pub fn forget_dependencies(&mut self) {
+        self.ops.retain(|op| op.kind != Kind::Wait);
+        let mut homes = HashMap::new();
+        for op in &mut self.ops {
+            op.after.clear();
+            match op.kind {
+                Kind::Free => op.stream = homes.remove(&op.id).unwrap_or(op.stream),
+                _ => {
+                    homes.insert(op.id, op.stream);
+                }
+            }
+        }
+    }
+
     pub fn streams(&self) -> Vec<u64> {
         let mut streams: Vec<u64> = self.ops.iter().filter_map(|op| op.stream).collect();
         streams.sort_unstable();
@@ -262,6 +277,19 @@ mod tests {
         assert_eq!(order, [(Alloc, 0), (Free, 0), (Alloc, 1), (Free, 1)]);
         assert_eq!(trace.peak_live(), 20);
         assert!(intervals("id,lower\n").is_err());
+    }
+
+    #[test]
+    fn without_dependencies_blocks_die_at_home() {
+        let text = "a 0 1 1 - grown\nf 0 1 2 1@4,2@1 -\nw - - -1 2@2 -\n";
+        let mut trace = lines(text).expect("it can be read");
+        trace.forget_dependencies();
+        let left: Vec<_> = trace
+            .ops
+            .iter()
+            .map(|op| (op.stream, op.after.len()))
+            .collect();
+        assert_eq!(left, [(Some(1), 0), (Some(1), 0)]);
     }
 
     #[test]

@@ -163,6 +163,7 @@ symbols! {
             clCommandCopyBufferKHR: F<clCommandCopyBufferKHR_t>,
             clCommandCopyBufferRectKHR: F<clCommandCopyBufferRectKHR_t>,
             clCommandFillBufferKHR: F<clCommandFillBufferKHR_t>,
+            clUpdateMutableCommandsKHR: F<clUpdateMutableCommandsKHR_t>,
             clGetKernelSubGroupInfoKHR: F<clGetKernelSubGroupInfoKHR_fn>,
         }
     }

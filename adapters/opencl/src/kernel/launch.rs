@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use opencl_sys::*;
 use ur::abi::*;
 use ur::hal::{self, Exported};
-use ur::object::{Error, Object, Result};
+use ur::object::{Error, Object, Result, ensure};
 use ur::stream::LaunchRequest;
 
 use super::Kernel;
@@ -17,7 +17,7 @@ use crate::OpenCl;
 use crate::cl::{Api, KernelRef, MemRef, SamplerRef, check};
 use crate::exec::{Slabs, Slot};
 use crate::mem::Mem;
-use crate::record::Recorder;
+use crate::record::{Mutable, Recorder};
 use crate::sampler::Sampler;
 
 /// The kernel with its lock, as launches keep it.
@@ -111,11 +111,73 @@ impl Launch {
     }
 
     /// Sets the arguments and records.
-    pub fn record(&self, to: &Recorder) -> Result<()> {
+    pub fn record(&self, to: &Recorder) -> Result<Mutable> {
         let mut arguments = self.native.arguments();
         self.native.set_owned(&mut arguments, &self.args)?;
-        self.range.record(self.native.kernel.raw(), to)
+        to.launch(
+            self.native.kernel.raw(),
+            self.range.dims,
+            self.range.sizes(),
+        )
     }
+
+    /// Takes the place of `old`, which is this command of `recorder`'s. Refused where only another
+    /// command can do it.
+    pub fn replace(&self, old: &Self, recorder: &Recorder, command: Mutable) -> Result<()> {
+        let (range, before) = (&self.range, &old.range);
+        let same = Arc::ptr_eq(&self.native, &old.native) && range.dims == before.dims;
+        // A local size cannot be taken back, nor one of the driver's own choice be chosen anew.
+        let sized =
+            range.local.is_some() || before.local.is_none() && range.global == before.global;
+        ensure(same && sized, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let args = self.args.iter().map(|(index, arg)| (*index, arg.get()));
+        let handles: Vec<*mut c_void> = args.clone().filter_map(|(_, arg)| arg.handle()).collect();
+        let mut next = handles.iter();
+        let (mut values, mut pointers) = (Vec::new(), Vec::new());
+        for (arg_index, arg) in args {
+            let (arg_size, arg_value): (usize, *const c_void) = match arg {
+                Arg::Value(bytes) => (bytes.len(), bytes.as_ptr().cast()),
+                Arg::Local(bytes) => (bytes, null()),
+                Arg::Mem(_) | Arg::Sampler(_) => {
+                    let handle = next.next().map_or(null(), ptr::from_ref);
+                    (size_of::<*mut c_void>(), handle.cast())
+                }
+                Arg::Pointer(at) => (0, ptr::with_exposed_provenance(at)),
+            };
+            let is_pointer = matches!(arg, Arg::Pointer(_));
+            let list = if is_pointer {
+                &mut pointers
+            } else {
+                &mut values
+            };
+            list.push(cl_mutable_dispatch_arg_khr {
+                arg_index,
+                arg_size,
+                arg_value,
+            });
+        }
+        let offset = range.offset.unwrap_or_default();
+        let [_, global, local] = range.sizes();
+        let change = cl_mutable_dispatch_config_khr {
+            command: ptr::null_mut(),
+            num_args: values.len() as u32,
+            num_svm_args: pointers.len() as u32,
+            num_exec_infos: 0,
+            work_dim: range.dims,
+            arg_list: list(&values),
+            arg_svm_list: list(&pointers),
+            exec_info_list: null(),
+            global_work_offset: offset.as_ptr(),
+            global_work_size: global,
+            local_work_size: local,
+        };
+        recorder.change(command, change)
+    }
+}
+
+/// Null for an empty list, as OpenCL wants it.
+fn list<T>(of: &[T]) -> *const T {
+    if of.is_empty() { null() } else { of.as_ptr() }
 }
 
 impl Range {
@@ -145,29 +207,6 @@ impl Range {
             )
         };
         check(code, "clEnqueueNDRangeKernel")
-    }
-
-    fn record(&self, kernel: cl_kernel, to: &Recorder) -> Result<()> {
-        let record = to.api().ext.clCommandNDRangeKernelKHR;
-        let record = record.ok_or(Error::unsupported())?;
-        let (none, [offset, global, local]) = (ptr::null_mut(), self.sizes());
-        // SAFETY: a live buffer and kernel; as many sizes as there are dimensions.
-        crate::record::recorded(unsafe {
-            record(
-                to.raw(),
-                none,
-                null(),
-                kernel,
-                self.dims,
-                offset,
-                global,
-                local,
-                0,
-                null(),
-                none.cast(),
-                none.cast(),
-            )
-        })
     }
 
     /// Offset, global and local size, null where there is none.
@@ -222,6 +261,17 @@ impl<'a> Arg<'a> {
             Self::Local(bytes) => Owned::Local(bytes),
             Self::Mem(mem) => Owned::Mem(mem.cloned()),
             Self::Sampler(sampler) => Owned::Sampler(sampler.clone()),
+        }
+    }
+}
+
+impl Arg<'_> {
+    /// OpenCL's object, if it is one.
+    fn handle(self) -> Option<*mut c_void> {
+        match self {
+            Self::Mem(mem) => Some(mem.map_or(ptr::null_mut(), MemRef::raw)),
+            Self::Sampler(sampler) => Some(sampler.raw()),
+            Self::Value(_) | Self::Pointer(_) | Self::Local(_) => None,
         }
     }
 }
