@@ -22,7 +22,6 @@ ur::dl::symbols! {
             cuStreamWaitEvent: unsafe extern "C" fn(stream: usize, event: usize, flags: u32) -> u32,
             cuEventCreate: unsafe extern "C" fn(event: *mut usize, flags: u32) -> u32,
             cuEventRecord: unsafe extern "C" fn(event: usize, stream: usize) -> u32,
-            cuEventDestroy = "cuEventDestroy_v2": unsafe extern "C" fn(event: usize) -> u32,
         }
         optional {}
     }
@@ -116,12 +115,10 @@ impl Drop for Filled {
         let Ok(_current) = Current::enter(self.library, self.context) else {
             return;
         };
-        // SAFETY: our own event; and a word that the driver frees once no work is there that uses it.
-        unsafe {
-            (self.library.cuEventDestroy)(self.event);
-            if let Some(gate) = &self.gate {
-                (self.library.cuMemFreeHost)(std::ptr::with_exposed_provenance_mut(gate.0));
-            }
+        // The event stays: who adopted it counts on that, as the driver counts no references.
+        if let Some(gate) = &self.gate {
+            // SAFETY: a word that the driver frees once no work is there that uses it.
+            unsafe { (self.library.cuMemFreeHost)(std::ptr::with_exposed_provenance_mut(gate.0)) };
         }
     }
 }

@@ -285,7 +285,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         // Queues and time.
         Is::QueueProperties | Is::QueueOnHostProperties => out.value(QUEUE_FLAGS),
         Is::QueueOnDeviceProperties => out.value(ur_queue_flags_t(0)),
-        Is::ProfilingTimerResolution => out.value(1000usize),
+        // Of the numbers; the driver promises half a microsecond.
+        Is::ProfilingTimerResolution => out.value(1usize),
 
         // What there is.
         Is::Atomic64

@@ -132,6 +132,14 @@ impl Lane {
     /// Later commands wait for the marker.
     pub fn wait(&self, marker: &Marker) -> Result<()> {
         let mut held = self.0.held();
+        if held.open
+            && let Marker::Promise(promise) = marker
+        {
+            // What others put on the stream cannot be kept back behind it.
+            drop(held);
+            promise.force()?;
+            held = self.0.held();
+        }
         if held.steps.is_empty() && self.0.wait(marker, held.open)? {
             return Ok(());
         }
