@@ -16,6 +16,9 @@ use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
 use crate::device::Device;
 use crate::kernel::Kernel;
 
+/// Waits beyond which they do not stay for the next command, which may never come.
+const MOST_WAITS: usize = 32;
+
 /// An in-order command queue.
 pub struct Lane {
     pub(super) outlet: Arc<Outlet>,
@@ -248,7 +251,10 @@ impl Lane {
         marker.flush()?;
         let mut pending = self.pending();
         pending.waits.push(marker.clone());
-        if self.open.load(Ordering::Relaxed) {
+        if pending.waits.len() >= MOST_WAITS {
+            pending.forget_waits();
+        }
+        if self.open.load(Ordering::Relaxed) || pending.waits.len() >= MOST_WAITS {
             Batch::of(self, &mut pending).barrier()?;
         }
         Ok(())
@@ -256,6 +262,14 @@ impl Lane {
 }
 
 impl Pending {
+    /// What is complete already holds nothing back.
+    fn forget_waits(&mut self) {
+        let what = CL_EVENT_COMMAND_EXECUTION_STATUS;
+        let status = |marker: &Marker| event_property::<cl_int>(marker.event(), what);
+        self.waits
+            .retain(|marker| status(marker).ok() != Some(CL_COMPLETE));
+    }
+
     fn forget_complete(&mut self) -> Result<()> {
         while let Some((marker, _)) = self.keep.front() {
             let what = CL_EVENT_COMMAND_EXECUTION_STATUS;
