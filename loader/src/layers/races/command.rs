@@ -159,9 +159,15 @@ impl Command {
         Ok(())
     }
 
-    /// What runs instead of a host task: by then, all that comes before it is complete.
+    /// What runs instead of a host task: by then, all that comes before it is complete. A captured one
+    /// runs as often as its graph does, and stays as it is; so does what comes after things unseen, which
+    /// may be a capture.
     pub fn task(&self, task: ur_exp_host_task_function_t, data: *mut c_void) -> HostTask {
-        let (Some(taken), Some(_)) = (&self.taken, task) else {
+        let taken = self
+            .taken
+            .as_ref()
+            .filter(|taken| task.is_some() && !taken.before.is_unknown() && !captures(self.queue));
+        let Some(taken) = taken else {
             let own = false;
             return HostTask { task, data, own };
         };
@@ -275,6 +281,17 @@ unsafe extern "C" fn run(task: *mut c_void) {
         // SAFETY: the application's function, with the application's argument.
         unsafe { function(task.data) };
     }
+}
+
+/// Whether commands of the queue go into a graph.
+fn captures(queue: ur_queue_handle_t) -> bool {
+    let ask = generated::BELOW
+        .table()
+        .and_then(|table| table.QueueExp.pfnIsGraphCaptureEnabledExp);
+    let mut answer = 0;
+    // SAFETY: the queue takes a command of the application's; room for the answer.
+    let code = ask.map(|ask| unsafe { ask(queue, &mut answer) });
+    code == Some(UR_RESULT_SUCCESS) && answer != 0
 }
 
 /// The addresses among a kernel's arguments.

@@ -53,6 +53,10 @@ impl Order {
         }
     }
 
+    pub fn is_unknown(&self) -> bool {
+        self.unknown
+    }
+
     /// Whether a command at `mark` certainly, or possibly by unseen means, comes before.
     pub fn comes_after(&self, mark: &Mark) -> bool {
         let covers = |point: &Point| self.frontier.covers_point(point);
