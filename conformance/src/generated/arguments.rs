@@ -88,29 +88,33 @@ impl Valid {
     pub fn at(&self, position: usize) -> *mut u8 {
         self.scratch.cast::<u8>().wrapping_add(128 * position)
     }
+    /// The handle of that kind, or null.
+    pub fn get(&self, kind: Kind) -> *mut c_void {
+        match kind {
+            Kind::Adapter => self.adapter.cast(),
+            Kind::Context => self.context.cast(),
+            Kind::Device => self.device.cast(),
+            Kind::Event => self.event.cast(),
+            Kind::CommandBufferCommand => self.command_buffer_command.cast(),
+            Kind::CommandBuffer => self.command_buffer.cast(),
+            Kind::ExecutableGraph => self.executable_graph.cast(),
+            Kind::ExternalMem => self.external_mem.cast(),
+            Kind::ExternalSemaphore => self.external_semaphore.cast(),
+            Kind::Graph => self.graph.cast(),
+            Kind::Kernel => self.kernel.cast(),
+            Kind::LoaderConfig => self.loader_config.cast(),
+            Kind::Mem => self.mem.cast(),
+            Kind::PhysicalMem => self.physical_mem.cast(),
+            Kind::Platform => self.platform.cast(),
+            Kind::Program => self.program.cast(),
+            Kind::Queue => self.queue.cast(),
+            Kind::Sampler => self.sampler.cast(),
+            Kind::UsmPool => self.usm_pool.cast(),
+        }
+    }
     /// Whether there is a handle of that kind.
     pub fn has(&self, kind: Kind) -> bool {
-        match kind {
-            Kind::Adapter => !self.adapter.is_null(),
-            Kind::Context => !self.context.is_null(),
-            Kind::Device => !self.device.is_null(),
-            Kind::Event => !self.event.is_null(),
-            Kind::CommandBufferCommand => !self.command_buffer_command.is_null(),
-            Kind::CommandBuffer => !self.command_buffer.is_null(),
-            Kind::ExecutableGraph => !self.executable_graph.is_null(),
-            Kind::ExternalMem => !self.external_mem.is_null(),
-            Kind::ExternalSemaphore => !self.external_semaphore.is_null(),
-            Kind::Graph => !self.graph.is_null(),
-            Kind::Kernel => !self.kernel.is_null(),
-            Kind::LoaderConfig => !self.loader_config.is_null(),
-            Kind::Mem => !self.mem.is_null(),
-            Kind::PhysicalMem => !self.physical_mem.is_null(),
-            Kind::Platform => !self.platform.is_null(),
-            Kind::Program => !self.program.is_null(),
-            Kind::Queue => !self.queue.is_null(),
-            Kind::Sampler => !self.sampler.is_null(),
-            Kind::UsmPool => !self.usm_pool.is_null(),
-        }
+        !self.get(kind).is_null()
     }
 }
 /// A call whose arguments are all valid, as far as their types and conditions say.
@@ -122,6 +126,8 @@ pub struct Call {
     pub consumes: bool,
     /// Handles that it makes, and the output that receives each.
     pub made: &'static [(Kind, usize)],
+    /// The handle that gets one more reference.
+    pub retains: Option<Kind>,
     /// Handles that it takes.
     pub needs: &'static [Kind],
     pub call: fn(&Api, &Valid) -> Status,
@@ -188,6 +194,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[],
         call: |ur, valid| {
             ur.urAdapterGet(0, std::ptr::null_mut(), valid.at(2) as *mut u32)
@@ -198,6 +205,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Adapter],
         call: |ur, valid| ur.urAdapterRelease(valid.adapter),
     },
@@ -206,6 +214,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: Some(Kind::Adapter),
         needs: &[Kind::Adapter],
         call: |ur, valid| ur.urAdapterRetain(valid.adapter),
     },
@@ -214,6 +223,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Adapter],
         call: |ur, valid| {
             ur
@@ -234,6 +244,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Adapter],
         call: |ur, valid| {
             ur
@@ -251,6 +262,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Adapter],
         call: |ur, valid| {
             ur
@@ -267,6 +279,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Adapter],
         call: |ur, valid| {
             ur.urAdapterSetLoggerCallbackLevel(valid.adapter, UR_LOGGER_LEVEL_DEBUG)
@@ -277,6 +290,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Adapter],
         call: |ur, valid| {
             ur
@@ -299,6 +313,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Platform],
         call: |ur, valid| {
             ur
@@ -316,6 +331,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Platform],
         call: |ur, valid| {
             ur
@@ -330,6 +346,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Platform],
         call: |ur, valid| {
             ur
@@ -344,6 +361,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[(Kind::Platform, 3)],
+        retains: None,
         needs: &[Kind::Adapter],
         call: |ur, valid| {
             ur
@@ -360,6 +378,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_VALUE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Platform],
         call: |ur, valid| {
             ur
@@ -375,6 +394,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_VALUE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Platform],
         call: |ur, valid| {
             ur
@@ -398,6 +418,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| {
             ur
@@ -415,6 +436,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: Some(Kind::Device),
         needs: &[Kind::Device],
         call: |ur, valid| ur.urDeviceRetain(valid.device),
     },
@@ -423,6 +445,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| ur.urDeviceRelease(valid.device),
     },
@@ -434,6 +457,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| {
             ur
@@ -457,6 +481,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| {
             ur
@@ -473,6 +498,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| {
             ur
@@ -487,6 +513,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[(Kind::Device, 3)],
+        retains: None,
         needs: &[Kind::Adapter],
         call: |ur, valid| {
             ur
@@ -503,6 +530,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| {
             ur
@@ -522,6 +550,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[(Kind::Context, 3)],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| {
             ur
@@ -538,6 +567,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: Some(Kind::Context),
         needs: &[Kind::Context],
         call: |ur, valid| ur.urContextRetain(valid.context),
     },
@@ -546,6 +576,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| ur.urContextRelease(valid.context),
     },
@@ -560,6 +591,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -577,6 +609,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -591,6 +624,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[(Kind::Context, 5)],
+        retains: None,
         needs: &[Kind::Adapter],
         call: |ur, valid| {
             ur
@@ -609,6 +643,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -633,6 +668,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[(Kind::Mem, 5)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -656,6 +692,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[(Kind::Mem, 4)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -677,6 +714,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: Some(Kind::Mem),
         needs: &[Kind::Mem],
         call: |ur, valid| ur.urMemRetain(valid.mem),
     },
@@ -685,6 +723,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_MEM_OBJECT, UR_RESULT_ERROR_OUT_OF_HOST_MEMORY],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem],
         call: |ur, valid| ur.urMemRelease(valid.mem),
     },
@@ -700,7 +739,8 @@ pub const CALLS: &[Call] = &[
             UR_RESULT_ERROR_OUT_OF_RESOURCES,
         ],
         consumes: false,
-        made: &[],
+        made: &[(Kind::Mem, 4)],
+        retains: None,
         needs: &[Kind::Mem],
         call: |ur, valid| {
             ur
@@ -723,6 +763,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_NULL_HANDLE, UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem],
         call: |ur, valid| {
             ur
@@ -738,6 +779,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[(Kind::Mem, 3)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -753,7 +795,8 @@ pub const CALLS: &[Call] = &[
         function: "urMemImageCreateWithNativeHandle",
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
-        made: &[],
+        made: &[(Kind::Mem, 5)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -778,6 +821,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem],
         call: |ur, valid| {
             ur
@@ -802,6 +846,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem],
         call: |ur, valid| {
             ur
@@ -826,6 +871,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[(Kind::Sampler, 2)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -846,6 +892,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: Some(Kind::Sampler),
         needs: &[Kind::Sampler],
         call: |ur, valid| ur.urSamplerRetain(valid.sampler),
     },
@@ -859,6 +906,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Sampler],
         call: |ur, valid| ur.urSamplerRelease(valid.sampler),
     },
@@ -874,6 +922,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Sampler],
         call: |ur, valid| {
             ur
@@ -891,6 +940,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Sampler],
         call: |ur, valid| {
             ur
@@ -905,6 +955,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[(Kind::Sampler, 3)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -929,6 +980,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -954,6 +1006,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -980,6 +1033,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -998,6 +1052,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_MEM_OBJECT, UR_RESULT_ERROR_OUT_OF_HOST_MEMORY],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| ur.urUSMFree(valid.context, valid.at(1) as *mut c_void),
     },
@@ -1011,6 +1066,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -1033,6 +1089,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[(Kind::UsmPool, 2)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -1048,6 +1105,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: Some(Kind::UsmPool),
         needs: &[Kind::UsmPool],
         call: |ur, valid| ur.urUSMPoolRetain(valid.usm_pool),
     },
@@ -1056,6 +1114,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::UsmPool],
         call: |ur, valid| ur.urUSMPoolRelease(valid.usm_pool),
     },
@@ -1070,6 +1129,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::UsmPool],
         call: |ur, valid| {
             ur
@@ -1094,6 +1154,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -1113,6 +1174,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -1129,6 +1191,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur.urVirtualMemFree(valid.context, valid.at(1) as *const c_void, 1)
@@ -1139,6 +1202,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::PhysicalMem],
         call: |ur, valid| {
             ur
@@ -1157,6 +1221,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur.urVirtualMemUnmap(valid.context, valid.at(1) as *const c_void, 1)
@@ -1167,6 +1232,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -1183,6 +1249,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -1202,6 +1269,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_SIZE],
         consumes: false,
         made: &[(Kind::PhysicalMem, 4)],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -1219,6 +1287,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: Some(Kind::PhysicalMem),
         needs: &[Kind::PhysicalMem],
         call: |ur, valid| ur.urPhysicalMemRetain(valid.physical_mem),
     },
@@ -1227,6 +1296,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::PhysicalMem],
         call: |ur, valid| ur.urPhysicalMemRelease(valid.physical_mem),
     },
@@ -1235,6 +1305,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::PhysicalMem],
         call: |ur, valid| {
             ur
@@ -1252,6 +1323,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE, UR_RESULT_ERROR_INVALID_BINARY],
         consumes: false,
         made: &[(Kind::Program, 4)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -1269,6 +1341,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_NATIVE_BINARY],
         consumes: false,
         made: &[(Kind::Program, 6)],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -1288,6 +1361,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_PROGRAM, UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Program],
         call: |ur, valid| {
             ur.urProgramBuild(valid.context, valid.program, std::ptr::null_mut())
@@ -1298,6 +1372,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_PROGRAM, UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Program],
         call: |ur, valid| {
             ur.urProgramCompile(valid.context, valid.program, std::ptr::null_mut())
@@ -1308,6 +1383,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_PROGRAM, UR_RESULT_ERROR_PROGRAM_LINK_FAILURE],
         consumes: false,
         made: &[(Kind::Program, 4)],
+        retains: None,
         needs: &[Kind::Context, Kind::Program],
         call: |ur, valid| {
             ur
@@ -1325,6 +1401,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: Some(Kind::Program),
         needs: &[Kind::Program],
         call: |ur, valid| ur.urProgramRetain(valid.program),
     },
@@ -1333,6 +1410,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Program],
         call: |ur, valid| ur.urProgramRelease(valid.program),
     },
@@ -1345,6 +1423,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device, Kind::Program],
         call: |ur, valid| {
             ur
@@ -1361,6 +1440,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_VALUE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device, Kind::Program],
         call: |ur, valid| {
             ur
@@ -1384,6 +1464,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Program],
         call: |ur, valid| {
             ur
@@ -1401,6 +1482,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device, Kind::Program],
         call: |ur, valid| {
             ur
@@ -1423,6 +1505,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Program],
         call: |ur, valid| {
             ur
@@ -1438,6 +1521,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Program],
         call: |ur, valid| {
             ur
@@ -1452,6 +1536,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[(Kind::Program, 3)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -1474,6 +1559,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -1496,6 +1582,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[(Kind::Queue, 3)],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -1516,6 +1603,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: Some(Kind::Queue),
         needs: &[Kind::Queue],
         call: |ur, valid| ur.urQueueRetain(valid.queue),
     },
@@ -1528,6 +1616,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| ur.urQueueRelease(valid.queue),
     },
@@ -1536,6 +1625,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -1551,6 +1641,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[(Kind::Queue, 4)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -1568,6 +1659,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_QUEUE, UR_RESULT_ERROR_OUT_OF_HOST_MEMORY],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| ur.urQueueFinish(valid.queue),
     },
@@ -1576,6 +1668,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_QUEUE, UR_RESULT_ERROR_OUT_OF_HOST_MEMORY],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| ur.urQueueFlush(valid.queue),
     },
@@ -1590,6 +1683,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Event],
         call: |ur, valid| {
             ur
@@ -1613,6 +1707,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Event],
         call: |ur, valid| {
             ur
@@ -1636,6 +1731,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Event],
         call: |ur, valid| {
             ur
@@ -1654,6 +1750,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: Some(Kind::Event),
         needs: &[Kind::Event],
         call: |ur, valid| ur.urEventRetain(valid.event),
     },
@@ -1666,6 +1763,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Event],
         call: |ur, valid| ur.urEventRelease(valid.event),
     },
@@ -1674,6 +1772,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Event],
         call: |ur, valid| {
             ur
@@ -1688,6 +1787,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[(Kind::Event, 3)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -1704,6 +1804,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Event],
         call: |ur, valid| {
             ur
@@ -1727,6 +1828,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -1750,6 +1852,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -1774,6 +1877,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -1803,6 +1907,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -1832,6 +1937,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -1870,6 +1976,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -1908,6 +2015,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -1937,6 +2045,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -1974,6 +2083,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2002,6 +2112,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2036,6 +2147,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2070,6 +2182,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2103,6 +2216,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2132,6 +2246,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Mem, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2158,6 +2273,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2186,6 +2302,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2214,6 +2331,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2240,6 +2358,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2264,6 +2383,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2293,6 +2413,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2316,6 +2437,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Program, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2338,6 +2460,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Program, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2360,6 +2483,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Program, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2381,6 +2505,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Program, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2412,6 +2537,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Kernel, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2436,6 +2562,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_KERNEL_NAME],
         consumes: false,
         made: &[(Kind::Kernel, 2)],
+        retains: None,
         needs: &[Kind::Program],
         call: |ur, valid| {
             ur.urKernelCreate(valid.program, c"".as_ptr(), valid.at(2).cast())
@@ -2452,6 +2579,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Kernel],
         call: |ur, valid| {
             ur
@@ -2469,6 +2597,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device, Kind::Kernel],
         call: |ur, valid| {
             ur
@@ -2487,6 +2616,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device, Kind::Kernel],
         call: |ur, valid| {
             ur
@@ -2505,6 +2635,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: Some(Kind::Kernel),
         needs: &[Kind::Kernel],
         call: |ur, valid| ur.urKernelRetain(valid.kernel),
     },
@@ -2513,6 +2644,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Kernel],
         call: |ur, valid| ur.urKernelRelease(valid.kernel),
     },
@@ -2521,6 +2653,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Kernel],
         call: |ur, valid| {
             ur
@@ -2542,6 +2675,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Kernel],
         call: |ur, valid| {
             ur
@@ -2557,6 +2691,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Kernel],
         call: |ur, valid| {
             ur
@@ -2571,6 +2706,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_NULL_HANDLE, UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[(Kind::Kernel, 4)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -2588,6 +2724,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Kernel, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2606,6 +2743,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Kernel, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2626,6 +2764,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_KERNEL, UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device, Kind::Kernel],
         call: |ur, valid| {
             ur
@@ -2644,6 +2783,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_OUT_OF_RESOURCES],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2664,6 +2804,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_OUT_OF_RESOURCES],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2684,6 +2825,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_OUT_OF_HOST_MEMORY, UR_RESULT_ERROR_OUT_OF_RESOURCES],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2708,6 +2850,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -2729,7 +2872,8 @@ pub const CALLS: &[Call] = &[
             UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
         ],
         consumes: false,
-        made: &[],
+        made: &[(Kind::UsmPool, 3)],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -2746,6 +2890,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_VALUE, UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device, Kind::UsmPool],
         call: |ur, valid| {
             ur.urUSMPoolDestroyExp(valid.context, valid.device, valid.usm_pool)
@@ -2756,6 +2901,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_VALUE, UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -2775,6 +2921,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::UsmPool],
         call: |ur, valid| {
             ur
@@ -2797,6 +2944,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::UsmPool],
         call: |ur, valid| {
             ur
@@ -2813,6 +2961,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_VALUE, UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device, Kind::UsmPool],
         call: |ur, valid| {
             ur.urUSMPoolSetDevicePoolExp(valid.context, valid.device, valid.usm_pool)
@@ -2823,6 +2972,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_VALUE, UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur.urUSMPoolGetDevicePoolExp(valid.context, valid.device, valid.at(2).cast())
@@ -2833,6 +2983,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_VALUE, UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device, Kind::UsmPool],
         call: |ur, valid| {
             ur.urUSMPoolTrimToExp(valid.context, valid.device, valid.usm_pool, 1)
@@ -2850,6 +3001,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -2871,6 +3023,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_VALUE],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -2886,6 +3039,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_VALUE],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -2906,6 +3060,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -2923,6 +3078,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_VALUE],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| ur.urBindlessImagesImageFreeExp(valid.context, valid.device, 0),
     },
@@ -2936,6 +3092,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -2960,6 +3117,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -2984,6 +3142,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -3016,6 +3175,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -3033,6 +3193,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_DEVICE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3051,6 +3212,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_DEVICE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3069,6 +3231,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_DEVICE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3087,6 +3250,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_VALUE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3104,6 +3268,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_VALUE],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur.urBindlessImagesMipmapFreeExp(valid.context, valid.device, 0)
@@ -3118,6 +3283,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[(Kind::ExternalMem, 5)],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3143,6 +3309,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device, Kind::ExternalMem],
         call: |ur, valid| {
             ur
@@ -3167,6 +3334,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device, Kind::ExternalMem],
         call: |ur, valid| {
             ur
@@ -3185,6 +3353,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_VALUE],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device, Kind::ExternalMem],
         call: |ur, valid| {
             ur
@@ -3200,6 +3369,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3215,6 +3385,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_DEVICE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| {
             ur
@@ -3230,6 +3401,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_VALUE],
         consumes: false,
         made: &[(Kind::ExternalSemaphore, 4)],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3248,6 +3420,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_VALUE],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device, Kind::ExternalSemaphore],
         call: |ur, valid| {
             ur
@@ -3263,6 +3436,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_QUEUE, UR_RESULT_ERROR_INVALID_VALUE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::ExternalSemaphore, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -3282,6 +3456,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_QUEUE, UR_RESULT_ERROR_INVALID_VALUE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::ExternalSemaphore, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -3301,6 +3476,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_DEVICE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| ur.urDeviceWaitExp(valid.device),
     },
@@ -3313,6 +3489,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Program],
         call: |ur, valid| {
             ur
@@ -3327,7 +3504,8 @@ pub const CALLS: &[Call] = &[
         function: "urEnqueueTimestampRecordingExp",
         may: &[],
         consumes: false,
-        made: &[],
+        made: &[(Kind::Event, 4)],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -3349,6 +3527,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -3369,6 +3548,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur.urIPCPutMemHandleExp(valid.context, valid.at(1) as *mut c_void)
@@ -3384,6 +3564,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3405,6 +3586,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur.urIPCCloseMemHandleExp(valid.context, valid.at(1) as *mut c_void)
@@ -3420,6 +3602,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::PhysicalMem],
         call: |ur, valid| {
             ur
@@ -3440,6 +3623,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur.urIPCPutPhysMemHandleExp(valid.context, valid.at(1) as *const c_void)
@@ -3454,7 +3638,8 @@ pub const CALLS: &[Call] = &[
             UR_RESULT_ERROR_OUT_OF_RESOURCES,
         ],
         consumes: false,
-        made: &[],
+        made: &[(Kind::PhysicalMem, 4)],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3476,6 +3661,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::PhysicalMem],
         call: |ur, valid| {
             ur.urIPCClosePhysMemHandleExp(valid.context, valid.physical_mem)
@@ -3491,6 +3677,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Event],
         call: |ur, valid| {
             ur
@@ -3510,6 +3697,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur.urIPCPutEventHandleExp(valid.context, valid.at(1) as *mut c_void)
@@ -3526,6 +3714,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[(Kind::Event, 3)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -3549,6 +3738,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3573,6 +3763,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3593,6 +3784,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3610,6 +3802,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_PROGRAM, UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device, Kind::Program],
         call: |ur, valid| {
             ur
@@ -3627,6 +3820,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_PROGRAM, UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device, Kind::Program],
         call: |ur, valid| {
             ur
@@ -3644,6 +3838,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_PROGRAM, UR_RESULT_ERROR_PROGRAM_LINK_FAILURE],
         consumes: false,
         made: &[(Kind::Program, 7)],
+        retains: None,
         needs: &[Kind::Context, Kind::Device, Kind::Program],
         call: |ur, valid| {
             ur
@@ -3664,6 +3859,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_SIZE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -3680,6 +3876,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur
@@ -3696,6 +3893,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_VALUE],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| {
             ur.urUSMHostAllocUnregisterExp(valid.context, valid.at(1) as *mut c_void)
@@ -3706,6 +3904,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT, UR_RESULT_ERROR_INVALID_SIZE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| ur.urUSMImportExp(valid.context, valid.at(1) as *mut c_void, 1),
     },
@@ -3714,6 +3913,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_CONTEXT],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| ur.urUSMReleaseExp(valid.context, valid.at(1) as *mut c_void),
     },
@@ -3722,6 +3922,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| ur.urUsmP2PEnablePeerAccessExp(valid.device, valid.device),
     },
@@ -3730,6 +3931,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| ur.urUsmP2PDisablePeerAccessExp(valid.device, valid.device),
     },
@@ -3738,6 +3940,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_SIZE, UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Device],
         call: |ur, valid| {
             ur
@@ -3762,6 +3965,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[(Kind::CommandBuffer, 3)],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -3782,6 +3986,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: Some(Kind::CommandBuffer),
         needs: &[Kind::CommandBuffer],
         call: |ur, valid| ur.urCommandBufferRetainExp(valid.command_buffer),
     },
@@ -3794,6 +3999,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer],
         call: |ur, valid| ur.urCommandBufferReleaseExp(valid.command_buffer),
     },
@@ -3807,6 +4013,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer],
         call: |ur, valid| ur.urCommandBufferFinalizeExp(valid.command_buffer),
     },
@@ -3827,6 +4034,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::Kernel],
         call: |ur, valid| {
             ur
@@ -3867,6 +4075,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::Kernel],
         call: |ur, valid| {
             ur
@@ -3905,6 +4114,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer],
         call: |ur, valid| {
             ur
@@ -3937,6 +4147,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer],
         call: |ur, valid| {
             ur
@@ -3969,6 +4180,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::Mem],
         call: |ur, valid| {
             ur
@@ -4002,6 +4214,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::Mem],
         call: |ur, valid| {
             ur
@@ -4034,6 +4247,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::Mem],
         call: |ur, valid| {
             ur
@@ -4066,6 +4280,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::Mem],
         call: |ur, valid| {
             ur
@@ -4107,6 +4322,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::Mem],
         call: |ur, valid| {
             ur
@@ -4148,6 +4364,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::Mem],
         call: |ur, valid| {
             ur
@@ -4190,6 +4407,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::Mem],
         call: |ur, valid| {
             ur
@@ -4224,6 +4442,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer],
         call: |ur, valid| {
             ur
@@ -4256,6 +4475,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer],
         call: |ur, valid| {
             ur
@@ -4286,6 +4506,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer],
         call: |ur, valid| {
             ur
@@ -4312,6 +4533,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -4342,6 +4564,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer, Kind::CommandBufferCommand],
         call: |ur, valid| {
             ur
@@ -4369,6 +4592,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[(Kind::Event, 1)],
+        retains: None,
         needs: &[Kind::CommandBufferCommand],
         call: |ur, valid| {
             ur
@@ -4390,6 +4614,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBufferCommand],
         call: |ur, valid| {
             ur
@@ -4411,6 +4636,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer],
         call: |ur, valid| {
             ur
@@ -4428,6 +4654,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::CommandBuffer],
         call: |ur, valid| {
             ur
@@ -4442,6 +4669,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -4468,6 +4696,7 @@ pub const CALLS: &[Call] = &[
         ],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -4485,6 +4714,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur
@@ -4510,7 +4740,8 @@ pub const CALLS: &[Call] = &[
             UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
         ],
         consumes: false,
-        made: &[],
+        made: &[(Kind::Event, 3)],
+        retains: None,
         needs: &[Kind::Context, Kind::Device],
         call: |ur, valid| {
             ur
@@ -4527,6 +4758,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[(Kind::Graph, 1)],
+        retains: None,
         needs: &[Kind::Context],
         call: |ur, valid| ur.urGraphCreateExp(valid.context, valid.at(1).cast()),
     },
@@ -4535,6 +4767,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_OPERATION],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| ur.urQueueBeginGraphCaptureExp(valid.queue),
     },
@@ -4543,6 +4776,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_GRAPH, UR_RESULT_ERROR_INVALID_OPERATION],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Graph, Kind::Queue],
         call: |ur, valid| ur.urQueueBeginCaptureIntoGraphExp(valid.queue, valid.graph),
     },
@@ -4550,7 +4784,8 @@ pub const CALLS: &[Call] = &[
         function: "urQueueEndGraphCaptureExp",
         may: &[UR_RESULT_ERROR_INVALID_OPERATION],
         consumes: false,
-        made: &[],
+        made: &[(Kind::Graph, 1)],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| ur.urQueueEndGraphCaptureExp(valid.queue, valid.at(1).cast()),
     },
@@ -4558,7 +4793,8 @@ pub const CALLS: &[Call] = &[
         function: "urGraphInstantiateGraphExp",
         may: &[UR_RESULT_ERROR_INVALID_OPERATION],
         consumes: false,
-        made: &[],
+        made: &[(Kind::ExecutableGraph, 1)],
+        retains: None,
         needs: &[Kind::Graph],
         call: |ur, valid| ur.urGraphInstantiateGraphExp(valid.graph, valid.at(1).cast()),
     },
@@ -4567,6 +4803,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_OPERATION, UR_RESULT_ERROR_INVALID_QUEUE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::ExecutableGraph, Kind::Queue],
         call: |ur, valid| {
             ur
@@ -4584,6 +4821,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_OPERATION],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::Graph],
         call: |ur, valid| ur.urGraphDestroyExp(valid.graph),
     },
@@ -4592,6 +4830,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: true,
         made: &[],
+        retains: None,
         needs: &[Kind::ExecutableGraph],
         call: |ur, valid| ur.urGraphExecutableGraphDestroyExp(valid.executable_graph),
     },
@@ -4600,6 +4839,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| {
             ur.urQueueIsGraphCaptureEnabledExp(valid.queue, valid.at(1) as *mut u8)
@@ -4610,6 +4850,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_OPERATION],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Queue],
         call: |ur, valid| ur.urQueueGetGraphExp(valid.queue, valid.at(1).cast()),
     },
@@ -4618,6 +4859,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_INVALID_GRAPH],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Graph],
         call: |ur, valid| ur.urGraphIsEmptyExp(valid.graph, valid.at(1) as *mut u8),
     },
@@ -4626,6 +4868,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Graph],
         call: |ur, valid| ur.urGraphGetIdExp(valid.graph, valid.at(1) as *mut u64),
     },
@@ -4634,6 +4877,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Graph],
         call: |ur, valid| {
             ur
@@ -4649,6 +4893,7 @@ pub const CALLS: &[Call] = &[
         may: &[],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Graph],
         call: |ur, valid| ur.urGraphDumpContentsExp(valid.graph, c"".as_ptr()),
     },
@@ -4657,6 +4902,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::Graph],
         call: |ur, valid| {
             ur
@@ -4671,6 +4917,7 @@ pub const CALLS: &[Call] = &[
         may: &[UR_RESULT_ERROR_UNSUPPORTED_FEATURE],
         consumes: false,
         made: &[],
+        retains: None,
         needs: &[Kind::ExecutableGraph],
         call: |ur, valid| {
             ur

@@ -191,6 +191,9 @@ fn check(fixture: &Fixture, call: &Call) -> Done {
         for (kind, at) in call.made {
             release(fixture, *kind, made(*at))?;
         }
+        if let Some(kind) = call.retains {
+            release(fixture, kind, valid.get(kind))?;
+        }
     }
     objects.settle()?;
     if let Some(property) = lacking {

@@ -28,10 +28,11 @@ pub(super) fn arguments(spec: &Spec) -> Result<String> {
         if function.table.is_some() {
             let _ = writeln!(
                 calls,
-                "Call {{ function: {name:?}, may: &[{}], consumes: {}, made: &[{}], {} }},",
+                "Call {{ function: {name:?}, may: &[{}], consumes: {}, made: &[{}], retains: {}, {} }},",
                 maker.may(),
                 maker.consumes(),
                 maker.made(),
+                maker.retains(),
                 maker.body(&Overrides::new())
             );
         }
@@ -80,7 +81,7 @@ pub(super) fn arguments(spec: &Spec) -> Result<String> {
         .iter()
         .map(|kind| {
             format!(
-                "Kind::{} => !self.{}.is_null(),",
+                "Kind::{} => self.{}.cast(),",
                 rust::object_name(kind),
                 rust::object_stem(kind)
             )
@@ -109,8 +110,10 @@ pub(super) fn arguments(spec: &Spec) -> Result<String> {
             pub fn at(&self, position: usize) -> *mut u8 {{
                 self.scratch.cast::<u8>().wrapping_add(128 * position)
             }}
+            /// The handle of that kind, or null.
+            pub fn get(&self, kind: Kind) -> *mut c_void {{ match kind {{ {arms} }} }}
             /// Whether there is a handle of that kind.
-            pub fn has(&self, kind: Kind) -> bool {{ match kind {{ {arms} }} }}
+            pub fn has(&self, kind: Kind) -> bool {{ !self.get(kind).is_null() }}
         }}
         /// A call whose arguments are all valid, as far as their types and conditions say.
         pub struct Call {{
@@ -121,6 +124,8 @@ pub(super) fn arguments(spec: &Spec) -> Result<String> {
             pub consumes: bool,
             /// Handles that it makes, and the output that receives each.
             pub made: &'static [(Kind, usize)],
+            /// The handle that gets one more reference.
+            pub retains: Option<Kind>,
             /// Handles that it takes.
             pub needs: &'static [Kind],
             pub call: fn(&Api, &Valid) -> Status,
@@ -313,7 +318,8 @@ impl<'a> Maker<'a> {
             let wanted = !self.usual_text(param).contains("null_mut()");
             self.spec.is_handle(&ty.base)
                 && ty.pointers == 1
-                && param.own == Some(Own::Alloc)
+                && param.dir != Dir::In
+                && param.own != Some(Own::Lend)
                 && wanted
         });
         made.map(|param| {
@@ -321,6 +327,14 @@ impl<'a> Maker<'a> {
             format!("(Kind::{kind}, {}),", self.position(param))
         })
         .collect()
+    }
+
+    fn retains(&self) -> String {
+        let mut params = self.function.params.iter();
+        let gains = params.find(|param| param.own == Some(Own::Retain));
+        gains.map_or("None".to_owned(), |param| {
+            format!("Some(Kind::{})", rust::object_name(&param.c_type().base))
+        })
     }
 
     /// What can be wrong with the arguments.
