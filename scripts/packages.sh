@@ -48,7 +48,7 @@ programs() {
     if "$1/ur-env" --adapter nothing 2>"$work/refused"; then
         exit 1
     fi
-    grep -F 'no adapter nothing; there are mock, native_cpu, opencl' "$work/refused"
+    grep -F 'no adapter nothing; there are cuda, mock, native_cpu, opencl' "$work/refused"
 }
 
 # A program that is linked to nothing of ours: the environment decides.
