@@ -16,19 +16,19 @@ pub struct ParseError {
 impl fmt::Display for ParseError {
     /// The reason, the text, and a caret beneath the character meant.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown: String = self
-            .text
-            .chars()
-            .map(|c| if c.is_control() { '?' } else { c })
-            .collect();
+        // Both quote what was given: neither may break the three lines.
+        let shown = |text: &str| -> String {
+            let plain = |c: char| if c.is_control() { '?' } else { c };
+            text.chars().map(plain).collect()
+        };
         let column = self
             .text
             .get(..self.at)
             .unwrap_or(&self.text)
             .chars()
             .count();
-        writeln!(out, "{}", self.reason)?;
-        writeln!(out, "  {shown}")?;
+        writeln!(out, "{}", shown(&self.reason))?;
+        writeln!(out, "  {}", shown(&self.text))?;
         write!(out, "  {:column$}^", "")
     }
 }

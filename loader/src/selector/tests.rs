@@ -248,6 +248,9 @@ fn the_message_carries_a_caret() {
     // Columns are characters, and a control character takes one.
     let error = Selector::parse("opencl:0,\t,ä", Duplicates::Reject).expect_err("bad");
     assert_eq!(error.to_string().lines().nth(1), Some("  opencl:0,?,ä"));
+    // What the reason quotes breaks no line either. (Found by the fuzz target.)
+    let error = Selector::parse("\0\nup", Duplicates::Reject).expect_err("bad");
+    assert_eq!(error.to_string().lines().count(), 3, "{error}");
 }
 
 #[test]

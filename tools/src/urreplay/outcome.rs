@@ -86,7 +86,7 @@ pub fn lacks(trace: &Trace, input: &Trace) -> Vec<Lack> {
                 owners: Vec::new(),
             });
             lack.allocations += 1;
-            lack.bytes += op.bytes;
+            lack.bytes = lack.bytes.saturating_add(op.bytes);
             if op.bytes > lack.largest_bytes {
                 (lack.largest, lack.largest_bytes, lack.epoch) = (id, op.bytes, point.epoch);
                 let owners = owners.iter().map(|id| id.saturating_sub(before));

@@ -19,7 +19,8 @@ pub fn json(trace: &Trace) -> String {
         match op.kind {
             Kind::Alloc => {
                 homes.insert(op.id, tid);
-                *live.entry(tid).or_default() += op.bytes;
+                let bytes = live.entry(tid).or_default();
+                *bytes = bytes.saturating_add(op.bytes);
                 events.push(instant(op, ts, tid));
                 events.push(span("b", op, ts, tid));
             }

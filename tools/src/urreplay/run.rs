@@ -35,7 +35,7 @@ pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<
         let start = Instant::now();
         run.op(at, op, &waits[at], wanted[at])?;
         match op.kind {
-            Kind::Alloc => live += op.bytes,
+            Kind::Alloc => live = live.saturating_add(op.bytes),
             Kind::Free => live = live.saturating_sub(op.bytes),
             Kind::Wait => {}
         }
@@ -143,7 +143,7 @@ impl Run<'_> {
         times.sort_unstable();
         let at = |part: f64| {
             times
-                .get(((times.len() - 1) as f64 * part) as usize)
+                .get((times.len().saturating_sub(1) as f64 * part) as usize)
                 .copied()
         };
         let sum: u64 = times.iter().sum();
@@ -185,17 +185,18 @@ impl Run<'_> {
             .iter()
             .filter_map(|op| self.queues.get(&op.stream?))
             .collect();
-        let most = trace
-            .ops
-            .iter()
-            .map(|op| op.id + 1)
-            .max()
-            .unwrap_or_default();
+        // A place for each number, which may be any, also looked up before.
+        let mut places = HashMap::new();
+        let numbered = trace.ops.iter().map(|op| {
+            let next = places.len();
+            *places.entry(op.id).or_insert(next)
+        });
+        let numbered: Vec<usize> = numbered.collect();
         let mut blocks: Vec<Option<Block>> = Vec::new();
-        blocks.resize_with(most as usize, || None);
+        blocks.resize_with(places.len(), || None);
         let start = thread_time();
-        for (op, line) in trace.ops.iter().zip(lines) {
-            let place = &mut blocks[op.id as usize];
+        for ((op, line), place) in trace.ops.iter().zip(lines).zip(numbered) {
+            let place = &mut blocks[place];
             match op.kind {
                 Kind::Alloc => *place = Some(line.queue.alloc(op.bytes as usize, &[])?),
                 Kind::Free | Kind::Wait => {

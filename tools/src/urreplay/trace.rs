@@ -1,6 +1,6 @@
 //! Traces as they are read: what `UR_POOL_TRACE` writes, its first four columns, or MiniMalloc's CSV.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::path::Path;
 
@@ -49,22 +49,26 @@ impl Trace {
     pub fn read(path: &Path, scale: u64) -> Answer<Self> {
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let raw = std::fs::read(path).map_err(|error| wrong(&error))?;
-        let mut text = String::new();
-        if raw.starts_with(&[0x1f, 0x8b]) {
-            let read = GzDecoder::new(&raw[..]).read_to_string(&mut text);
-            read.map_err(|error| wrong(&error))?;
-        } else {
-            text = String::from_utf8(raw).map_err(|error| wrong(&error))?;
-        }
-        let parsed = match text.starts_with("id,") {
-            true => intervals(&text),
-            false => lines(&text),
-        };
-        let mut trace = parsed.map_err(|error| wrong(&error))?;
+        let mut trace = Self::parse(raw).map_err(|error| wrong(&error))?;
         for op in &mut trace.ops {
             op.bytes = op.bytes.saturating_mul(scale);
         }
         Ok(trace)
+    }
+
+    /// A file's bytes. Each block of it is made once while it lives, and freed only then.
+    pub fn parse(raw: Vec<u8>) -> Answer<Self> {
+        let mut text = String::new();
+        if raw.starts_with(&[0x1f, 0x8b]) {
+            let read = GzDecoder::new(&raw[..]).read_to_string(&mut text);
+            read.map_err(|error| error.to_string())?;
+        } else {
+            text = String::from_utf8(raw).map_err(|error| error.to_string())?;
+        }
+        match text.starts_with("id,") {
+            true => intervals(&text),
+            false => lines(&text),
+        }
     }
 
     /// The most bytes that were live at once, as asked for.
@@ -72,7 +76,7 @@ impl Trace {
         let (mut live, mut peak) = (0_u64, 0);
         for op in &self.ops {
             match op.kind {
-                Kind::Alloc => live += op.bytes,
+                Kind::Alloc => live = live.saturating_add(op.bytes),
                 Kind::Free => live = live.saturating_sub(op.bytes),
                 Kind::Wait => {}
             }
@@ -106,12 +110,26 @@ impl Trace {
 
 fn lines(text: &str) -> Answer<Trace> {
     let mut ops = Vec::new();
+    let mut live = HashSet::new();
     for (number, text) in (1..).zip(text.lines()) {
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
         let op = line(text).ok_or_else(|| format!("line {number} cannot be read: {text}"))?;
-        ops.extend(op);
+        let Some(op) = op else { continue };
+        let right = match op.kind {
+            Kind::Alloc => live.insert(op.id),
+            Kind::Free => live.remove(&op.id),
+            Kind::Wait => true,
+        };
+        if !right {
+            let what = match op.kind {
+                Kind::Alloc => "makes what is live",
+                _ => "frees what is not live",
+            };
+            return Err(format!("line {number} {what}: {text}"));
+        }
+        ops.push(op);
     }
     Ok(Trace { ops })
 }
@@ -133,6 +151,8 @@ fn line(text: &str) -> Option<Option<Op>> {
     };
     let stream = match *words.get(3)? {
         "-1" => None,
+        // Only the host waits.
+        _ if kind == Kind::Wait => return None,
         stream => Some(stream.parse().ok()?),
     };
     let value = |key: &str| {
@@ -190,6 +210,9 @@ fn intervals(text: &str) -> Answer<Trace> {
         let (Some(lower), Some(upper), Some(size)) = (cell(lower), cell(upper), cell(size)) else {
             return Err(format!("row {row} cannot be read"));
         };
+        if lower >= upper {
+            return Err(format!("row {row} ends before it begins"));
+        }
         // What ends at a time goes before what begins there.
         moments.push((lower, 1, id, size));
         moments.push((upper, 0, id, size));
@@ -263,7 +286,9 @@ mod tests {
         assert_eq!(op.lack, Some((vec![point(1, 4), point(3, 1)], vec![0])));
         assert_eq!((trace.ops[3].kind, trace.ops[3].stream), (Kind::Wait, None));
         assert_eq!((trace.peak_live(), trace.streams()), (128, vec![1, 2]));
-        for wrong in ["b 0 1 2", "a x 1 2", "a 0 1", "a 0 1 2 3"] {
+        let wrong = ["b 0 1 2", "a x 1 2", "a 0 1", "a 0 1 2 3", "w - - 1"];
+        let dead = ["f 0 1 2", "a 0 1 2\na 0 1 2", "a 0 1 2\nf 0 1 2\nf 0 1 2"];
+        for wrong in wrong.into_iter().chain(dead) {
             assert!(lines(wrong).is_err(), "{wrong}");
         }
     }
@@ -276,7 +301,9 @@ mod tests {
         use Kind::{Alloc, Free};
         assert_eq!(order, [(Alloc, 0), (Free, 0), (Alloc, 1), (Free, 1)]);
         assert_eq!(trace.peak_live(), 20);
-        assert!(intervals("id,lower\n").is_err());
+        for wrong in ["id,lower\n", "id,lower,upper,size\nb1,2,2,10\n"] {
+            assert!(intervals(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

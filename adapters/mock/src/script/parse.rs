@@ -89,15 +89,21 @@ fn statement(cursor: &mut Cursor<'_>, script: &mut Script) -> Parsed<()> {
     Ok(())
 }
 
-/// Whether a pattern, in which `*` stands for any text, is that of a whole name.
+/// Whether a pattern, in which `*` stands for any text, is that of a whole name. What lies between two
+/// of them is taken where it is first found, as any later place leaves less, so that time is bounded.
 fn fits(pattern: &str, name: &str) -> bool {
-    let Some((head, tail)) = pattern.split_once('*') else {
+    let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == name;
     };
-    let Some(rest) = name.strip_prefix(head) else {
-        return false;
-    };
-    (0..=rest.len()).any(|at| rest.is_char_boundary(at) && fits(tail, &rest[at..]))
+    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let inner = name
+        .strip_prefix(head)
+        .and_then(|name| name.strip_suffix(tail));
+    let mut left = inner;
+    for part in middle.split('*') {
+        left = left.and_then(|left| Some(left.split_once(part)?.1));
+    }
+    left.is_some()
 }
 
 fn which(cursor: &mut Cursor<'_>) -> Parsed<Which> {

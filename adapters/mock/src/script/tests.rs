@@ -56,6 +56,25 @@ fn a_pattern_counts_over_all_that_it_fits() {
 }
 
 #[test]
+fn a_pattern_is_that_of_a_whole_name() {
+    let names = |pattern: &str| {
+        let script = Script::parse(&format!("{pattern}: delay 1us"));
+        script.map_or(0, |script| script.rules[0].functions.len())
+    };
+    assert_eq!(names("urUSMFree"), 1);
+    assert_eq!(names("urUSM*Alloc"), 3);
+    assert_eq!(names("ur*USM*Free*"), 2);
+    assert_eq!(names("*Queue*Create"), names("urQueueCreate"));
+    assert!(names("*") > 200 && names("**") == names("*"));
+    for none in ["urUSMFre", "rUSMFree", "urUSMFree*e", "urUSMFreeurUSMFree"] {
+        assert_eq!(names(none), 0, "{none}");
+    }
+    // All ways to share a name between many stars would be too many to try. (Found by the fuzz target.)
+    assert_eq!(names(&format!("u{}i", "*".repeat(40))), 0);
+    assert_eq!(names(&format!("u{}i", "*e".repeat(40))), 0);
+}
+
+#[test]
 fn a_delay_passes_before_an_error() {
     let script = Script::parse("urQueueFinish: delay 20ms, error DEVICE_LOST").expect("a script");
     let start = std::time::Instant::now();
