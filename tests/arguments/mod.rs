@@ -14,8 +14,12 @@ pub use sweep::{CALLS, Call};
 
 /// Where the arguments of a call come from.
 pub trait Source {
-    /// A number for an enum, a flag set, a size or an index.
+    /// A number for an enum or a flag set.
     fn number(&mut self) -> u64;
+    /// A number for a size, an offset, an index or a native handle.
+    fn size(&mut self) -> u64 {
+        self.number()
+    }
     /// How many elements a list has.
     fn count(&mut self) -> u32;
     /// A handle: null, of some kind, or of another adapter.
@@ -38,6 +42,8 @@ pub struct World {
     handles: Vec<*mut c_void>,
     lists: Vec<[*mut c_void; 4]>,
     memory: Box<[u64]>,
+    /// How many of the numbers may be sizes.
+    sizes: usize,
 }
 
 /// Numbers at the edges of what fields hold.
@@ -56,10 +62,36 @@ const NUMBERS: [u64; 12] = [
     u64::MAX,
 ];
 const MOST: u32 = 4;
+/// Words of memory that are zero before each call.
+const CLEAR: usize = 1 << 13;
+/// Sizes among the numbers that memory can have: all up to 4096.
+const SMALL: usize = 8;
 
 impl World {
     /// These handles, null, and those of nobody: one with a table of null functions, one with none.
-    pub fn new(mut handles: Vec<*mut c_void>) -> Self {
+    pub fn new(handles: Vec<*mut c_void>) -> Self {
+        let mut world = Self {
+            handles: Vec::new(),
+            lists: Vec::new(),
+            memory: vec![0; CLEAR].into_boxed_slice(),
+            sizes: NUMBERS.len(),
+        };
+        world.replace(handles);
+        world
+    }
+
+    /// As `new`, with memory for all that sizes may be, for those who follow them: as many rows as a
+    /// row may be wide, and some.
+    pub fn with_memory(handles: Vec<*mut c_void>) -> Self {
+        let mut world = Self::new(handles);
+        let most = NUMBERS[SMALL - 1] as usize;
+        world.memory = vec![0; most * (most + 4) / size_of::<u64>()].into_boxed_slice();
+        world.sizes = SMALL;
+        world
+    }
+
+    /// Other handles, and the same memory.
+    pub fn replace(&mut self, mut handles: Vec<*mut c_void>) {
         let strange: &'static ur_dditable_t = Box::leak(Box::default());
         let strange: &'static [*const c_void; 8] =
             Box::leak(Box::new([std::ptr::from_ref(strange).cast(); 8]));
@@ -75,11 +107,7 @@ impl World {
             std::ptr::null_mut(),
             handles[handles.len() / 2],
         ]);
-        Self {
-            handles,
-            lists,
-            memory: vec![0; 1 << 13].into_boxed_slice(),
-        }
+        (self.handles, self.lists) = (handles, lists);
     }
 
     /// The choice that makes every handle null.
@@ -94,7 +122,7 @@ impl World {
         call: Call,
         choices: &[u32],
     ) -> Option<ur_result_t> {
-        self.memory.fill(0);
+        self.memory[..CLEAR].fill(0);
         let mut source = Choices {
             choices,
             at: 0,
@@ -115,6 +143,10 @@ impl Choices<'_> {
 impl Source for Choices<'_> {
     fn number(&mut self) -> u64 {
         NUMBERS[self.pick(NUMBERS.len())]
+    }
+
+    fn size(&mut self) -> u64 {
+        NUMBERS[self.pick(self.world.sizes)]
     }
 
     fn count(&mut self) -> u32 {

@@ -47,7 +47,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_adapter_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -99,7 +99,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_platform_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -126,7 +126,7 @@ pub const CALLS: &[(&str, Call)] = &[
             let f = table.Platform.pfnCreateWithNativeHandle?;
             Some(unsafe {
                 f(
-                    source.number() as ur_native_handle_t,
+                    source.size() as ur_native_handle_t,
                     source.handle().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -166,7 +166,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_device_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -229,7 +229,7 @@ pub const CALLS: &[(&str, Call)] = &[
             let f = table.Device.pfnCreateWithNativeHandle?;
             Some(unsafe {
                 f(
-                    source.number() as ur_native_handle_t,
+                    source.size() as ur_native_handle_t,
                     source.handle().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -282,7 +282,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_context_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -302,7 +302,7 @@ pub const CALLS: &[(&str, Call)] = &[
             let f = table.Context.pfnCreateWithNativeHandle?;
             Some(unsafe {
                 f(
-                    source.number() as ur_native_handle_t,
+                    source.size() as ur_native_handle_t,
                     source.handle().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -343,7 +343,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_mem_flags_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -394,7 +394,7 @@ pub const CALLS: &[(&str, Call)] = &[
             let f = table.Mem.pfnBufferCreateWithNativeHandle?;
             Some(unsafe {
                 f(
-                    source.number() as ur_native_handle_t,
+                    source.size() as ur_native_handle_t,
                     source.handle().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -408,7 +408,7 @@ pub const CALLS: &[(&str, Call)] = &[
             let f = table.Mem.pfnImageCreateWithNativeHandle?;
             Some(unsafe {
                 f(
-                    source.number() as ur_native_handle_t,
+                    source.size() as ur_native_handle_t,
                     source.handle().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -426,7 +426,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_mem_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -441,7 +441,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_image_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -479,7 +479,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_sampler_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -499,7 +499,7 @@ pub const CALLS: &[(&str, Call)] = &[
             let f = table.Sampler.pfnCreateWithNativeHandle?;
             Some(unsafe {
                 f(
-                    source.number() as ur_native_handle_t,
+                    source.size() as ur_native_handle_t,
                     source.handle().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -516,7 +516,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.memory().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                 )
             })
@@ -532,7 +532,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.memory().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                 )
             })
@@ -548,7 +548,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.memory().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                 )
             })
@@ -570,7 +570,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.memory().cast(),
                     ur_usm_alloc_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -608,7 +608,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_usm_pool_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -623,9 +623,9 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     ur_virtual_mem_granularity_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -640,7 +640,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                 )
             })
@@ -651,11 +651,7 @@ pub const CALLS: &[(&str, Call)] = &[
         |table, source| {
             let f = table.VirtualMem.pfnFree?;
             Some(unsafe {
-                f(
-                    source.handle().cast(),
-                    source.memory().cast(),
-                    source.number() as usize,
-                )
+                f(source.handle().cast(), source.memory().cast(), source.size() as usize)
             })
         },
     ),
@@ -667,9 +663,9 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     ur_virtual_mem_access_flags_t(source.number() as u32),
                 )
             })
@@ -680,11 +676,7 @@ pub const CALLS: &[(&str, Call)] = &[
         |table, source| {
             let f = table.VirtualMem.pfnUnmap?;
             Some(unsafe {
-                f(
-                    source.handle().cast(),
-                    source.memory().cast(),
-                    source.number() as usize,
-                )
+                f(source.handle().cast(), source.memory().cast(), source.size() as usize)
             })
         },
     ),
@@ -696,7 +688,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     ur_virtual_mem_access_flags_t(source.number() as u32),
                 )
             })
@@ -710,9 +702,9 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     ur_virtual_mem_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -727,7 +719,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -756,7 +748,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_physical_mem_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -879,7 +871,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_program_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -895,7 +887,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     ur_program_build_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -924,7 +916,7 @@ pub const CALLS: &[(&str, Call)] = &[
             let f = table.Program.pfnCreateWithNativeHandle?;
             Some(unsafe {
                 f(
-                    source.number() as ur_native_handle_t,
+                    source.size() as ur_native_handle_t,
                     source.handle().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -940,7 +932,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_queue_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -990,7 +982,7 @@ pub const CALLS: &[(&str, Call)] = &[
             let f = table.Queue.pfnCreateWithNativeHandle?;
             Some(unsafe {
                 f(
-                    source.number() as ur_native_handle_t,
+                    source.size() as ur_native_handle_t,
                     source.handle().cast(),
                     source.handle().cast(),
                     source.memory().cast(),
@@ -1021,7 +1013,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_event_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -1036,7 +1028,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_profiling_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -1077,7 +1069,7 @@ pub const CALLS: &[(&str, Call)] = &[
             let f = table.Event.pfnCreateWithNativeHandle?;
             Some(unsafe {
                 f(
-                    source.number() as ur_native_handle_t,
+                    source.size() as ur_native_handle_t,
                     source.handle().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -1135,9 +1127,9 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u8,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as u8,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1154,9 +1146,9 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u8,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as u8,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1173,14 +1165,14 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u8,
+                    source.size() as u8,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
                     ur_rect_region_t::default(),
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1197,14 +1189,14 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u8,
+                    source.size() as u8,
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
                     ur_rect_region_t::default(),
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1222,9 +1214,9 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -1244,10 +1236,10 @@ pub const CALLS: &[(&str, Call)] = &[
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
                     ur_rect_region_t::default(),
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -1265,8 +1257,8 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.memory().cast(),
                     source.count() as _,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -1282,11 +1274,11 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u8,
+                    source.size() as u8,
                     ur_rect_offset_t::default(),
                     ur_rect_region_t::default(),
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1303,11 +1295,11 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u8,
+                    source.size() as u8,
                     ur_rect_offset_t::default(),
                     ur_rect_region_t::default(),
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1343,10 +1335,10 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u8,
+                    source.size() as u8,
                     ur_map_flags_t(source.number() as u32),
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -1381,7 +1373,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.memory().cast(),
                     source.count() as _,
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -1396,10 +1388,10 @@ pub const CALLS: &[(&str, Call)] = &[
             Some(unsafe {
                 f(
                     source.handle().cast(),
-                    source.number() as u8,
+                    source.size() as u8,
                     source.memory().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -1415,7 +1407,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     ur_usm_migration_flags_t(source.number() as u32),
                     source.count() as _,
                     source.list().cast(),
@@ -1432,7 +1424,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     ur_usm_advice_flags_t(source.number() as u32),
                     source.memory().cast(),
                 )
@@ -1447,11 +1439,11 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.memory().cast(),
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -1466,13 +1458,13 @@ pub const CALLS: &[(&str, Call)] = &[
             Some(unsafe {
                 f(
                     source.handle().cast(),
-                    source.number() as u8,
+                    source.size() as u8,
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -1489,9 +1481,9 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as u8,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as u8,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1509,9 +1501,9 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as u8,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as u8,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1529,9 +1521,9 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as u8,
+                    source.size() as u8,
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -1548,9 +1540,9 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as u8,
+                    source.size() as u8,
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -1597,7 +1589,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_kernel_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -1613,7 +1605,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     ur_kernel_group_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -1629,7 +1621,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     ur_kernel_sub_group_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -1658,7 +1650,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_kernel_exec_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -1687,7 +1679,7 @@ pub const CALLS: &[(&str, Call)] = &[
             let f = table.Kernel.pfnCreateWithNativeHandle?;
             Some(unsafe {
                 f(
-                    source.number() as ur_native_handle_t,
+                    source.size() as ur_native_handle_t,
                     source.handle().cast(),
                     source.handle().cast(),
                     source.memory().cast(),
@@ -1740,7 +1732,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.count() as _,
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                 )
             })
@@ -1754,7 +1746,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1772,7 +1764,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1790,7 +1782,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.list().cast(),
@@ -1871,7 +1863,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     ur_usm_pool_info_t(source.number() as u32),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                 )
             })
         },
@@ -1903,7 +1895,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                 )
             })
         },
@@ -1918,9 +1910,9 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.memory().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -1935,7 +1927,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as ur_exp_image_native_handle_t,
+                    source.size() as ur_exp_image_native_handle_t,
                 )
             })
         },
@@ -1948,7 +1940,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as ur_exp_image_native_handle_t,
+                    source.size() as ur_exp_image_native_handle_t,
                 )
             })
         },
@@ -1976,7 +1968,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as ur_exp_image_mem_native_handle_t,
+                    source.size() as ur_exp_image_mem_native_handle_t,
                 )
             })
         },
@@ -1989,7 +1981,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as ur_exp_image_mem_native_handle_t,
+                    source.size() as ur_exp_image_mem_native_handle_t,
                     source.memory().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -2005,7 +1997,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as ur_exp_image_mem_native_handle_t,
+                    source.size() as ur_exp_image_mem_native_handle_t,
                     source.memory().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -2044,7 +2036,7 @@ pub const CALLS: &[(&str, Call)] = &[
             Some(unsafe {
                 f(
                     source.handle().cast(),
-                    source.number() as ur_exp_image_mem_native_handle_t,
+                    source.size() as ur_exp_image_mem_native_handle_t,
                     ur_image_info_t(source.number() as u32),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -2108,8 +2100,8 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as ur_exp_image_mem_native_handle_t,
-                    source.number() as u32,
+                    source.size() as ur_exp_image_mem_native_handle_t,
+                    source.size() as u32,
                     source.memory().cast(),
                 )
             })
@@ -2123,7 +2115,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as ur_exp_image_mem_native_handle_t,
+                    source.size() as ur_exp_image_mem_native_handle_t,
                 )
             })
         },
@@ -2136,7 +2128,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     ur_exp_external_mem_type_t(source.number() as u32),
                     source.memory().cast(),
                     source.memory().cast(),
@@ -2168,8 +2160,8 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number(),
-                    source.number(),
+                    source.size(),
+                    source.size(),
                     source.handle().cast(),
                     source.memory().cast(),
                 )
@@ -2239,8 +2231,8 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u8,
-                    source.number(),
+                    source.size() as u8,
+                    source.size(),
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -2256,8 +2248,8 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as u8,
-                    source.number(),
+                    source.size() as u8,
+                    source.size(),
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -2288,7 +2280,7 @@ pub const CALLS: &[(&str, Call)] = &[
             Some(unsafe {
                 f(
                     source.handle().cast(),
-                    source.number() as u8,
+                    source.size() as u8,
                     source.count() as _,
                     source.list().cast(),
                     source.memory().cast(),
@@ -2420,8 +2412,8 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     ur_exp_external_mem_type_t(source.number() as u32),
                     source.memory().cast(),
                 )
@@ -2509,7 +2501,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                 )
             })
         },
@@ -2522,7 +2514,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                 )
             })
@@ -2540,11 +2532,7 @@ pub const CALLS: &[(&str, Call)] = &[
         |table, source| {
             let f = table.USMExp.pfnImportExp?;
             Some(unsafe {
-                f(
-                    source.handle().cast(),
-                    source.memory().cast(),
-                    source.number() as usize,
-                )
+                f(source.handle().cast(), source.memory().cast(), source.size() as usize)
             })
         },
     ),
@@ -2578,7 +2566,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     ur_exp_peer_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )
@@ -2681,7 +2669,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.memory().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.memory().cast(),
                     source.count() as _,
@@ -2703,7 +2691,7 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.memory().cast(),
                     source.memory().cast(),
                     source.count() as _,
-                    source.number() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.memory().cast(),
                     source.count() as _,
@@ -2724,9 +2712,9 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.memory().cast(),
                     source.count() as _,
@@ -2746,8 +2734,8 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.memory().cast(),
@@ -2768,8 +2756,8 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.handle().cast(),
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.memory().cast(),
@@ -2794,10 +2782,10 @@ pub const CALLS: &[(&str, Call)] = &[
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
                     ur_rect_region_t::default(),
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.memory().cast(),
                     source.count() as _,
@@ -2820,10 +2808,10 @@ pub const CALLS: &[(&str, Call)] = &[
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
                     ur_rect_region_t::default(),
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.memory().cast(),
@@ -2847,10 +2835,10 @@ pub const CALLS: &[(&str, Call)] = &[
                     ur_rect_offset_t::default(),
                     ur_rect_offset_t::default(),
                     ur_rect_region_t::default(),
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.count() as _,
                     source.memory().cast(),
@@ -2873,8 +2861,8 @@ pub const CALLS: &[(&str, Call)] = &[
                     source.handle().cast(),
                     source.memory().cast(),
                     source.count() as _,
-                    source.number() as usize,
-                    source.number() as usize,
+                    source.size() as usize,
+                    source.size() as usize,
                     source.count() as _,
                     source.memory().cast(),
                     source.count() as _,
@@ -2894,7 +2882,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     ur_usm_migration_flags_t(source.number() as u32),
                     source.count() as _,
                     source.memory().cast(),
@@ -2915,7 +2903,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     source.memory().cast(),
-                    source.number() as usize,
+                    source.size() as usize,
                     ur_usm_advice_flags_t(source.number() as u32),
                     source.count() as _,
                     source.memory().cast(),
@@ -2993,7 +2981,7 @@ pub const CALLS: &[(&str, Call)] = &[
                 f(
                     source.handle().cast(),
                     ur_exp_command_buffer_info_t(source.number() as u32),
-                    source.number() as usize,
+                    source.size() as usize,
                     source.memory().cast(),
                     source.memory().cast(),
                 )

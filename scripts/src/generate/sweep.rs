@@ -72,7 +72,7 @@ fn scalar(spec: &Spec, ty: &CType) -> String {
         return format!("{}::default()", ty.base);
     }
     match rust::ctype(ty).as_str() {
-        "u64" => "source.number()".to_owned(),
-        other => format!("source.number() as {other}"),
+        "u64" => "source.size()".to_owned(),
+        other => format!("source.size() as {other}"),
     }
 }
