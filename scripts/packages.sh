@@ -75,6 +75,25 @@ int main(void) {
 C
 cc -std=gnu11 "$work/dlopen.c" -o "$work/dlopen" -ldl
 
+# notices FOLDER LIBRARY: of each crate that is compiled in, and of the standard library.
+notices() {
+    local crate missing=0
+    while read -r crate; do
+        grep -qxF "Files: crates/$crate/*" "$1/copyright" || {
+            say "$1/copyright does not name $crate" >&2
+            missing=1
+        }
+    done < <(
+        cd "$root"
+        # All but this is installed. Paths stand behind packages of the workspace.
+        cargo tree --workspace --exclude xtask --edges normal,no-proc-macro --prefix none --locked |
+            sed -nE '/ \(\/|^$/!s/^([^ ]+) v([^ ]+).*/\1-\2/p' | sort -u
+    )
+    [ "$missing" -eq 0 ]
+    grep -F 'Copyright notices for The Rust Standard Library' "$2" >/dev/null
+    say "$(grep -c '^Files: crates/' "$1/copyright") crates are named in $(basename "$(dirname "$1")")/$(basename "$1")/copyright"
+}
+
 wheel=$(one "$folder"/*.whl)
 say "$(basename "$wheel") in a fresh virtual environment"
 python3 -m venv "$work/venv"
@@ -83,6 +102,8 @@ python3 -m venv "$work/venv"
 programs "$work/venv/bin"
 prefix=$("$work/venv/bin/python" -c 'import unified_runtime; print(unified_runtime.prefix)')
 "$root/scripts/installed.sh" "$prefix"
+licenses=$(echo "$work"/venv/lib/python3*/site-packages/unified_runtime-*.dist-info/licenses)
+notices "$licenses" "$licenses/COPYRIGHT-library.html"
 "$work/venv/bin/pip" uninstall --quiet --yes unified-runtime
 if [ -e "$prefix" ] || compgen -G "$work/venv/bin/ur*" >/dev/null; then
     say "the wheel left something behind" >&2
@@ -106,6 +127,9 @@ else
     (cd "$work" && ar x "$package" && tar -xzf data.tar.gz -C "$system")
 fi
 ls "$system/usr/$lib/libur_loader.so.0" >/dev/null
+doc=$system/usr/share/doc/unified-runtime
+gzip -dc "$doc/COPYRIGHT-library.html.gz" >"$work/library.html"
+notices "$doc" "$work/library.html"
 # ldconfig would make these known to a system.
 export LD_LIBRARY_PATH=$system/usr/$lib
 programs "$system/usr/bin"

@@ -40,12 +40,22 @@ pub fn packages(root: &Path, names: &[&str], release: bool) -> Result<PathBuf> {
     Ok(target_dir(root)?.join(if release { "release" } else { "debug" }))
 }
 
+/// What cargo knows of the workspace, as JSON.
+pub fn metadata(root: &Path, arguments: &[&str]) -> Result<String> {
+    let mut cargo = cargo(root);
+    cargo.args(["metadata", "--format-version", "1"]);
+    output(cargo.args(arguments))
+}
+
+/// The toolchain's folder.
+pub fn sysroot(root: &Path) -> Result<PathBuf> {
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    let text = output(rustc.current_dir(root).args(["--print", "sysroot"]))?;
+    Ok(PathBuf::from(text.trim_end()))
+}
+
 pub fn target_dir(root: &Path) -> Result<PathBuf> {
-    let output = cargo(root)
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .context("cargo metadata")?;
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata(root, &["--no-deps"])?)?;
     metadata["target_directory"]
         .as_str()
         .map(PathBuf::from)
@@ -91,6 +101,16 @@ pub fn run(command: &mut Command) -> Result<()> {
         bail!("{} failed: {status}", show(command));
     }
     Ok(())
+}
+
+/// What a command that must succeed prints.
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| show(command))?;
+    if !output.status.success() {
+        let told = String::from_utf8_lossy(&output.stderr);
+        bail!("{} failed: {}\n{told}", show(command), output.status);
+    }
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 fn show(command: &Command) -> String {

@@ -1,20 +1,22 @@
 //! The Debian package: libraries under the architecture's folder, and what dpkg has to be told.
 
 use super::needs::Needs;
-use super::{Machine, SUMMARY, bytes};
+use super::notices::{self, Notices};
+use super::{Machine, Package, SUMMARY, bytes};
 use crate::layout::{Content, Item, Layout, VERSION};
 use anyhow::{Context as _, Result, bail, ensure};
 use flate2::{Compression, GzBuilder};
 use md5::{Digest as _, Md5};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "unified-runtime";
 const REVISION: &str = "1";
-const MAINTAINER: &str = "Unified Runtime in Rust <maintainers@unified-runtime.invalid>";
+/// Of a package that nobody has put their name to; the field may not be left out.
+const NOBODY: &str = "Nobody yet <nobody@unified-runtime.invalid>";
 /// 1980-01-01, unless SOURCE_DATE_EPOCH says otherwise.
 const EPOCH: u64 = 315_532_800;
 
@@ -27,25 +29,19 @@ pub(super) fn layout(machine: &Machine) -> Layout {
 }
 
 /// Writes the package; returns its path.
-pub(super) fn write(
-    root: &Path,
-    machine: &Machine,
-    needs: &Needs,
-    items: Vec<Item>,
-    out: &Path,
-) -> Result<PathBuf> {
+pub(super) fn write(package: &Package<'_>, items: Vec<Item>, out: &Path) -> Result<PathBuf> {
     let mut items = items;
     for item in &mut items {
         item.path = format!("usr/{}", item.path);
     }
-    items.extend(documents(root)?);
+    items.extend(documents(package.root, package.notices));
     items.sort_by(|one, other| one.path.cmp(&other.path));
     let time = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text.parse().context("SOURCE_DATE_EPOCH")?,
         Err(_) => EPOCH,
     };
     let (data, sums, size) = data(&items, time)?;
-    let control = control(machine, needs, size)?;
+    let control = control(package, size)?;
     let control = archive(
         &[
             ("control", control.as_str()),
@@ -58,9 +54,9 @@ pub(super) fn write(
     )?;
     let path = out.join(format!(
         "{NAME}_{VERSION}-{REVISION}_{}.deb",
-        machine.debian
+        package.machine.debian
     ));
-    let mut package = ar::Builder::new(File::create(&path)?);
+    let mut archive = ar::Builder::new(File::create(&path)?);
     for (name, data) in [
         ("debian-binary", b"2.0\n".as_slice()),
         ("control.tar.gz", &control),
@@ -69,37 +65,40 @@ pub(super) fn write(
         let mut header = ar::Header::new(name.as_bytes().to_vec(), data.len() as u64);
         header.set_mode(0o100_644);
         header.set_mtime(time);
-        package.append(&header, data)?;
+        archive.append(&header, data)?;
     }
-    package.into_inner()?.sync_all()?;
+    archive.into_inner()?.sync_all()?;
     Ok(path)
 }
 
-fn documents(root: &Path) -> Result<Vec<Item>> {
+fn documents(root: &Path, notices: &Notices) -> Vec<Item> {
     let folder = format!("usr/share/doc/{NAME}");
-    let licence = fs::read_to_string(root.join("LICENSE"))?;
-    let text = format!("{NAME} is licensed as follows.\n\n{licence}");
-    let copyright = Item::new(format!("{folder}/copyright"), Content::Text(text));
-    let readme = Item::new(
-        format!("{folder}/README.md"),
-        Content::Copy(root.join("README.md")),
-    );
-    let changes = Item::new(
-        format!("{folder}/changelog.gz"),
-        Content::Copy(root.join("CHANGELOG.md")),
-    );
-    Ok(vec![copyright, readme, changes])
+    let library = format!("{}.gz", notices::LIBRARY);
+    let contents = [
+        ("README.md", Content::Copy(root.join("README.md"))),
+        ("changelog.gz", Content::Copy(root.join("CHANGELOG.md"))),
+        ("copyright", Content::Text(notices.copyright(&library))),
+        (&library, Content::Copy(notices.library().to_owned())),
+    ];
+    contents
+        .into_iter()
+        .map(|(name, content)| Item::new(format!("{folder}/{name}"), content))
+        .collect()
 }
 
-fn control(machine: &Machine, needs: &Needs, bytes: u64) -> Result<String> {
-    let architecture = machine.debian;
+fn control(package: &Package<'_>, bytes: u64) -> Result<String> {
+    let architecture = package.machine.debian;
     let size = bytes.div_ceil(1024);
-    let depends = depends(needs)?;
+    let depends = depends(package.needs)?;
+    let maintainer = match package.maintainer {
+        Some(one) => format!("{} <{}>", one.name, one.mail),
+        None => NOBODY.to_owned(),
+    };
     Ok(format!(
         "Package: {NAME}
 Version: {VERSION}-{REVISION}
 Architecture: {architecture}
-Maintainer: {MAINTAINER}
+Maintainer: {maintainer}
 Installed-Size: {size}
 Depends: {depends}
 Suggests: ocl-icd-libopencl1 | libopencl1, opencl-icd
@@ -236,6 +235,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::io::Read as _;
 
     fn needs(libraries: &[&str]) -> Needs {
@@ -284,9 +284,9 @@ mod tests {
                 Item::new("lib/l.so", Content::Link("l.so.0".into())),
             ]
         };
-        let root = crate::repository();
-        let machine = &super::super::MACHINES[0];
-        let make = || write(&root, machine, &needs(&["libc.so.6"]), items(), out.path()).unwrap();
+        let needs = needs(&["libc.so.6"]);
+        let package = super::super::tests::package(&needs);
+        let make = || write(&package, items(), out.path()).unwrap();
         let path = make();
         let first = fs::read(&path).unwrap();
         assert_eq!(
@@ -310,11 +310,24 @@ mod tests {
         let control = entries(&parts[1].1);
         let find = |name: &str| &control.iter().find(|(path, ..)| path == name).unwrap().2;
         assert!(find("./control").contains("\nDepends: libc6 (>= 2.34)\n"));
+        assert!(find("./control").contains(&format!("\nMaintainer: {NOBODY}\n")));
         // The sum of `program`.
         assert!(find("./md5sums").contains("a9c449d4fa44e9e5a41c574ae55ce4d9  usr/bin/p\n"));
         let data = entries(&parts[2].1);
         assert_eq!(data[0], ("./".into(), 0o755, String::new()));
         assert!(data.contains(&("./usr/bin/p".into(), 0o755, "program".into())));
         assert!(data.contains(&("./usr/lib/l.so".into(), 0o777, "l.so.0".into())));
+        let doc = |name: &str| {
+            let path = format!("./usr/share/doc/unified-runtime/{name}");
+            data.iter()
+                .find(|(own, ..)| *own == path)
+                .map(|(.., text)| text)
+        };
+        assert!(
+            doc("copyright")
+                .unwrap()
+                .starts_with("Format: https://www.debian.org/")
+        );
+        assert!(doc("COPYRIGHT-library.html.gz").is_some());
     }
 }

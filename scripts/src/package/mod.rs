@@ -2,9 +2,11 @@
 //!
 //! Owns what the two share: stripped binaries, what those need of the system, and the machine's names.
 //! The same tree makes the same bytes; `SOURCE_DATE_EPOCH` dates the files of the Debian package.
+//! `DEBFULLNAME` and `DEBEMAIL` say who packages, as Debian's tools have it.
 
 mod deb;
 mod needs;
+mod notices;
 mod wheel;
 
 use crate::build;
@@ -12,6 +14,7 @@ use crate::layout::{Content, Item};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use needs::Needs;
+use notices::Notices;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,6 +27,26 @@ pub struct Options {
 }
 
 const SUMMARY: &str = "Unified Runtime: loader, adapters, headers and tools beneath SYCL";
+
+/// Who answers for a package: whoever made it, not whoever wrote what is in it.
+struct Maintainer {
+    name: String,
+    mail: String,
+}
+
+impl Maintainer {
+    /// Of `DEBFULLNAME` and `DEBEMAIL`; none without both.
+    fn read(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
+        let (Some(name), Some(mail)) = (get("DEBFULLNAME"), get("DEBEMAIL")) else {
+            return Ok(None);
+        };
+        let plain = |text: &str| !text.is_empty() && !text.contains(['<', '>', ',', '\n']);
+        if !plain(&name) || !plain(&mail) || !mail.contains('@') {
+            bail!("DEBFULLNAME and DEBEMAIL are no name and address: {name} <{mail}>");
+        }
+        Ok(Some(Self { name, mail }))
+    }
+}
 
 /// What this machine is called.
 struct Machine {
@@ -47,11 +70,27 @@ const MACHINES: [Machine; 2] = [
     },
 ];
 
+/// What the two have to be told.
+struct Package<'a> {
+    root: &'a Path,
+    machine: &'a Machine,
+    needs: &'a Needs,
+    notices: &'a Notices,
+    maintainer: Option<&'a Maintainer>,
+}
+
 pub fn run(root: &Path, options: &Options) -> Result<()> {
     let machine = MACHINES
         .iter()
         .find(|machine| machine.name == std::env::consts::ARCH)
         .context("packages are made on x86_64 and aarch64 only")?;
+    let maintainer = Maintainer::read(|name| std::env::var(name).ok())?;
+    if maintainer.is_none() {
+        eprintln!(
+            "packages that nobody answers for: DEBFULLNAME and DEBEMAIL name their maintainer"
+        );
+    }
+    let notices = Notices::collect(root, machine.name)?;
     let built = build::workspace(root, true)?;
     let out = match &options.out {
         Some(out) => out.clone(),
@@ -63,11 +102,18 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     let items = layout.items(root, &built)?;
     let needs = strip(&items, scratch.path())?;
     let items = layout.items(root, scratch.path())?;
-    let package = deb::write(root, machine, &needs, items, &out)?;
-    println!("{}", package.display());
+    let package = Package {
+        root,
+        machine,
+        needs: &needs,
+        notices: &notices,
+        maintainer: maintainer.as_ref(),
+    };
+    let path = deb::write(&package, items, &out)?;
+    println!("{}", path.display());
     let items = wheel::layout().items(root, scratch.path())?;
-    let wheel = wheel::write(root, machine, &needs, items, &out)?;
-    println!("{}", wheel.display());
+    let path = wheel::write(&package, items, &out)?;
+    println!("{}", path.display());
     Ok(())
 }
 
@@ -108,5 +154,47 @@ fn bytes(item: &Item) -> Result<Vec<u8>> {
         Content::Copy(from) => fs::read(from).with_context(|| from.display().to_string()),
         Content::Text(text) => Ok(text.clone().into_bytes()),
         Content::Link(_) => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What both kinds of package are tried with: this machine's notices, made once.
+    pub(super) fn package(needs: &Needs) -> Package<'_> {
+        static NOTICES: std::sync::OnceLock<Notices> = std::sync::OnceLock::new();
+        static ROOT: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+        let root = ROOT.get_or_init(crate::repository);
+        Package {
+            root,
+            machine: &MACHINES[0],
+            needs,
+            notices: NOTICES.get_or_init(|| Notices::collect(root, MACHINES[0].name).unwrap()),
+            maintainer: None,
+        }
+    }
+
+    #[test]
+    fn whoever_packages_is_named() {
+        let read = |name: &str, mail: &str| {
+            let (name, mail) = (name.to_owned(), mail.to_owned());
+            Maintainer::read(move |variable| match variable {
+                "DEBFULLNAME" => Some(name.clone()),
+                "DEBEMAIL" => Some(mail.clone()),
+                _ => None,
+            })
+        };
+        let one = read("A B", "a@b.org").unwrap().unwrap();
+        assert_eq!((one.name.as_str(), one.mail.as_str()), ("A B", "a@b.org"));
+        assert!(Maintainer::read(|_| None).unwrap().is_none());
+        for (name, mail) in [
+            ("", "a@b"),
+            ("A", "b"),
+            ("A\nDepends: x", "a@b"),
+            ("A <", "a@b"),
+        ] {
+            assert!(read(name, mail).is_err(), "{name} {mail}");
+        }
     }
 }

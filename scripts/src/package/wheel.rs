@@ -1,7 +1,8 @@
 //! The Python wheel: the whole tree as package data, and its programs as commands.
 
 use super::needs::Needs;
-use super::{Machine, SUMMARY, bytes};
+use super::notices;
+use super::{Machine, Package, SUMMARY, bytes};
 use crate::layout::{Item, Layout, PROGRAMS, VERSION};
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
@@ -15,6 +16,9 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
 const NAME: &str = "unified_runtime";
+
+/// The notices of all that is compiled in, in Debian's format.
+const COPYRIGHT: &str = "copyright";
 
 const INIT: &str = include_str!("../../templates/package/__init__.py");
 const COMMANDS: &str = include_str!("../../templates/package/_programs.py.j2");
@@ -39,14 +43,8 @@ pub(super) fn layout() -> Layout {
 }
 
 /// Writes the wheel; returns its path.
-pub(super) fn write(
-    root: &Path,
-    machine: &Machine,
-    needs: &Needs,
-    items: Vec<Item>,
-    out: &Path,
-) -> Result<PathBuf> {
-    let tag = tag(machine, needs)?;
+pub(super) fn write(package: &Package<'_>, items: Vec<Item>, out: &Path) -> Result<PathBuf> {
+    let tag = tag(package.machine, package.needs)?;
     let path = out.join(format!("{NAME}-{VERSION}-{tag}.whl"));
     let mut wheel = Wheel {
         zip: ZipWriter::new(File::create(&path)?),
@@ -61,21 +59,18 @@ pub(super) fn write(
     let commands = minijinja::Environment::new().render_str(COMMANDS, values)? + "\n";
     wheel.add(&format!("{NAME}/_programs.py"), false, commands.as_bytes())?;
     let info = format!("{NAME}-{VERSION}.dist-info");
+    let wheel_file = format!(
+        "Wheel-Version: 1.0\nGenerator: cargo xtask package\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    );
     for (name, text) in [
-        ("METADATA", metadata(root)?),
-        (
-            "WHEEL",
-            format!(
-                "Wheel-Version: 1.0\nGenerator: cargo xtask package\nRoot-Is-Purelib: false\nTag: {tag}\n"
-            ),
-        ),
+        ("METADATA", metadata(package)?),
+        ("WHEEL", wheel_file),
         ("entry_points.txt", entry_points()),
-        (
-            "licenses/LICENSE",
-            fs::read_to_string(root.join("LICENSE"))?,
-        ),
     ] {
         wheel.add(&format!("{info}/{name}"), false, text.as_bytes())?;
+    }
+    for (name, text) in licences(package)? {
+        wheel.add(&format!("{info}/licenses/{name}"), false, text.as_bytes())?;
     }
     wheel.finish(&format!("{info}/RECORD"))?;
     Ok(path)
@@ -95,13 +90,31 @@ fn tag(machine: &Machine, needs: &Needs) -> Result<String> {
     ))
 }
 
-fn metadata(root: &Path) -> Result<String> {
-    let readme = fs::read_to_string(root.join("README.md"))?;
+/// Ours, and those of what is compiled in.
+fn licences(package: &Package<'_>) -> Result<[(&'static str, String); 3]> {
+    let own = fs::read_to_string(package.root.join("LICENSE"))?;
+    let library = fs::read_to_string(package.notices.library())?;
+    Ok([
+        ("LICENSE", own),
+        (COPYRIGHT, package.notices.copyright(notices::LIBRARY)),
+        (notices::LIBRARY, library),
+    ])
+}
+
+/// Version 2.4, of PEP 639: the first that knows the files of licences.
+fn metadata(package: &Package<'_>) -> Result<String> {
+    let readme = fs::read_to_string(package.root.join("README.md"))?;
+    let maintainer = package.maintainer.map_or_else(String::new, |one| {
+        format!("Maintainer-email: {} <{}>\n", one.name, one.mail)
+    });
     Ok(format!(
-        "Metadata-Version: 2.1\nName: {}\nVersion: {VERSION}\nSummary: {SUMMARY}\n\
-         License: Apache-2.0 WITH LLVM-exception\nRequires-Python: >=3.8\n\
+        "Metadata-Version: 2.4\nName: {}\nVersion: {VERSION}\nSummary: {SUMMARY}\n{maintainer}\
+         License-Expression: {}\nLicense-File: LICENSE\nLicense-File: {COPYRIGHT}\n\
+         License-File: {}\nRequires-Python: >=3.8\n\
          Description-Content-Type: text/markdown\n\n{readme}",
-        NAME.replace('_', "-")
+        NAME.replace('_', "-"),
+        package.notices.expression(),
+        notices::LIBRARY,
     ))
 }
 
@@ -175,9 +188,9 @@ mod tests {
             executable: true,
             ..Item::new("bin/urinfo", Content::Text("program".into()))
         }];
-        let machine = &super::super::MACHINES[0];
-        let root = crate::repository();
-        let path = write(&root, machine, &needs("libc.so.6"), items, out.path()).unwrap();
+        let needs = needs("libc.so.6");
+        let package = super::super::tests::package(&needs);
+        let path = write(&package, items, out.path()).unwrap();
         let mut zip = zip::ZipArchive::new(File::open(path).unwrap()).unwrap();
         let mut files = std::collections::BTreeMap::new();
         for at in 0..zip.len() {
@@ -190,6 +203,20 @@ mod tests {
             files["unified_runtime/bin/urinfo"],
             (Some(0o100_755), b"program".to_vec())
         );
+        let info = |name: &str| {
+            let data = &files[&format!("unified_runtime-{VERSION}.dist-info/{name}")].1;
+            String::from_utf8(data.clone()).unwrap()
+        };
+        let told = info("METADATA");
+        assert!(told.starts_with("Metadata-Version: 2.4\n"));
+        let listed: Vec<_> = told
+            .lines()
+            .filter_map(|line| line.strip_prefix("License-File: "))
+            .collect();
+        assert_eq!(listed.len(), 3);
+        for name in listed {
+            assert!(info(&format!("licenses/{name}")).len() > 1000, "{name}");
+        }
         let record = &files["unified_runtime-0.12.0.dist-info/RECORD"].1;
         let record = String::from_utf8(record.clone()).unwrap();
         assert_eq!(record.lines().count(), files.len());
