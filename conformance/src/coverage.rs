@@ -78,7 +78,7 @@ impl Coverage {
     }
 
     /// What is printed: functions by adapters, conditions by adapters, and what is missing in all of
-    /// them, with the reasons of the first.
+    /// them, with the reasons of each.
     fn print(columns: &[(String, Self)]) {
         let width = FUNCTIONS.iter().map(|name| name.len()).max().unwrap_or(0);
         let names: String = columns
@@ -106,7 +106,7 @@ impl Coverage {
         }
         let together = Self::union(columns);
         println!("\nnot covered");
-        for (reason, rows) in together.missing() {
+        for (reason, rows) in together.missing(columns) {
             println!("{reason}:");
             for row in rows {
                 println!("  {row}");
@@ -161,16 +161,8 @@ impl Coverage {
                 }
             }
             for row in &mut all.conditions {
-                let same = |other: &&ConditionRow| {
-                    (&other.function, &other.what, &other.code)
-                        == (&row.function, &row.what, &row.code)
-                };
-                if of
-                    .conditions
-                    .iter()
-                    .find(same)
-                    .is_some_and(|other| other.provoked)
-                {
+                let mut same = of.conditions.iter().filter(|other| other.is_same(row));
+                if same.any(|other| other.provoked) {
                     row.provoked = true;
                     row.reason = None;
                 }
@@ -199,21 +191,26 @@ impl Coverage {
         format!("{provoked}/{}", of_function().count())
     }
 
-    /// By reason.
-    fn missing(&self) -> BTreeMap<&str, Vec<String>> {
-        let mut all: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for row in &self.functions {
-            if let Some(reason) = &row.reason {
-                let line = format!("{}: a valid call", row.function);
-                all.entry(reason).or_default().push(line);
-            }
+    /// By reason: that of every column, since what one does not support another may not be asked.
+    fn missing(&self, columns: &[(String, Self)]) -> BTreeMap<String, Vec<String>> {
+        let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for row in self.functions.iter().filter(|row| row.reason.is_some()) {
+            let reason = reasons(columns, |of| {
+                let mut rows = of.functions.iter();
+                let same = rows.find(|other| other.function == row.function)?;
+                same.reason.as_deref()
+            });
+            let line = format!("{}: a valid call", row.function);
+            all.entry(reason).or_default().push(line);
         }
-        for row in &self.conditions {
-            if let Some(reason) = &row.reason {
-                let code = row.code.trim_start_matches("UR_RESULT_ERROR_");
-                let line = format!("{}: {code}: {}", row.function, row.what);
-                all.entry(reason).or_default().push(line);
-            }
+        for row in self.conditions.iter().filter(|row| row.reason.is_some()) {
+            let reason = reasons(columns, |of| {
+                let mut rows = of.conditions.iter();
+                rows.find(|other| other.is_same(row))?.reason.as_deref()
+            });
+            let code = row.code.trim_start_matches("UR_RESULT_ERROR_");
+            let line = format!("{}: {code}: {}", row.function, row.what);
+            all.entry(reason).or_default().push(line);
         }
         all
     }
@@ -245,6 +242,35 @@ impl Coverage {
             println!("the goal is all functions, and {goal} % of the error conditions");
         }
         Ok(reached)
+    }
+}
+
+impl ConditionRow {
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.function, &self.what, &self.code) == (&other.function, &other.what, &other.code)
+    }
+}
+
+/// The columns' reasons, each with the names of those that have it where they differ.
+fn reasons<'a>(
+    columns: &'a [(String, Coverage)],
+    reason: impl Fn(&'a Coverage) -> Option<&'a str>,
+) -> String {
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, of) in columns {
+        let Some(reason) = reason(of) else { continue };
+        match found.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(name),
+            None => found.push((reason, vec![name])),
+        }
+    }
+    match &found[..] {
+        [(reason, _)] => (*reason).to_owned(),
+        _ => {
+            let told = found.iter();
+            let told = told.map(|(reason, names)| format!("{}: {reason}", names.join(", ")));
+            told.collect::<Vec<_>>().join("; ")
+        }
     }
 }
 
@@ -424,4 +450,56 @@ fn is_only_one(function: &str, code: ur_result_t) -> bool {
         .iter()
         .filter(|said| said.function == function && said.code == code);
     in_cases + in_words.count() == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, how: How, conditions: &[(&str, Option<&str>)]) -> (String, Coverage) {
+        let function = FunctionRow {
+            function: "urF".into(),
+            how,
+            reason: None,
+        };
+        let condition = |(what, reason): &(&str, Option<&str>)| {
+            let reason = reason.map(str::to_owned);
+            row("urF", UR_RESULT_ERROR_INVALID_VALUE, what, reason)
+        };
+        let coverage = Coverage {
+            functions: vec![function],
+            conditions: conditions.iter().map(condition).collect(),
+        };
+        (name.to_owned(), coverage)
+    }
+
+    #[test]
+    fn what_nobody_covers_has_everybodys_reason() {
+        let (lacks, untried) = (Some("unsupported"), Some("no test"));
+        let columns = [
+            column(
+                "one",
+                How::Refused,
+                &[("a", lacks), ("b", None), ("c", lacks)],
+            ),
+            column(
+                "two",
+                How::Succeeded,
+                &[("a", untried), ("b", lacks), ("c", lacks)],
+            ),
+            column(
+                "three",
+                How::Refused,
+                &[("a", lacks), ("b", lacks), ("c", lacks)],
+            ),
+        ];
+        let together = Coverage::union(&columns);
+        assert_eq!((together.provoked(), together.called()), ((1, 3), (1, 0)));
+        let missing = together.missing(&columns);
+        let told: Vec<&str> = missing.keys().map(String::as_str).collect();
+        assert_eq!(
+            told,
+            ["one, three: unsupported; two: no test", "unsupported"]
+        );
+    }
 }

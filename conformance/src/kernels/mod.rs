@@ -10,6 +10,8 @@ use ur::abi::*;
 
 /// `iota(u32 *out, u32 base)`: `out[i] = base + i`.
 pub const IOTA: &CStr = c"iota";
+/// In intermediate code, a specialization constant, 0 unless it is set, that `iota` adds: 32 bits.
+pub const IOTA_SPECIAL: u32 = 7;
 /// `add(u32 *data, u32 amount)`: `data[i] += amount`.
 pub const ADD: &CStr = c"add";
 /// `sum(u32 *out, const u32 *a, const u32 *b)`: `out[i] = a[i] + b[i]`.

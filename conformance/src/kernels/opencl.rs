@@ -1,7 +1,7 @@
 //! Kernels for OpenCL, as SPIR-V that is put together here instruction by instruction. A device that
 //! takes none gets OpenCL C, through a program that OpenCL itself makes.
 
-use super::{ALL, KernelProvider, Source};
+use super::{ALL, IOTA_SPECIAL, KernelProvider, Source};
 use rspirv::binary::Assemble as _;
 use rspirv::dr::{Builder, Operand};
 use rspirv::spirv::*;
@@ -275,6 +275,10 @@ impl Module {
         let at = self.position();
         let low = self.narrow(at);
         let value = made(self.to.i_add(self.u32, None, args[1], low));
+        let special = self.to.spec_constant_bit32(self.u32, 0);
+        let id = [Operand::LiteralBit32(IOTA_SPECIAL)];
+        self.to.decorate(special, Decoration::SpecId, id);
+        let value = made(self.to.i_add(self.u32, None, value, special));
         let to = self.element(global, args[0], at);
         self.store(to, value, 4);
         self.end();

@@ -2,7 +2,7 @@
 
 use crate::fixture::Fixture;
 use crate::generated::info::{PROGRAM_BUILD_INFO, PROGRAM_INFO};
-use crate::kernels::{ALL, IOTA};
+use crate::kernels::{ALL, IOTA, IOTA_SPECIAL};
 use crate::objects::{Arg, Context, Kind, Program, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -278,7 +278,41 @@ fn specialization_constants(fixture: &Fixture) -> Done {
         set(1)
     })?;
     set(0).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-    set(1).fails(UR_RESULT_ERROR_INVALID_SPEC_ID)
+    set(1).fails(UR_RESULT_ERROR_INVALID_SPEC_ID)?;
+    specialized(fixture, &context, &program)
+}
+
+/// A constant takes a value of its own size, which the next build puts in its place.
+fn specialized(fixture: &Fixture, context: &Context, program: &Program) -> Done {
+    let ur = fixture.ur;
+    // So that there are eight bytes of what is four.
+    let value = [1000_u32, 0];
+    let set = |size| {
+        let constant = ur_specialization_constant_info_t {
+            id: IOTA_SPECIAL,
+            size,
+            pValue: (&raw const value).cast(),
+        };
+        ur.urProgramSetSpecializationConstants(program.raw, 1, &constant)
+    };
+    let words = "does not match that of its constant";
+    set(8).fails_because(UR_RESULT_ERROR_INVALID_VALUE, words)?;
+    set(4).ok()?;
+    ur.urProgramBuild(context.raw, program.raw, null()).ok()?;
+    let (kernel, queue) = (program.kernel(IOTA)?, context.in_order(fixture)?);
+    let memory = context.usm(fixture, Kind::Device, 256)?;
+    queue.launch(
+        &kernel,
+        64,
+        &[Arg::Pointer(memory.ptr), Arg::of(&5_u32)],
+        &[],
+    )?;
+    let data: Vec<u32> = queue.read(memory.ptr, 64, &[])?;
+    check!(
+        data.iter().copied().eq(1005..1069),
+        "iota with 1000 more: {data:?}"
+    );
+    Ok(())
 }
 
 fn metadata(fixture: &Fixture) -> Done {
