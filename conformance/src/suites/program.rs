@@ -287,17 +287,22 @@ fn specialized(fixture: &Fixture, context: &Context, program: &Program) -> Done 
     let ur = fixture.ur;
     // So that there are eight bytes of what is four.
     let value = [1000_u32, 0];
-    let set = |size| {
+    let set = |size, value| {
         let constant = ur_specialization_constant_info_t {
             id: IOTA_SPECIAL,
             size,
-            pValue: (&raw const value).cast(),
+            pValue: value,
         };
         ur.urProgramSetSpecializationConstants(program.raw, 1, &constant)
     };
-    let words = "does not match that of its constant";
-    set(8).fails_because(UR_RESULT_ERROR_INVALID_VALUE, words)?;
-    set(4).ok()?;
+    let at = (&raw const value).cast();
+    for (size, value, words) in [
+        (8, at, "does not match that of its constant"),
+        (4, null(), "is none that its constant can take"),
+    ] {
+        set(size, value).fails_because(UR_RESULT_ERROR_INVALID_VALUE, words)?;
+    }
+    set(4, at).ok()?;
     ur.urProgramBuild(context.raw, program.raw, null()).ok()?;
     let (kernel, queue) = (program.kernel(IOTA)?, context.in_order(fixture)?);
     let memory = context.usm(fixture, Kind::Device, 256)?;
