@@ -54,6 +54,10 @@ fn it_exports_the_26_tables_and_nothing_else() {
 /// Where the arguments of a call come from.
 pub trait Source {
     fn number(&mut self) -> u64;
+    /// Any number too: nobody follows it.
+    fn size(&mut self) -> u64 {
+        self.number()
+    }
     fn count(&mut self) -> u32;
     fn handle(&mut self) -> *mut c_void;
     fn list(&mut self) -> *mut c_void;
