@@ -2,6 +2,7 @@
 //! foreign handles, handles of the wrong kind, lists with and without counts, any number for any
 //! enum, flag or size. Nothing may crash, and whatever comes back is a result that C knows.
 
+#[allow(dead_code)]
 mod arguments;
 
 use arguments::{CALLS, Call, World};
