@@ -480,7 +480,7 @@ fn callbacks(fixture: &Fixture) -> Done {
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
     buffer.fill(memory.ptr, 1_u8, 64, With::default())?;
     buffer.finalize()?;
-    let seen: &'static std::sync::atomic::AtomicU32 = Box::leak(Box::default());
+    let seen = crate::keep::keep(std::sync::atomic::AtomicU32::new(0));
     let calls = || seen.load(std::sync::atomic::Ordering::Acquire);
     let gate = Gate::close(fixture, &queue)?;
     let done = buffer.enqueue(&queue, &[])?;

@@ -511,14 +511,14 @@ fn captured_events(fixture: &Fixture) -> Done {
 }
 
 unsafe extern "C" fn count(data: *mut c_void) {
-    // SAFETY: the test passes a counter that it leaks.
+    // SAFETY: the test passes a counter that it keeps.
     unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
 }
 
 fn destruction_callback(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
-    let calls: &'static AtomicU32 = Box::leak(Box::default());
+    let calls = crate::keep::keep(AtomicU32::new(0));
     let data = std::ptr::from_ref(calls).cast_mut().cast();
     let graph = Graph::new(fixture, &context)?;
     let call = Some(count as unsafe extern "C" fn(*mut c_void));
