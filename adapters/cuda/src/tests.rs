@@ -3,8 +3,10 @@
 //!
 //! `stage` opens the library and runs tests in processes of their own, since an adapter looks for its
 //! driver once; `scene` is a piece of everything that a client does.
+//! `native` is about the driver's own pools.
 
 mod current;
 mod faults;
+mod native;
 mod scene;
 mod stage;

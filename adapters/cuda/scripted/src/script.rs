@@ -53,6 +53,7 @@ fn is_spared(name: &str) -> bool {
         "cuMemFree",
         "cuMemRelease",
         "cuMemUnmap",
+        "cuMemPoolDestroy",
         "cuMemAddressFree",
         "cuModuleUnload",
         "cuLinkDestroy",

@@ -22,6 +22,8 @@ pub enum Command {
     Record { event: usize, count: u64 },
     /// Waits for that.
     Await { event: usize, count: u64 },
+    /// A block of a pool's may be used from here on, or no longer.
+    Turn { at: usize, free: bool },
     /// Waits until the word is at least so much.
     Watch { word: usize, value: u32 },
 }
@@ -75,6 +77,8 @@ impl World {
     fn run(&mut self, command: Command) {
         match command {
             Command::Copy { dst, src, bytes } => {
+                self.touch(dst);
+                self.touch(src);
                 let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
                 let from: *const u8 = std::ptr::with_exposed_provenance(src);
                 // SAFETY: the caller promises both ranges.
@@ -85,6 +89,7 @@ impl World {
                 pattern,
                 bytes,
             } => {
+                self.touch(dst);
                 let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
                 for (at, byte) in pattern.iter().cycle().take(bytes).enumerate() {
                     // SAFETY: the caller promises the range.
@@ -97,6 +102,7 @@ impl World {
                     event.at = Some(Instant::now());
                 }
             }
+            Command::Turn { at, free } => self.turn(at, free),
             Command::Await { .. } | Command::Watch { .. } => {}
         }
     }

@@ -50,7 +50,7 @@ pub extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
         let stream = world.streams.get(&name);
         stream.is_none_or(|stream| stream.commands.is_empty())
     };
-    drop(wait_until(idle));
+    wait_until(idle).trim_pools();
     SUCCESS
 }
 
@@ -168,7 +168,7 @@ pub extern "C" fn cuEventSynchronize(event: Handle) -> u32 {
         let event = world.events.get(&name);
         event.is_none_or(|event| event.happened >= count)
     };
-    drop(wait_until(happened));
+    wait_until(happened).trim_pools();
     SUCCESS
 }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::pool::{Block, Pool};
 use crate::script::Script;
 use crate::stream::{Event, Stream};
 
@@ -39,6 +40,9 @@ pub struct World {
     /// Pieces of memory, and where they are mapped.
     pub pieces: HashMap<usize, Piece>,
     pub maps: BTreeMap<usize, (usize, usize)>,
+    pub pools: BTreeMap<usize, Pool>,
+    /// Blocks of pools, free ones too.
+    pub pooled: BTreeMap<usize, Block>,
 }
 
 pub struct Piece {
@@ -121,6 +125,8 @@ impl World {
             ("range", self.ranges.len()),
             ("piece", self.pieces.len()),
             ("mapping", self.maps.len()),
+            ("pool", self.pools.len()),
+            ("block of a pool", self.pooled.len()),
         ];
         all.into_iter().filter(|(_, count)| *count > 0).collect()
     }

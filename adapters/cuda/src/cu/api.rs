@@ -105,6 +105,14 @@ ur::dl::symbols! {
             cuMemUnmap: unsafe extern "C" fn(Ptr, usize) -> Code,
             cuMemSetAccess: unsafe extern "C" fn(Ptr, usize, *const CUmemAccessDesc, usize) -> Code,
             cuMemGetAllocationGranularity: unsafe extern "C" fn(*mut usize, *const CUmemAllocationProp, c_uint) -> Code,
+            cuMemPoolCreate: unsafe extern "C" fn(*mut CUmemoryPool, *const CUmemPoolProps) -> Code,
+            cuMemPoolDestroy: unsafe extern "C" fn(CUmemoryPool) -> Code,
+            cuMemPoolSetAttribute: unsafe extern "C" fn(CUmemoryPool, CUmemPool_attribute, *mut c_void) -> Code,
+            cuMemPoolGetAttribute: unsafe extern "C" fn(CUmemoryPool, CUmemPool_attribute, *mut c_void) -> Code,
+            cuMemPoolSetAccess: unsafe extern "C" fn(CUmemoryPool, *const CUmemAccessDesc, usize) -> Code,
+            cuMemPoolTrimTo: unsafe extern "C" fn(CUmemoryPool, usize) -> Code,
+            cuMemAllocFromPoolAsync: unsafe extern "C" fn(*mut Ptr, usize, CUmemoryPool, Stream) -> Code,
+            cuMemFreeAsync: unsafe extern "C" fn(Ptr, Stream) -> Code,
         }
     }
 }
@@ -120,6 +128,19 @@ pub struct Paging {
     pub unmap: unsafe extern "C" fn(Ptr, usize) -> Code,
     pub set_access: unsafe extern "C" fn(Ptr, usize, *const CUmemAccessDesc, usize) -> Code,
     pub granularity: unsafe extern "C" fn(*mut usize, *const CUmemAllocationProp, c_uint) -> Code,
+}
+
+/// The functions of the driver's own pools: it has all or none of them.
+#[derive(Clone, Copy)]
+pub struct Pooling {
+    pub create: unsafe extern "C" fn(*mut CUmemoryPool, *const CUmemPoolProps) -> Code,
+    pub destroy: unsafe extern "C" fn(CUmemoryPool) -> Code,
+    pub set: unsafe extern "C" fn(CUmemoryPool, CUmemPool_attribute, *mut c_void) -> Code,
+    pub get: unsafe extern "C" fn(CUmemoryPool, CUmemPool_attribute, *mut c_void) -> Code,
+    pub set_access: unsafe extern "C" fn(CUmemoryPool, *const CUmemAccessDesc, usize) -> Code,
+    pub trim: unsafe extern "C" fn(CUmemoryPool, usize) -> Code,
+    pub alloc: unsafe extern "C" fn(*mut Ptr, usize, CUmemoryPool, Stream) -> Code,
+    pub free: unsafe extern "C" fn(Ptr, Stream) -> Code,
 }
 
 /// Where the library is looked for.
@@ -155,6 +176,19 @@ impl Api {
             unmap: self.cuMemUnmap?,
             set_access: self.cuMemSetAccess?,
             granularity: self.cuMemGetAllocationGranularity?,
+        })
+    }
+
+    pub fn pooling(&self) -> Option<Pooling> {
+        Some(Pooling {
+            create: self.cuMemPoolCreate?,
+            destroy: self.cuMemPoolDestroy?,
+            set: self.cuMemPoolSetAttribute?,
+            get: self.cuMemPoolGetAttribute?,
+            set_access: self.cuMemPoolSetAccess?,
+            trim: self.cuMemPoolTrimTo?,
+            alloc: self.cuMemAllocFromPoolAsync?,
+            free: self.cuMemFreeAsync?,
         })
     }
 }

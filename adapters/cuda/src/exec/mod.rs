@@ -6,7 +6,8 @@
 //! by the host: the top of `lane` says why. `gpu` is a device's primary context
 //! and what is kept with it, `lane` a stream, `work` what one piece of work becomes there, `fill` how
 //! patterns get repeated, `marker` how far a stream has come, `words` the memory that streams watch
-//! for the host, `times` when commands ran, `memory` slabs and pages. Uses `cu`. Must never know the
+//! for the host, `times` when commands ran, `memory` slabs and pages, `pool`
+//! the driver's own pools. Uses `cu`. Must never know the
 //! engine's handles.
 
 mod fill;
@@ -14,6 +15,7 @@ mod gpu;
 mod lane;
 mod marker;
 mod memory;
+mod pool;
 mod times;
 mod words;
 mod work;
@@ -22,4 +24,5 @@ pub use gpu::{Event, Gpu};
 pub use lane::Lane;
 pub use marker::{Marker, Signal, host_point};
 pub use memory::{Pages, host_may_have};
+pub use pool::Pool;
 pub use work::Native;

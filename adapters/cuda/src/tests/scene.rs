@@ -17,9 +17,17 @@ pub struct Steps<'a> {
     pub right: bool,
 }
 
-impl Steps<'_> {
+impl<'a> Steps<'a> {
+    pub fn new(after: &'a dyn Fn(&'static str)) -> Self {
+        Self {
+            taken: Vec::new(),
+            after,
+            right: false,
+        }
+    }
+
     /// Notes a step; true if it succeeded.
-    fn note(&mut self, name: &'static str, code: ur_result_t) -> bool {
+    pub fn note(&mut self, name: &'static str, code: ur_result_t) -> bool {
         self.taken.push((name, code));
         (self.after)(name);
         code == UR_RESULT_SUCCESS
@@ -32,7 +40,7 @@ impl Steps<'_> {
 }
 
 /// Bytes of each piece of memory.
-const SIZE: usize = 4096;
+pub const SIZE: usize = 4096;
 
 /// A step that makes an object: its last argument added; null if it fails.
 macro_rules! make {
@@ -57,7 +65,9 @@ macro_rules! enqueue {
     }};
 }
 
-unsafe extern "C" fn task(data: *mut c_void) {
+pub(super) use {enqueue, make};
+
+pub unsafe extern "C" fn task(data: *mut c_void) {
     // SAFETY: the scene's own counter, which lives until the scene has waited for the task.
     let count = unsafe { &*data.cast::<AtomicU32>() };
     std::thread::sleep(std::time::Duration::from_millis(1));
@@ -72,11 +82,7 @@ unsafe extern "C" fn native(queue: ur_queue_handle_t, _: *mut c_void) {
 
 /// Plays it, looking after each step.
 pub fn play(after: &dyn Fn(&'static str)) -> Steps<'_> {
-    let mut steps = Steps {
-        taken: Vec::new(),
-        after,
-        right: false,
-    };
+    let mut steps = Steps::new(after);
     let adapter = adapter();
     let device = device(adapter);
     let context = make!(
@@ -124,7 +130,7 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, device: ur_devic
     }
 }
 
-fn release(steps: &mut Steps, events: &[ur_event_handle_t]) {
+pub fn release(steps: &mut Steps, events: &[ur_event_handle_t]) {
     for event in events.iter().filter(|event| !event.is_null()) {
         steps.note("urEventRelease", ur!(Event.pfnRelease(*event)));
     }

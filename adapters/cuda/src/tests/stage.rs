@@ -64,6 +64,18 @@ impl Stage {
         unsafe { (self.0.scripted_fail)(Fault { nth: EACH, code }, name.as_ptr()) };
     }
 
+    /// Has the nth call of one function from now fail, and counts the calls of that alone.
+    pub fn fail_nth(&self, name: &str, nth: u64, code: u32) {
+        let name = CString::new(name).expect("a name");
+        // SAFETY: a C string.
+        unsafe { (self.0.scripted_fail)(Fault { nth, code }, name.as_ptr()) };
+    }
+
+    /// Counts the calls of one function from now on.
+    pub fn count(&self, name: &str) {
+        self.fail_nth(name, 0, 0);
+    }
+
     /// Has every call do what it should.
     pub fn calm(&self) {
         self.fail(0, 0);
@@ -135,13 +147,19 @@ const ALONE: &str = "SCRIPTED_ALONE";
 
 /// Runs a test in a process of its own. `name` is its path in this crate.
 pub fn alone(name: &str, test: impl FnOnce()) {
+    alone_with(name, &[], test);
+}
+
+/// The same with variables in its environment.
+pub fn alone_with(name: &str, variables: &[(&str, &str)], test: impl FnOnce()) {
     if env::var_os(ALONE).is_some_and(|own| own == name) {
         return test();
     }
     let mut command = Command::new(env::current_exe().expect("this program"));
     command
         .args(["--exact", name, "--nocapture"])
-        .env(ALONE, name);
+        .env(ALONE, name)
+        .envs(variables.iter().copied());
     let output = command.output().expect("a process");
     let told = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
