@@ -7,14 +7,17 @@ use std::sync::{Arc, OnceLock};
 use ur::abi::*;
 use ur::object::{Error, Handles, Object, Result, ensure};
 use ur::stream::{
-    Domain, Driver, Kind, Landing, LaunchRequest, NativeLimits, NativePool, Notice, Stamps, Work,
+    Compiled, Context, Domain, Driver, Kind, Landing, LaunchRequest, NativeLimits, NativePool,
+    Notice, Stamps, Step, Work,
 };
 use ur::timeline::Clock;
 
 use crate::Cuda;
 use crate::adapter::roots;
 use crate::device::Device;
-use crate::exec::{Gpu, Lane, Marker, Native, Pages, Pool, Signal, host_may_have, host_point};
+use crate::exec::{
+    Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point,
+};
 use crate::kernel::{Kernel, Launch};
 use crate::mem::Mem;
 use crate::program::Program;
@@ -292,6 +295,16 @@ impl Driver for Cuda {
         name: &CStr,
     ) -> Result<(usize, usize)> {
         program.global(device, name)
+    }
+
+    fn compile(
+        _: &Object<Context<Self>>,
+        device: &Object<Device>,
+        steps: &[Step<'_, Self>],
+        from: usize,
+        _: bool,
+    ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
+        compile(&device.gpu().ok()?, steps, from)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {

@@ -1,5 +1,5 @@
-//! Modules and kernels. The adapter's own, which repeat patterns, run; every other name but `missing`
-//! is a kernel without parameters that does nothing.
+//! Modules and kernels. The adapter's own, which repeat patterns, run; `store` writes a number to an
+//! address; every other name but `missing` is a kernel without parameters that does nothing.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -127,12 +127,25 @@ pub extern "C" fn cuFuncSetCacheConfig(_: Handle, _: c_int) -> u32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncGetParamInfo(
-    _: Handle,
-    _: usize,
-    _: *mut usize,
-    _: *mut usize,
+    function: Handle,
+    index: usize,
+    offset: *mut usize,
+    bytes: *mut usize,
 ) -> u32 {
-    INVALID_VALUE
+    let world = hold();
+    let stores = world.functions.get(&function.addr());
+    let known = [(0, 8), (8, 4)];
+    let known = known.get(index);
+    let known = known.filter(|_| stores.is_some_and(|name| name == "store"));
+    let Some((at, size)) = known else {
+        return INVALID_VALUE;
+    };
+    // SAFETY: as above.
+    unsafe {
+        offset.write(*at);
+        bytes.write(*size);
+    }
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -182,17 +195,48 @@ pub unsafe extern "C" fn cuLaunchKernel(
     _: c_uint,
     stream: Handle,
     params: *const Handle,
-    _: *const Handle,
+    extra: *const Handle,
 ) -> u32 {
     let mut world = hold();
     if let Some(code) = world.acts("cuLaunchKernel") {
         return code;
     }
+    match made(&mut world, function, params, extra) {
+        Ok(Some(command)) => code(world.give(stream.addr(), command)),
+        Ok(None) => SUCCESS,
+        Err(code) => code,
+    }
+}
+
+/// What a launch gives its stream, if it does anything.
+pub fn made(
+    world: &mut World,
+    function: Handle,
+    params: *const Handle,
+    extra: *const Handle,
+) -> Result<Option<Command>, u32> {
     let Some(name) = world.functions.get(&function.addr()).cloned() else {
-        return code(world.broken("a launch of no function"));
+        return world.broken("a launch of no function");
     };
+    if name == "store" {
+        // SAFETY: parameters side by side, the second pointer: an address and the number to store there.
+        let (dst, value) = unsafe {
+            let packed = (*extra.add(1)).cast::<u8>();
+            (
+                packed.cast::<usize>().read_unaligned(),
+                packed.add(8).cast::<[u8; 4]>().read(),
+            )
+        };
+        let pattern = value.to_vec();
+        let bytes = pattern.len();
+        return Ok(Some(Command::Fill {
+            dst,
+            pattern,
+            bytes,
+        }));
+    }
     let Some(unit) = name.strip_prefix("ur_fill_") else {
-        return SUCCESS;
+        return Ok(None);
     };
     // SAFETY: the adapter's kernels take an address, a count, the pattern and its length.
     let (dst, count, pattern, length) = unsafe {
@@ -212,10 +256,9 @@ pub unsafe extern "C" fn cuLaunchKernel(
     };
     // SAFETY: as above.
     let pattern = unsafe { std::slice::from_raw_parts(pattern, bytes) }.to_vec();
-    let command = Command::Fill {
+    Ok(Some(Command::Fill {
         dst,
         pattern,
         bytes: count * unit,
-    };
-    code(world.give(stream.addr(), command))
+    }))
 }

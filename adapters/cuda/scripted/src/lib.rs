@@ -3,13 +3,14 @@
 //!
 //! Owns the objects behind the driver's handles, so that a leak, a use after the end or a call in the
 //! wrong context is seen (`world`); what streams run and when (`stream`); and the entry points
-//! (`device`, `memory`, `pool`, `work`, `code`). `script` is what a test tells it. Must never know who calls.
+//! (`device`, `memory`, `pool`, `work`, `graph`, `code`). `script` is what a test tells it. Must never know who calls.
 
 // Entry points take what the driver's callers pass; each says nothing that its manual does not.
 #![allow(clippy::missing_safety_doc, non_snake_case, clippy::too_many_arguments)]
 
 mod code;
 mod device;
+mod graph;
 mod memory;
 mod pool;
 mod script;

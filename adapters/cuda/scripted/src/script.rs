@@ -54,6 +54,8 @@ fn is_spared(name: &str) -> bool {
         "cuMemRelease",
         "cuMemUnmap",
         "cuMemPoolDestroy",
+        "cuGraphDestroy",
+        "cuGraphExecDestroy",
         "cuMemAddressFree",
         "cuModuleUnload",
         "cuLinkDestroy",

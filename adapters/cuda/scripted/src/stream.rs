@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::world::{Held, World, hold};
 
 /// What a stream was given.
+#[derive(Clone)]
 pub enum Command {
     Copy {
         dst: usize,

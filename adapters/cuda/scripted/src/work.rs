@@ -208,27 +208,28 @@ pub extern "C" fn cuMemcpyAsync(dst: u64, src: u64, bytes: usize, stream: Handle
     give("cuMemcpyAsync", stream, Command::Copy { dst, src, bytes })
 }
 
-/// The numbers of `CUDA_MEMCPY3D` that count here, by their places in words.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpy3DAsync_v2(what: *const usize, stream: Handle) -> u32 {
+/// A box that is copied row by row: the numbers of `CUDA_MEMCPY3D` that count here, by their places in
+/// words.
+pub fn boxed(what: *const usize) -> Vec<Command> {
     // SAFETY: the struct has 25 words.
     let word = |at: usize| unsafe { what.add(at).read() };
     let (src, src_pitch, src_rows) = (word(6), word(9), word(10));
     let (dst, dst_pitch, dst_rows) = (word(17), word(20), word(21));
     let [width, height, depth] = [word(22), word(23), word(24)];
     let rows = (0..depth).flat_map(|z| (0..height).map(move |y| (z, y)));
-    for (z, y) in rows {
-        let command = Command::Copy {
-            dst: dst + (z * dst_rows + y) * dst_pitch,
-            src: src + (z * src_rows + y) * src_pitch,
-            bytes: width,
-        };
-        let code = give("cuMemcpy3DAsync", stream, command);
-        if code != SUCCESS {
-            return code;
-        }
-    }
-    SUCCESS
+    let row = |(z, y)| Command::Copy {
+        dst: dst + (z * dst_rows + y) * dst_pitch,
+        src: src + (z * src_rows + y) * src_pitch,
+        bytes: width,
+    };
+    rows.map(row).collect()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpy3DAsync_v2(what: *const usize, stream: Handle) -> u32 {
+    let codes = boxed(what).into_iter();
+    let mut codes = codes.map(|command| give("cuMemcpy3DAsync", stream, command));
+    codes.find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
 }
 
 fn fill(name: &'static str, dst: u64, pattern: &[u8], count: usize, stream: Handle) -> u32 {

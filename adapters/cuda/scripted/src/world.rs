@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::graph::Graph;
 use crate::pool::{Block, Pool};
 use crate::script::Script;
 use crate::stream::{Event, Stream};
@@ -40,6 +41,9 @@ pub struct World {
     /// Pieces of memory, and where they are mapped.
     pub pieces: HashMap<usize, Piece>,
     pub maps: BTreeMap<usize, (usize, usize)>,
+    /// Graphs, and what was made ready of them.
+    pub graphs: HashMap<usize, Graph>,
+    pub launchable: HashMap<usize, Graph>,
     pub pools: BTreeMap<usize, Pool>,
     /// Blocks of pools, free ones too.
     pub pooled: BTreeMap<usize, Block>,
@@ -125,6 +129,7 @@ impl World {
             ("range", self.ranges.len()),
             ("piece", self.pieces.len()),
             ("mapping", self.maps.len()),
+            ("graph", self.graphs.len() + self.launchable.len()),
             ("pool", self.pools.len()),
             ("block of a pool", self.pooled.len()),
         ];
