@@ -1,4 +1,4 @@
-//! A test aid: a library that answers as the CUDA driver does, with one device that does nothing but
+//! A test aid: a library that answers as the CUDA driver does, with devices that do nothing but
 //! move bytes, and that fails where a test's script says so.
 //!
 //! Owns the objects behind the driver's handles, so that a leak, a use after the end or a call in the

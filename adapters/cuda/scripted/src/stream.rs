@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::world::{Held, World, hold};
+use crate::world::{Held, World, current, hold};
 
 /// What a stream was given.
 #[derive(Clone)]
@@ -31,12 +31,15 @@ pub enum Command {
 
 #[derive(Default)]
 pub struct Stream {
+    /// Whose it is.
+    pub context: usize,
     pub commands: std::collections::VecDeque<Command>,
 }
 
 #[derive(Default)]
 pub struct Event {
     pub timed: bool,
+    pub context: usize,
     pub recorded: u64,
     pub happened: u64,
     pub at: Option<Instant>,
@@ -110,13 +113,18 @@ impl World {
 
     pub fn give(&mut self, stream: usize, command: Command) -> Result<(), u32> {
         match self.streams.get_mut(&stream) {
+            Some(stream) if stream.context != current() => {
+                return self.broken("work for a stream of another context");
+            }
             Some(stream) => stream.commands.push_back(command),
             None if stream == 0 => {
-                self.streams
-                    .entry(0)
-                    .or_default()
-                    .commands
-                    .push_back(command);
+                let context = current();
+                let new = || Stream {
+                    context,
+                    ..Stream::default()
+                };
+                let own = self.streams.entry(context).or_insert_with(new);
+                own.commands.push_back(command);
             }
             None => return self.broken("work for a dead stream"),
         }

@@ -23,7 +23,11 @@ pub unsafe extern "C" fn cuStreamCreateWithPriority(
         return code;
     }
     let (name, handle) = made(&mut world);
-    world.streams.insert(name, Stream::default());
+    let new = Stream {
+        context: current(),
+        ..Stream::default()
+    };
+    world.streams.insert(name, new);
     // SAFETY: room for a handle, as for all outputs here.
     unsafe { stream.write(handle) };
     SUCCESS
@@ -92,10 +96,16 @@ pub unsafe extern "C" fn cuStreamGetPriority(_: Handle, priority: *mut c_int) ->
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamGetCtx(_: Handle, context: *mut Handle) -> u32 {
+pub unsafe extern "C" fn cuStreamGetCtx(stream: Handle, context: *mut Handle) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuStreamGetCtx") {
+        return code;
+    }
+    let own = world.streams.get(&stream.addr());
+    let own = own.map_or_else(current, |stream| stream.context);
     // SAFETY: as above.
-    unsafe { context.write(std::ptr::without_provenance_mut(CONTEXT)) };
-    hold().acts("cuStreamGetCtx").unwrap_or(SUCCESS)
+    unsafe { context.write(std::ptr::without_provenance_mut(own)) };
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -107,6 +117,7 @@ pub unsafe extern "C" fn cuEventCreate(event: *mut Handle, flags: c_uint) -> u32
     let (name, handle) = made(&mut world);
     let new = Event {
         timed: flags & 2 == 0,
+        context: current(),
         ..Event::default()
     };
     world.events.insert(name, new);
@@ -134,6 +145,9 @@ pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
     let Some(own) = world.events.get_mut(&event) else {
         return code(world.broken("recording a dead event"));
     };
+    if own.context != current() {
+        return code(world.broken("recording an event of another context"));
+    }
     own.recorded += 1;
     let count = own.recorded;
     code(world.give(stream.addr(), Command::Record { event, count }))

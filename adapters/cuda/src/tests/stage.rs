@@ -26,6 +26,7 @@ ur::dl::symbols! {
     struct Control {
         required {
             scripted_fail: unsafe extern "C" fn(Fault, *const c_char),
+            scripted_devices: extern "C" fn(usize),
             scripted_look: extern "C" fn() -> Answer,
             scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
             cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
@@ -81,6 +82,11 @@ impl Stage {
         self.fail(0, 0);
     }
 
+    /// Has so many devices. Before the adapter looks for them.
+    pub fn devices(&self, count: usize) {
+        (self.0.scripted_devices)(count);
+    }
+
     pub fn look(&self) -> Answer {
         (self.0.scripted_look)()
     }
@@ -132,15 +138,23 @@ pub fn adapter() -> ur_adapter_handle_t {
     adapter
 }
 
-/// The one device of the one platform.
+/// The first device of the one platform.
 pub fn device(adapter: ur_adapter_handle_t) -> ur_device_handle_t {
-    let (mut platform, mut device) = (null_mut(), null_mut());
+    devices(adapter)[0]
+}
+
+/// All its devices.
+pub fn devices(adapter: ur_adapter_handle_t) -> Vec<ur_device_handle_t> {
+    let (mut platform, mut count) = (null_mut(), 0);
     let code = ur!(Platform.pfnGet(adapter, 1, &mut platform, null_mut()));
     assert_eq!(code, UR_RESULT_SUCCESS);
     let all = UR_DEVICE_TYPE_ALL;
-    let code = ur!(Device.pfnGet(platform, all, 1, &mut device, null_mut()));
+    let code = ur!(Device.pfnGet(platform, all, 0, null_mut(), &mut count));
     assert_eq!(code, UR_RESULT_SUCCESS);
-    device
+    let mut devices = vec![null_mut(); count as usize];
+    let code = ur!(Device.pfnGet(platform, all, count, devices.as_mut_ptr(), null_mut()));
+    assert_eq!(code, UR_RESULT_SUCCESS);
+    devices
 }
 
 const ALONE: &str = "SCRIPTED_ALONE";
