@@ -98,7 +98,7 @@ pub unsafe extern "C" fn cuStreamGetPriority(_: Handle, priority: *mut c_int) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCtx(stream: Handle, context: *mut Handle) -> u32 {
     let mut world = hold();
-    if let Some(code) = world.acts("cuStreamGetCtx") {
+    if let Some(code) = world.called("cuStreamGetCtx") {
         return code;
     }
     let own = world.streams.get(&stream.addr());
