@@ -2,7 +2,7 @@
 
 use std::ffi::{c_uint, c_void};
 
-use crate::code::made;
+use crate::code::{items_of, made};
 use crate::stream::Command;
 use crate::work::boxed;
 use crate::world::*;
@@ -22,6 +22,14 @@ pub struct Launch {
     sizes: [c_uint; 7],
     params: *const Handle,
     extra: *const Handle,
+}
+
+impl Launch {
+    fn made(&self, world: &mut World) -> Result<Option<Command>, u32> {
+        let [gx, gy, gz, x, y, z, _] = self.sizes;
+        let items = items_of([gx, gy, gz, x, y, z]);
+        made(world, self.function, self.params, self.extra, items)
+    }
 }
 
 /// And of a fill.
@@ -80,8 +88,8 @@ fn add(
     let Some(own) = world.graphs.get(&graph.addr()) else {
         return code(world.broken("a node of a dead graph"));
     };
-    // SAFETY: as many nodes as is said.
     let known = (0..count).all(|at| {
+        // SAFETY: as many nodes as is said.
         let before = unsafe { after.add(at).read() }.addr();
         own.nodes.iter().any(|(name, _)| *name == before)
     });
@@ -112,7 +120,7 @@ pub unsafe extern "C" fn cuGraphAddKernelNode(
     // SAFETY: the caller's description.
     let what = unsafe { &*what };
     add("cuGraphAddKernelNode", node, graph, after, count, |world| {
-        let made = made(world, what.function, what.params, what.extra)?;
+        let made = what.made(world)?;
         Ok(made.into_iter().collect())
     })
 }
@@ -217,7 +225,7 @@ pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams(
     }
     // SAFETY: the caller's description.
     let what = unsafe { &*what };
-    let command = match made(&mut world, what.function, what.params, what.extra) {
+    let command = match what.made(&mut world) {
         Ok(command) => command,
         Err(code) => return code,
     };

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::code::Kernel;
 use crate::world::{Held, World, current, hold};
 
 /// What a stream was given.
@@ -18,6 +19,11 @@ pub enum Command {
         dst: usize,
         pattern: Vec<u8>,
         bytes: usize,
+    },
+    Run {
+        kernel: Kernel,
+        args: [usize; 3],
+        items: usize,
     },
     /// The event has happened, for the how-manieth time.
     Record { event: usize, count: u64 },
@@ -99,6 +105,17 @@ impl World {
                     // SAFETY: the caller promises the range.
                     unsafe { to.add(at).write(*byte) };
                 }
+            }
+            Command::Run {
+                kernel,
+                args,
+                items,
+            } => {
+                for start in kernel.touches(args) {
+                    self.touch(start);
+                }
+                // SAFETY: the caller promises what it launches on.
+                unsafe { kernel.run(args, items) };
             }
             Command::Record { event, count } => {
                 if let Some(event) = self.events.get_mut(&event) {

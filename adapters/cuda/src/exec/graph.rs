@@ -56,16 +56,18 @@ impl Graph {
         let (graph, context) = (self.raw, self.gpu.context());
         let (first, count) = (after.as_ptr(), after.len());
         let mut node = null_mut();
-        // SAFETY: in each case a live graph, as many of its nodes as is said, and a description of what
-        // the caller promises for each execution. Launches keep what they need until the graph goes.
+        let empty = |node: &mut CUgraphNode| {
+            // SAFETY: a live graph, and as many of its nodes as is said.
+            unsafe { (self.calls.add_empty)(node, graph, first, count) }
+        };
         let code = match work {
-            Work::Launch(launch) => launch.described(|what| unsafe {
-                (self.calls.add_kernel)(&mut node, graph, first, count, what)
+            Work::Launch(launch) => launch.described(|what| {
+                // SAFETY: as above. The launch keeps what it needs until the graph goes, and the caller
+                // promises what it leads to for each execution.
+                unsafe { (self.calls.add_kernel)(&mut node, graph, first, count, what) }
             })?,
-            Work::Marker => unsafe { (self.calls.add_empty)(&mut node, graph, first, count) },
-            Work::Copy { dst, src, bytes } if *bytes == 0 || dst == src => unsafe {
-                (self.calls.add_empty)(&mut node, graph, first, count)
-            },
+            Work::Marker => empty(&mut node),
+            Work::Copy { dst, src, bytes } if *bytes == 0 || dst == src => empty(&mut node),
             Work::Copy { .. } | Work::CopyRect { .. } if self.moves_memory => {
                 let what = whole_box(work)?;
                 // SAFETY: as above.

@@ -71,7 +71,7 @@ impl Scene {
             self.kernel = make!(
                 steps,
                 "urKernelCreate",
-                Kernel.pfnCreate(program, c"store".as_ptr())
+                Kernel.pfnCreate(program, c"iota".as_ptr())
             );
         }
         let pool = null_mut();
@@ -200,7 +200,7 @@ impl Recorder {
         self.note(steps, code, point);
     }
 
-    /// A launch that stores a number; what it can be changed by.
+    /// A launch that writes a number; what it can be changed by.
     fn store(
         &mut self,
         steps: &mut Steps<'_>,
@@ -251,7 +251,7 @@ fn run(steps: &mut Steps<'_>, queue: ur_queue_handle_t, buffer: Buffer) -> bool 
     steps.note("urEnqueueCommandBufferExp", code)
 }
 
-/// Has a launch store another number.
+/// Has a launch write another number.
 fn change(
     steps: &mut Steps<'_>,
     buffer: Buffer,
