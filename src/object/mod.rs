@@ -15,7 +15,7 @@ mod list;
 pub mod log;
 mod out;
 
-pub use boundary::boundary;
+pub use boundary::{boundary, watch};
 pub use census::Census;
 pub use error::{Error, Result, ensure, last as last_error};
 pub use fork::Origin;

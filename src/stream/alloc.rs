@@ -47,6 +47,15 @@ impl<D: Driver> Queue<D> {
         let part = pool.core().part(kind, this.home());
         let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
         let waits = Event::join(this.context(), waits.iter())?;
+        let command = match kind {
+            Kind::Host => UR_COMMAND_ENQUEUE_USM_HOST_ALLOC_EXP,
+            Kind::Device => UR_COMMAND_ENQUEUE_USM_DEVICE_ALLOC_EXP,
+            Kind::Shared => UR_COMMAND_ENQUEUE_USM_SHARED_ALLOC_EXP,
+        };
+        if pool.core().parts()[part].native.is_some() {
+            let part = (pool.core(), part);
+            return Self::alloc_native(this, part, command, size, &waits, event);
+        }
         let mut entry = this.entry();
         let story = entry.as_ref().map(|_| RefCell::default());
         let ask = Ask {
@@ -66,11 +75,6 @@ impl<D: Driver> Queue<D> {
         }
         drop(entry);
         let (block, reach) = served?;
-        let command = match kind {
-            Kind::Host => UR_COMMAND_ENQUEUE_USM_HOST_ALLOC_EXP,
-            Kind::Device => UR_COMMAND_ENQUEUE_USM_DEVICE_ALLOC_EXP,
-            Kind::Shared => UR_COMMAND_ENQUEUE_USM_SHARED_ALLOC_EXP,
-        };
         if let Some(reach) = reach.filter(|_| event.wanted()) {
             let (reach, times) = this.timed(&reach).inspect_err(|_| {
                 // Nobody gets to know the block.
@@ -120,6 +124,9 @@ impl<D: Driver> Queue<D> {
             && lane.free(addr)
         {
             return Ok(());
+        }
+        if let Some(found) = memory.native(addr) {
+            return Self::free_native(this, found, addr as u64, waits, event);
         }
         let waits = Event::join(this.context(), waits.iter())?;
         // A refused free must not have made the queue wait.

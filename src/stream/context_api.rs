@@ -142,6 +142,7 @@ impl<B: Driver> hal::Context<B> for Context<B> {
         this.device(device)?;
         this.check_pool(pool)?;
         this.domain().poll();
+        pool.core().look();
         pool.core().trim(min_bytes_to_keep as u64);
         Ok(())
     }

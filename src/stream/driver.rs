@@ -4,8 +4,8 @@
 //! A driver moves work and memory; it decides nothing about order, reuse or events.
 
 use super::{
-    CommandBuffer, Context, Domain, Event, ExecutableGraph, Graph, Hooks, LaunchRequest, Queue,
-    RecordedCommand, UsmPool,
+    CommandBuffer, Context, Domain, Event, ExecutableGraph, Graph, Hooks, LaunchRequest,
+    NativeLimits, NativePool, Queue, RecordedCommand, UsmPool,
 };
 use crate::abi::*;
 use crate::hal::Backend;
@@ -410,6 +410,18 @@ pub trait Driver:
     /// Unmaps so many pages from `addr` on, all use of which there was observed complete.
     fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {
         let _ = (domain, addr, count);
+    }
+
+    /// A pool of the backend's own for memory of this kind, asked for a pool that may be served by one.
+    /// None if the backend has none, or the user does not want it: then ours serves.
+    fn native_pool(
+        domain: &Domain<Self>,
+        device: Option<&Object<Self::Device>>,
+        kind: Kind,
+        limits: &NativeLimits,
+    ) -> Option<Box<dyn NativePool<Self>>> {
+        let _ = (domain, device, kind, limits);
+        None
     }
 
     /// Address and length in bytes of a buffer's memory on the device. Where buffers are no addresses

@@ -18,6 +18,8 @@ pub(crate) struct Memory<D: Driver> {
     slabs: RwLock<Slabs<D>>,
     /// Slabs over user memory. While there are none, an address is one pool's.
     nested: AtomicUsize,
+    /// Live allocations of backends' own pools. Each is a slab of its own.
+    natives: AtomicUsize,
 }
 
 struct Slabs<D: Driver> {
@@ -55,6 +57,7 @@ impl<D: Driver> Default for Memory<D> {
             pools: Mutex::default(),
             slabs: RwLock::new(slabs),
             nested: AtomicUsize::new(0),
+            natives: AtomicUsize::new(0),
         }
     }
 }
@@ -106,10 +109,35 @@ impl<D: Driver> Memory<D> {
         }
     }
 
+    /// An allocation of a native pool is live from now on.
+    pub fn add_native(&self, addr: u64, bytes: u64, core: Weak<PoolCore<D>>, part: usize) {
+        self.natives.fetch_add(1, Ordering::AcqRel);
+        self.add_slab(addr, bytes, false, core, part);
+    }
+
+    /// And no longer.
+    pub fn remove_native(&self, addr: u64, core: &Weak<PoolCore<D>>) {
+        self.remove_slab(addr, false, core);
+        self.natives.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The native pool whose live allocation starts at `addr`, if there is one.
+    pub fn native(&self, addr: usize) -> Option<(Arc<PoolCore<D>>, usize)> {
+        if self.natives.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let starts = |(core, part): &(Arc<PoolCore<D>>, usize)| {
+            let block = core.parts()[*part].lookup(addr as u64);
+            block.is_some_and(|block| block.addr == addr as u64)
+        };
+        let (core, part) = self.owners(addr).find(starts)?;
+        core.parts()[part].native.is_some().then_some((core, part))
+    }
+
     /// The live allocation that holds `addr`.
     pub fn find(&self, addr: usize) -> Option<Found<D>> {
         let look = |(core, part): (Arc<PoolCore<D>>, usize)| {
-            let block = core.parts()[part].pool.lookup(addr as u64)?;
+            let block = core.parts()[part].lookup(addr as u64)?;
             Some(Found { core, part, block })
         };
         match self.is_flat() {
@@ -132,7 +160,7 @@ impl<D: Driver> Memory<D> {
                 let (core, part) = (entry.core.upgrade(), entry.part);
                 drop(slabs);
                 return core.map_or([None; 2], |core| {
-                    core.parts()[part].pool.lookup_both([one, other])
+                    core.parts()[part].lookup_both([one, other])
                 });
             }
         }
@@ -142,7 +170,7 @@ impl<D: Driver> Memory<D> {
     /// Whether a live allocation starts at `addr`.
     pub fn is_start(&self, addr: usize) -> bool {
         self.owners(addr).any(|(core, part)| {
-            let block = core.parts()[part].pool.lookup(addr as u64);
+            let block = core.parts()[part].lookup(addr as u64);
             block.is_some_and(|block| block.addr == addr as u64)
         })
     }

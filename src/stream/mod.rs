@@ -10,12 +10,12 @@
 //! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded,
 //! `recording` keeps it, `capture` turns a queue's commands into a `graph`, `replay` submits it, `update` changes it, and `signal` is what the event of
 //! a recorded command stands for; `alloc`, `usm`, `memory`, `pool_core`, `source` and `paged` are
-//! USM; `threads` runs host tasks and callbacks, `native_command` what others give to a lane.
+//! USM, `native_pool` what of it a backend's own pools serve; `threads` runs host tasks and callbacks, `native_command` what others give to a lane.
 //!
 //! Lock ranks, taken downwards only and at most one of each: a command buffer's; an out-of-order
 //! queue's; a lane's; a pool's (under which nothing is called); and leaves, under which nothing else
 //! is locked: the engine's places and domains, a domain's lanes and points, its pools and slabs,
-//! gauges, address spaces, threads, a context's current pools, a recorded command's signal.
+//! gauges, address spaces, what is live of native pools, threads, a context's current pools, a recorded command's signal. What a pool knows of its native parts comes just before its gauges.
 
 mod alloc;
 mod capture;
@@ -35,6 +35,7 @@ mod lane;
 mod launch;
 mod memory;
 mod native_command;
+mod native_pool;
 mod out_of_order;
 mod paged;
 mod pool_core;
@@ -70,5 +71,6 @@ pub use event::Event;
 pub use graph::{ExecutableGraph, Graph};
 pub use hooks::Hooks;
 pub use launch::{LaunchRequest, Wishes};
+pub use native_pool::{NativeLimits, NativePool};
 pub use queue::Queue;
 pub use usm_pool::UsmPool;

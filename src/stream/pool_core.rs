@@ -1,6 +1,7 @@
 //! The memory behind a UR pool: one internal pool for each kind and device, limits over them all.
 
 use super::engine::enter;
+use super::native_pool::{NativeLimits, NativePart, block};
 use super::paged::Paged;
 use super::pool_log::Report;
 use super::settings::Settings;
@@ -9,8 +10,8 @@ use super::{Domain, Driver, Kind, UsmPool};
 use crate::abi::*;
 use crate::object::{Error, Object, Result};
 use crate::pool::{
-    Acquired, Config, Counters, Figures, Meter, Pool, PoolError, PoolKey, Request, SourceError,
-    Stash,
+    Acquired, Block, Config, Counters, Figures, Meter, Pool, PoolError, PoolKey, Request,
+    SourceError, Stash,
 };
 use crate::timeline::Frontier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,6 +44,13 @@ impl Gauge {
         }
     }
 
+    /// What a part of it was, and is now, whatever the bound.
+    pub fn shift(&self, was: u64, is: u64) {
+        let mut level = enter(&self.level);
+        let sum = level.0.saturating_sub(was).saturating_add(is);
+        *level = (sum, level.1.max(sum));
+    }
+
     pub fn sub(&self, bytes: u64) {
         let mut level = enter(&self.level);
         level.0 = level.0.saturating_sub(bytes);
@@ -71,6 +79,8 @@ pub(crate) struct Plan<D: Driver> {
     pub threshold: u64,
     pub zeroed: bool,
     pub user: Option<(Kind, UserBlock)>,
+    /// Whether a pool of the backend's own may serve.
+    pub native: bool,
 }
 
 /// One kind of memory on one device, or on the host.
@@ -78,6 +88,25 @@ pub(crate) struct Part<D: Driver> {
     pub kind: Kind,
     pub device: Option<Arc<Object<D::Device>>>,
     pub pool: Pool<SlabSource<D>>,
+    /// Serves instead of `pool`, if it is there.
+    pub native: Option<NativePart<D>>,
+}
+
+impl<D: Driver> Part<D> {
+    /// The live allocation that holds `addr`.
+    pub fn lookup(&self, addr: u64) -> Option<Block> {
+        match &self.native {
+            Some(native) => native.lookup(addr),
+            None => self.pool.lookup(addr),
+        }
+    }
+
+    pub fn lookup_both(&self, addrs: [u64; 2]) -> [Option<Block>; 2] {
+        match &self.native {
+            Some(native) => addrs.map(|addr| native.lookup(addr)),
+            None => self.pool.lookup_both(addrs),
+        }
+    }
 }
 
 pub(crate) struct PoolCore<D: Driver> {
@@ -93,6 +122,8 @@ pub(crate) struct PoolCore<D: Driver> {
     pub used: Arc<Meter>,
     /// Over user memory, whose addresses are another pool's too: stashes could not tell them apart.
     nested: bool,
+    /// How much of `reserved` is native parts', when last looked at.
+    native: Mutex<u64>,
     handle: OnceLock<Weak<Object<UsmPool<D>>>>,
 }
 
@@ -135,8 +166,16 @@ impl<D: Driver> PoolCore<D> {
                         false => Paged::new(domain, device.as_ref(), kind, plan.zeroed),
                     },
                 };
+                let limits = NativeLimits {
+                    max_bytes,
+                    threshold: plan.threshold,
+                };
+                let native = (plan.native && !plan.zeroed && !nested)
+                    .then(|| D::native_pool(domain, device.as_deref(), kind, &limits))
+                    .flatten();
                 Part {
                     kind,
+                    native: native.map(NativePart::new),
                     device,
                     pool: Pool::with_meter(source, config, Arc::clone(&used)),
                 }
@@ -154,6 +193,7 @@ impl<D: Driver> PoolCore<D> {
                 reserved: Arc::clone(&reserved),
                 used: Arc::clone(&used),
                 nested,
+                native: Mutex::default(),
                 handle: OnceLock::new(),
             }
         });
@@ -186,7 +226,8 @@ impl<D: Driver> PoolCore<D> {
 
     /// What a stash knows that part's pool by.
     pub fn key(&self, kind: Kind, device: &Object<D::Device>) -> Option<PoolKey> {
-        Some(self.parts[self.part(kind, device)?].pool.key())
+        let part = &self.parts[self.part(kind, device)?];
+        part.native.is_none().then(|| part.pool.key())
     }
 
     /// Serves a request, giving back idle memory of the other kinds if that makes room for it.
@@ -228,6 +269,7 @@ impl<D: Driver> PoolCore<D> {
     }
 
     pub fn report(&self) -> Report {
+        self.look();
         let (used, used_high) = self.used.read();
         Report {
             number: self.number,
@@ -256,6 +298,8 @@ impl<D: Driver> PoolCore<D> {
 
     pub fn set_threshold(&self, bytes: u64) {
         self.threshold.store(bytes, Ordering::Relaxed);
+        let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
+        natives.for_each(|native| native.pool.set_threshold(bytes));
     }
 
     pub fn wants_settling(&self) -> bool {
@@ -278,6 +322,7 @@ impl<D: Driver> PoolCore<D> {
 
     /// Gives back what exceeds the threshold, as far as it is free and complete.
     pub fn settle(&self) {
+        self.look();
         if self.lingers() {
             self.parts.iter().for_each(|part| part.pool.expire());
         }
@@ -295,8 +340,18 @@ impl<D: Driver> PoolCore<D> {
             if excess == 0 {
                 return;
             }
-            let own = part.pool.figures().reserved;
-            part.pool.trim(own.saturating_sub(excess));
+            match &part.native {
+                Some(native) if native.has_begun() => {
+                    let own = native.reserved();
+                    native.pool.trim(own.saturating_sub(excess));
+                    self.look();
+                }
+                Some(_) => {}
+                None => {
+                    let own = part.pool.figures().reserved;
+                    part.pool.trim(own.saturating_sub(excess));
+                }
+            }
         }
     }
 
@@ -309,7 +364,11 @@ impl<D: Driver> PoolCore<D> {
     }
 
     pub fn is_drained(&self) -> bool {
-        self.closed.load(Ordering::Acquire) && self.parts.iter().all(|part| part.pool.is_drained())
+        let drained = |part: &Part<D>| match &part.native {
+            Some(native) => native.is_idle(),
+            None => part.pool.is_drained(),
+        };
+        self.closed.load(Ordering::Acquire) && self.parts.iter().all(drained)
     }
 
     /// The handle of the pool, while there is one.
@@ -334,6 +393,55 @@ impl<D: Driver> PoolCore<D> {
         self.reserved.current() < before
     }
 
+    pub fn domain(&self) -> Option<Arc<Domain<D>>> {
+        self.domain.upgrade()
+    }
+
+    /// Brings `reserved` up to date with what native parts have.
+    pub fn look(&self) {
+        let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
+        let mut begun = natives.filter(|native| native.has_begun()).peekable();
+        if begun.peek().is_none() {
+            return;
+        }
+        let mut level = enter(&self.native);
+        let now = begun.map(NativePart::reserved).sum();
+        self.reserved.shift(*level, now);
+        *level = now;
+    }
+
+    /// Counts bytes of a native part as used, unless that would exceed the maximum.
+    pub fn admit(&self, bytes: u64) -> bool {
+        let _one_by_one = enter(&self.native);
+        let most = if self.max_bytes == 0 {
+            u64::MAX
+        } else {
+            self.max_bytes
+        };
+        let sum = self.used.read().0.checked_add(bytes);
+        let fits = sum.is_some_and(|sum| sum <= most);
+        if fits {
+            self.used.take(&block(0, bytes), None);
+        }
+        fits
+    }
+
+    /// After a native part may have grown: the backend keeps each of them within the maximum, and what
+    /// the others have idle must make room.
+    pub fn after_growth(&self) {
+        self.look();
+        if self.max_bytes > 0 && self.reserved.current() > self.max_bytes {
+            self.trim(self.max_bytes);
+        }
+    }
+
+    /// Gives back what is idle, so that a native part may have it. True if there was any.
+    pub fn shed_for(&self, part: usize) -> bool {
+        let kind = self.parts[part].kind;
+        log::debug!("the backend's pool has no {kind:?} memory left");
+        self.shed() | (self.max_bytes == 0 && self.shed_all())
+    }
+
     fn shed_all(&self) -> bool {
         let Some(domain) = self.domain.upgrade() else {
             return false;
@@ -345,6 +453,19 @@ impl<D: Driver> PoolCore<D> {
             .filter(|core| core.shed())
             .count();
         shed > 0
+    }
+}
+
+impl<D: Driver> Drop for PoolCore<D> {
+    fn drop(&mut self) {
+        let Some(domain) = self.domain.upgrade() else {
+            return;
+        };
+        // What is live still goes with it, and must not be found where other memory will be.
+        let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
+        for addr in natives.flat_map(NativePart::starts) {
+            domain.memory.remove_native(addr, &Weak::new());
+        }
     }
 }
 

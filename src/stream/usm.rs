@@ -1,5 +1,6 @@
 //! Synchronous USM: shares the pools with the asynchronous kind, but takes only what is complete.
 
+use super::native_pool::is_out_of_memory;
 use super::pool_trace::Trace;
 use super::{Context, Driver, Kind, UsmPool};
 use crate::abi::*;
@@ -49,6 +50,18 @@ impl<D: Driver> Context<D> {
             .core()
             .part(kind, &device)
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+        if pool.core().parts()[part].native.is_some() {
+            let ask = || pool.core().native_now(part, size, align);
+            return ask().or_else(|error| {
+                // Memory may be about to go back: the host may wait for that.
+                let pending = domain.everything();
+                if !is_out_of_memory(&error) || pending.is_complete() {
+                    return Err(error);
+                }
+                domain.engine().wait(&pending)?;
+                ask()
+            });
+        }
         domain.poll();
         let story = RefCell::default();
         let request = Request {
@@ -98,6 +111,10 @@ impl<D: Driver> Context<D> {
         domain.poll();
         let mut entry = Trace::get().map(|trace| trace.begin(None));
         let everything = domain.everything();
+        if let Some(found) = domain.memory.native(addr) {
+            let freed = domain.free_native(found, addr as u64, everything);
+            return ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT);
+        }
         let freed = domain.memory.free(addr, &everything);
         if let Some(entry) = entry.as_mut().filter(|_| freed) {
             entry.free(addr as u64, &everything);

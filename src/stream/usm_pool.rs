@@ -59,6 +59,7 @@ impl<D: Driver> UsmPool<D> {
             threshold: u64::MAX,
             zeroed: false,
             user: None,
+            native: false,
         };
         let core = PoolCore::new(context.domain(), plan);
         let body = Self {
@@ -100,6 +101,9 @@ impl<D: Driver> UsmPool<D> {
             threshold: limits.map_or(u64::MAX, |limits| limits.minDriverAllocSize as u64),
             zeroed,
             user: None,
+            native: desc
+                .flags
+                .contains(UR_USM_POOL_FLAG_USE_NATIVE_MEMORY_POOL_EXP),
         };
         if let Some(buffer) = buffer {
             plan.user = Some(user_block(context, &mut plan.devices, buffer)?);
@@ -181,6 +185,12 @@ fn zero<D: Driver>(
 impl<D: Driver> hal::UsmPool<D> for UsmPool<D> {
     fn get_info(this: &Object<Self>, prop_name: UsmPoolInfo, out: InfoOut<'_>) -> Result<()> {
         let core = &this.core;
+        if matches!(
+            prop_name,
+            UsmPoolInfo::ReservedCurrentExp | UsmPoolInfo::ReservedHighExp
+        ) {
+            core.look();
+        }
         match prop_name {
             UsmPoolInfo::ReferenceCount => out.value(this.api_refs()),
             UsmPoolInfo::Context => out.handle(this.context.upgrade().as_deref()),
@@ -220,6 +230,7 @@ impl<D: Driver> hal::UsmPool<D> for UsmPool<D> {
             }
             UsmPoolInfo::ReservedHighExp => {
                 high()?;
+                this.core.look();
                 this.core.reserved.reset_high();
             }
             UsmPoolInfo::UsedHighExp => {

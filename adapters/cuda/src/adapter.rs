@@ -14,7 +14,7 @@ use ur::object::{
 use ur::stream::{Context, Engine};
 
 use crate::Cuda;
-use crate::cu::Api;
+use crate::cu::{Api, current};
 use crate::device::Device;
 use crate::driver::State;
 use crate::platform::Platform;
@@ -29,12 +29,16 @@ pub struct Roots {
 /// None where there is no driver or no device.
 pub fn roots() -> Option<&'static Roots> {
     static ROOTS: OnceLock<Option<Roots>> = OnceLock::new();
+    static API: OnceLock<&'static Api> = OnceLock::new();
     let find = || {
         let api: &'static Api = Box::leak(Box::new(Api::find()?));
         let platform = Platform::open(api)?;
         let adapter = hal::new::<Cuda, _>(Adapter {
             engine: Mutex::default(),
         });
+        // The current context stays the caller's: debug builds make sure of that in each call.
+        API.get_or_init(|| api);
+        ur::object::watch(|| API.get().map_or(0, |api| current(api)));
         Some(Roots { adapter, platform })
     };
     ROOTS.get_or_init(find).as_ref()

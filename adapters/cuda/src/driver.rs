@@ -2,17 +2,22 @@
 //! interface resolved.
 
 use std::ffi::CStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::object::{Error, Handles, Object, Result, ensure};
-use ur::stream::{Domain, Driver, Kind, Landing, LaunchRequest, Notice, Stamps, Work};
+use ur::stream::{
+    Compiled, Context, Domain, Driver, Kind, Landing, LaunchRequest, NativeLimits, NativePool,
+    Notice, Stamps, Step, Work,
+};
 use ur::timeline::Clock;
 
 use crate::Cuda;
 use crate::adapter::roots;
 use crate::device::Device;
-use crate::exec::{Gpu, Lane, Marker, Native, Pages, Signal, host_may_have, host_point};
+use crate::exec::{
+    Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point,
+};
 use crate::kernel::{Kernel, Launch};
 use crate::mem::Mem;
 use crate::program::Program;
@@ -73,6 +78,19 @@ fn pages_of(gpu: &Gpu, kind: Kind) -> Result<Pages> {
 
 fn pages(gpu: &Gpu) -> Result<Pages> {
     crate::virtual_mem::pages(gpu)
+}
+
+/// Whether the user wants the driver's own pools where a pool's creator does not mind.
+fn wants_native_pools() -> bool {
+    static WANTS: OnceLock<bool> = OnceLock::new();
+    *WANTS.get_or_init(|| {
+        let value = std::env::var_os("UR_CUDA_NATIVE_POOLS").unwrap_or_default();
+        let value = value.to_string_lossy();
+        if !["", "0", "1"].contains(&&*value) {
+            log::warn!("UR_CUDA_NATIVE_POOLS: `{value}` is neither 0 nor 1");
+        }
+        value == "1"
+    })
 }
 
 impl Driver for Cuda {
@@ -239,6 +257,20 @@ impl Driver for Cuda {
         }
     }
 
+    fn native_pool(
+        domain: &Domain<Self>,
+        device: Option<&Object<Device>>,
+        kind: Kind,
+        limits: &NativeLimits,
+    ) -> Option<Box<dyn NativePool<Self>>> {
+        if !wants_native_pools() {
+            return None;
+        }
+        let gpu = gpu(domain, device).ok()?;
+        let pool = Pool::create(gpu, &domain.state().gpus, kind, limits)?;
+        Some(Box::new(pool))
+    }
+
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
         Ok((mem.address(), mem.bytes()))
     }
@@ -263,6 +295,16 @@ impl Driver for Cuda {
         name: &CStr,
     ) -> Result<(usize, usize)> {
         program.global(device, name)
+    }
+
+    fn compile(
+        _: &Object<Context<Self>>,
+        device: &Object<Device>,
+        steps: &[Step<'_, Self>],
+        from: usize,
+        _: bool,
+    ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
+        compile(&device.gpu().ok()?, steps, from)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {

@@ -3,8 +3,11 @@
 //!
 //! `stage` opens the library and runs tests in processes of their own, since an adapter looks for its
 //! driver once; `scene` is a piece of everything that a client does.
+//! `native` is about the driver's own pools, `graph` about command buffers.
 
 mod current;
 mod faults;
+mod graph;
+mod native;
 mod scene;
 mod stage;

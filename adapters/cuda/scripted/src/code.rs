@@ -1,5 +1,5 @@
-//! Modules and kernels. The adapter's own, which repeat patterns, run; every other name but `missing`
-//! is a kernel without parameters that does nothing.
+//! Modules and kernels. The adapter's own, which repeat patterns, run, and so do a few of ur-conformance's;
+//! every other name but `missing` is a kernel without parameters that does nothing.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -7,6 +7,76 @@ use crate::stream::Command;
 use crate::world::*;
 
 type Handle = *mut c_void;
+
+/// Kernels over words, each work-item at its own. Numbers count up from a base.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// Writes numbers.
+    Iota,
+    /// Adds one number to all words.
+    Add,
+    /// Adds two lists of words.
+    Sum,
+    /// Counts words that are not the numbers.
+    Verify,
+}
+
+impl Kernel {
+    fn find(name: &str) -> Option<Self> {
+        Some(match name {
+            "iota" => Self::Iota,
+            "add" => Self::Add,
+            "sum" => Self::Sum,
+            "verify" => Self::Verify,
+            _ => return None,
+        })
+    }
+
+    /// Where each lies, and how many bytes it has.
+    fn parameters(self) -> &'static [(usize, usize)] {
+        match self {
+            Self::Iota | Self::Add => &[(0, 8), (8, 4)],
+            Self::Sum => &[(0, 8), (8, 8), (16, 8)],
+            Self::Verify => &[(0, 8), (8, 4), (16, 8)],
+        }
+    }
+
+    /// What it reads and writes, at its start.
+    pub fn touches(self, [one, two, three]: [usize; 3]) -> Vec<usize> {
+        match self {
+            Self::Iota | Self::Add => vec![one],
+            Self::Sum => vec![one, two, three],
+            Self::Verify => vec![one, three],
+        }
+    }
+
+    /// # Safety
+    /// The addresses have as many words.
+    pub unsafe fn run(self, [one, two, three]: [usize; 3], items: usize) {
+        let at = |start: usize, item: usize| -> *mut u32 {
+            std::ptr::with_exposed_provenance_mut(start + 4 * item)
+        };
+        for item in 0..items {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let own = at(one, item);
+                let number = (two as u32).wrapping_add(item as u32);
+                match self {
+                    Self::Iota => own.write(number),
+                    Self::Add => own.write(own.read().wrapping_add(two as u32)),
+                    Self::Sum => {
+                        own.write(at(two, item).read().wrapping_add(at(three, item).read()));
+                    }
+                    Self::Verify if own.read() == number => {}
+                    Self::Verify => {
+                        let wrong = std::sync::atomic::AtomicU32::from_ptr(at(three, 0));
+                        wrong.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    }
+}
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadDataEx(
@@ -127,12 +197,24 @@ pub extern "C" fn cuFuncSetCacheConfig(_: Handle, _: c_int) -> u32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncGetParamInfo(
-    _: Handle,
-    _: usize,
-    _: *mut usize,
-    _: *mut usize,
+    function: Handle,
+    index: usize,
+    offset: *mut usize,
+    bytes: *mut usize,
 ) -> u32 {
-    INVALID_VALUE
+    let world = hold();
+    let kernel = world.functions.get(&function.addr());
+    let kernel = kernel.and_then(|name| Kernel::find(name));
+    let known = kernel.and_then(|kernel| kernel.parameters().get(index));
+    let Some((at, size)) = known else {
+        return INVALID_VALUE;
+    };
+    // SAFETY: as above.
+    unsafe {
+        offset.write(*at);
+        bytes.write(*size);
+    }
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -173,26 +255,63 @@ pub unsafe extern "C" fn cuOccupancyMaxPotentialBlockSize(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernel(
     function: Handle,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
+    gx: c_uint,
+    gy: c_uint,
+    gz: c_uint,
+    x: c_uint,
+    y: c_uint,
+    z: c_uint,
     _: c_uint,
     stream: Handle,
     params: *const Handle,
-    _: *const Handle,
+    extra: *const Handle,
 ) -> u32 {
     let mut world = hold();
     if let Some(code) = world.acts("cuLaunchKernel") {
         return code;
     }
+    let items = items_of([gx, gy, gz, x, y, z]);
+    match made(&mut world, function, params, extra, items) {
+        Ok(Some(command)) => code(world.give(stream.addr(), command)),
+        Ok(None) => SUCCESS,
+        Err(code) => code,
+    }
+}
+
+/// All work-items of a launch.
+pub fn items_of(sizes: [c_uint; 6]) -> usize {
+    sizes.iter().map(|size| *size as usize).product()
+}
+
+/// What a launch gives its stream, if it does anything.
+pub fn made(
+    world: &mut World,
+    function: Handle,
+    params: *const Handle,
+    extra: *const Handle,
+    items: usize,
+) -> Result<Option<Command>, u32> {
     let Some(name) = world.functions.get(&function.addr()).cloned() else {
-        return code(world.broken("a launch of no function"));
+        return world.broken("a launch of no function");
     };
+    if let Some(kernel) = Kernel::find(&name) {
+        // SAFETY: parameters side by side, the second pointer.
+        let packed = unsafe { (*extra.add(1)).cast::<u8>() };
+        let mut args = [0; 3];
+        for (arg, (at, bytes)) in args.iter_mut().zip(kernel.parameters()) {
+            let mut number = [0; 8];
+            // SAFETY: the kernel's parameters lie so.
+            unsafe { packed.add(*at).copy_to(number.as_mut_ptr(), *bytes) };
+            *arg = usize::from_ne_bytes(number);
+        }
+        return Ok(Some(Command::Run {
+            kernel,
+            args,
+            items,
+        }));
+    }
     let Some(unit) = name.strip_prefix("ur_fill_") else {
-        return SUCCESS;
+        return Ok(None);
     };
     // SAFETY: the adapter's kernels take an address, a count, the pattern and its length.
     let (dst, count, pattern, length) = unsafe {
@@ -212,10 +331,9 @@ pub unsafe extern "C" fn cuLaunchKernel(
     };
     // SAFETY: as above.
     let pattern = unsafe { std::slice::from_raw_parts(pattern, bytes) }.to_vec();
-    let command = Command::Fill {
+    Ok(Some(Command::Fill {
         dst,
         pattern,
         bytes: count * unit,
-    };
-    code(world.give(stream.addr(), command))
+    }))
 }

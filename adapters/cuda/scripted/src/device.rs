@@ -1,4 +1,4 @@
-//! The driver itself, its one device, and contexts.
+//! The driver itself, its devices, which are all alike, and contexts.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn cuGetErrorName(code: u32, name: *mut *const c_char) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
     // SAFETY: as above.
-    unsafe { count.write(1) };
+    unsafe { count.write(1 + hold().more_devices as c_int) };
     SUCCESS
 }
 
@@ -109,23 +109,27 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> u
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, _: c_int) -> u32 {
-    let mut world = hold();
+pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> u32 {
+    let (mut world, device) = (hold(), device as usize);
     if let Some(code) = world.called("cuDevicePrimaryCtxRetain") {
         return code;
     }
-    world.retained += 1;
+    if device > world.more_devices {
+        return INVALID_VALUE;
+    }
+    world.retained[device] += 1;
     // SAFETY: as above.
-    unsafe { context.write(std::ptr::without_provenance_mut(CONTEXT)) };
+    unsafe { context.write(std::ptr::without_provenance_mut(context_of(device))) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_: c_int) -> u32 {
+pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> u32 {
     let mut world = hold();
-    match world.retained.checked_sub(1) {
-        Some(left) => {
-            world.retained = left;
+    let held = world.retained.get_mut(device as usize);
+    match held.filter(|held| **held > 0) {
+        Some(held) => {
+            *held -= 1;
             SUCCESS
         }
         None => code(world.broken("a context released too often")),

@@ -9,15 +9,27 @@ fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), 4096).ok()
 }
 
-fn allocate(name: &'static str, bytes: usize) -> Result<usize, u32> {
+/// Zeroed memory, as far as there is so much.
+pub fn allocate(bytes: usize) -> Option<usize> {
+    let layout = layout(bytes).filter(|layout| layout.size() <= 1 << 30);
+    // SAFETY: not of size zero.
+    let start = unsafe { alloc_zeroed(layout?) };
+    (!start.is_null()).then(|| start.expose_provenance())
+}
+
+pub fn deallocate(start: usize, bytes: usize) {
+    if let Some(layout) = layout(bytes) {
+        // SAFETY: from `allocate` with the same layout.
+        unsafe { dealloc(std::ptr::with_exposed_provenance_mut(start), layout) };
+    }
+}
+
+fn make(name: &'static str, bytes: usize) -> Result<usize, u32> {
     let mut world = hold();
     if let Some(code) = world.acts(name) {
         return Err(code);
     }
-    let layout = layout(bytes).filter(|layout| layout.size() <= 1 << 30);
-    // SAFETY: not of size zero.
-    let start = unsafe { alloc_zeroed(layout.ok_or(OUT_OF_MEMORY)?) };
-    let start = start.expose_provenance();
+    let start = allocate(bytes).ok_or(OUT_OF_MEMORY)?;
     world.blocks.insert(start, bytes);
     Ok(start)
 }
@@ -25,10 +37,9 @@ fn allocate(name: &'static str, bytes: usize) -> Result<usize, u32> {
 fn free(start: usize, name: &str) -> u32 {
     let mut world = hold();
     world.pump();
-    match world.blocks.remove(&start).and_then(layout) {
-        Some(layout) => {
-            // SAFETY: from `allocate` with the same layout.
-            unsafe { dealloc(std::ptr::with_exposed_provenance_mut(start), layout) };
+    match world.blocks.remove(&start) {
+        Some(bytes) => {
+            deallocate(start, bytes);
             SUCCESS
         }
         None => code(world.broken(&format!("{name} of what is not there"))),
@@ -38,18 +49,18 @@ fn free(start: usize, name: &str) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(start: *mut u64, bytes: usize) -> u32 {
     // SAFETY: room for an address, as for all outputs here.
-    code(allocate("cuMemAlloc", bytes).map(|at| unsafe { start.write(at as u64) }))
+    code(make("cuMemAlloc", bytes).map(|at| unsafe { start.write(at as u64) }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocManaged(start: *mut u64, bytes: usize, _: c_uint) -> u32 {
     // SAFETY: as above.
-    code(allocate("cuMemAllocManaged", bytes).map(|at| unsafe { start.write(at as u64) }))
+    code(make("cuMemAllocManaged", bytes).map(|at| unsafe { start.write(at as u64) }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostAlloc(start: *mut *mut c_void, bytes: usize, _: c_uint) -> u32 {
-    let made = allocate("cuMemHostAlloc", bytes);
+    let made = make("cuMemHostAlloc", bytes);
     // SAFETY: as above.
     code(made.map(|at| unsafe { start.write(std::ptr::with_exposed_provenance_mut(at)) }))
 }

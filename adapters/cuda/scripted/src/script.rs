@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::world::hold;
+use crate::world::{MOST_DEVICES, hold};
 
 /// A call that fails.
 #[repr(C)]
@@ -53,6 +53,9 @@ fn is_spared(name: &str) -> bool {
         "cuMemFree",
         "cuMemRelease",
         "cuMemUnmap",
+        "cuMemPoolDestroy",
+        "cuGraphDestroy",
+        "cuGraphExecDestroy",
         "cuMemAddressFree",
         "cuModuleUnload",
         "cuLinkDestroy",
@@ -95,6 +98,12 @@ pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
         only,
         ..Script::default()
     };
+}
+
+/// Has so many devices, from 1 to 4, from the next look for them on.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_devices(count: usize) {
+    hold().more_devices = count.clamp(1, MOST_DEVICES) - 1;
 }
 
 /// Looks.

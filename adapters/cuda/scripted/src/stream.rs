@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::world::{Held, World, hold};
+use crate::code::Kernel;
+use crate::world::{Held, World, current, hold};
 
 /// What a stream was given.
+#[derive(Clone)]
 pub enum Command {
     Copy {
         dst: usize,
@@ -18,22 +20,32 @@ pub enum Command {
         pattern: Vec<u8>,
         bytes: usize,
     },
+    Run {
+        kernel: Kernel,
+        args: [usize; 3],
+        items: usize,
+    },
     /// The event has happened, for the how-manieth time.
     Record { event: usize, count: u64 },
     /// Waits for that.
     Await { event: usize, count: u64 },
+    /// A block of a pool's may be used from here on, or no longer.
+    Turn { at: usize, free: bool },
     /// Waits until the word is at least so much.
     Watch { word: usize, value: u32 },
 }
 
 #[derive(Default)]
 pub struct Stream {
+    /// Whose it is.
+    pub context: usize,
     pub commands: std::collections::VecDeque<Command>,
 }
 
 #[derive(Default)]
 pub struct Event {
     pub timed: bool,
+    pub context: usize,
     pub recorded: u64,
     pub happened: u64,
     pub at: Option<Instant>,
@@ -75,6 +87,8 @@ impl World {
     fn run(&mut self, command: Command) {
         match command {
             Command::Copy { dst, src, bytes } => {
+                self.touch(dst);
+                self.touch(src);
                 let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
                 let from: *const u8 = std::ptr::with_exposed_provenance(src);
                 // SAFETY: the caller promises both ranges.
@@ -85,11 +99,23 @@ impl World {
                 pattern,
                 bytes,
             } => {
+                self.touch(dst);
                 let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
                 for (at, byte) in pattern.iter().cycle().take(bytes).enumerate() {
                     // SAFETY: the caller promises the range.
                     unsafe { to.add(at).write(*byte) };
                 }
+            }
+            Command::Run {
+                kernel,
+                args,
+                items,
+            } => {
+                for start in kernel.touches(args) {
+                    self.touch(start);
+                }
+                // SAFETY: the caller promises what it launches on.
+                unsafe { kernel.run(args, items) };
             }
             Command::Record { event, count } => {
                 if let Some(event) = self.events.get_mut(&event) {
@@ -97,19 +123,25 @@ impl World {
                     event.at = Some(Instant::now());
                 }
             }
+            Command::Turn { at, free } => self.turn(at, free),
             Command::Await { .. } | Command::Watch { .. } => {}
         }
     }
 
     pub fn give(&mut self, stream: usize, command: Command) -> Result<(), u32> {
         match self.streams.get_mut(&stream) {
+            Some(stream) if stream.context != current() => {
+                return self.broken("work for a stream of another context");
+            }
             Some(stream) => stream.commands.push_back(command),
             None if stream == 0 => {
-                self.streams
-                    .entry(0)
-                    .or_default()
-                    .commands
-                    .push_back(command);
+                let context = current();
+                let new = || Stream {
+                    context,
+                    ..Stream::default()
+                };
+                let own = self.streams.entry(context).or_insert_with(new);
+                own.commands.push_back(command);
             }
             None => return self.broken("work for a dead stream"),
         }

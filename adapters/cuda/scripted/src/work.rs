@@ -23,7 +23,11 @@ pub unsafe extern "C" fn cuStreamCreateWithPriority(
         return code;
     }
     let (name, handle) = made(&mut world);
-    world.streams.insert(name, Stream::default());
+    let new = Stream {
+        context: current(),
+        ..Stream::default()
+    };
+    world.streams.insert(name, new);
     // SAFETY: room for a handle, as for all outputs here.
     unsafe { stream.write(handle) };
     SUCCESS
@@ -50,7 +54,7 @@ pub extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
         let stream = world.streams.get(&name);
         stream.is_none_or(|stream| stream.commands.is_empty())
     };
-    drop(wait_until(idle));
+    wait_until(idle).trim_pools();
     SUCCESS
 }
 
@@ -92,10 +96,16 @@ pub unsafe extern "C" fn cuStreamGetPriority(_: Handle, priority: *mut c_int) ->
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamGetCtx(_: Handle, context: *mut Handle) -> u32 {
+pub unsafe extern "C" fn cuStreamGetCtx(stream: Handle, context: *mut Handle) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.called("cuStreamGetCtx") {
+        return code;
+    }
+    let own = world.streams.get(&stream.addr());
+    let own = own.map_or_else(current, |stream| stream.context);
     // SAFETY: as above.
-    unsafe { context.write(std::ptr::without_provenance_mut(CONTEXT)) };
-    hold().acts("cuStreamGetCtx").unwrap_or(SUCCESS)
+    unsafe { context.write(std::ptr::without_provenance_mut(own)) };
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -107,6 +117,7 @@ pub unsafe extern "C" fn cuEventCreate(event: *mut Handle, flags: c_uint) -> u32
     let (name, handle) = made(&mut world);
     let new = Event {
         timed: flags & 2 == 0,
+        context: current(),
         ..Event::default()
     };
     world.events.insert(name, new);
@@ -134,6 +145,9 @@ pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
     let Some(own) = world.events.get_mut(&event) else {
         return code(world.broken("recording a dead event"));
     };
+    if own.context != current() {
+        return code(world.broken("recording an event of another context"));
+    }
     own.recorded += 1;
     let count = own.recorded;
     code(world.give(stream.addr(), Command::Record { event, count }))
@@ -168,7 +182,7 @@ pub extern "C" fn cuEventSynchronize(event: Handle) -> u32 {
         let event = world.events.get(&name);
         event.is_none_or(|event| event.happened >= count)
     };
-    drop(wait_until(happened));
+    wait_until(happened).trim_pools();
     SUCCESS
 }
 
@@ -208,27 +222,28 @@ pub extern "C" fn cuMemcpyAsync(dst: u64, src: u64, bytes: usize, stream: Handle
     give("cuMemcpyAsync", stream, Command::Copy { dst, src, bytes })
 }
 
-/// The numbers of `CUDA_MEMCPY3D` that count here, by their places in words.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpy3DAsync_v2(what: *const usize, stream: Handle) -> u32 {
+/// A box that is copied row by row: the numbers of `CUDA_MEMCPY3D` that count here, by their places in
+/// words.
+pub fn boxed(what: *const usize) -> Vec<Command> {
     // SAFETY: the struct has 25 words.
     let word = |at: usize| unsafe { what.add(at).read() };
     let (src, src_pitch, src_rows) = (word(6), word(9), word(10));
     let (dst, dst_pitch, dst_rows) = (word(17), word(20), word(21));
     let [width, height, depth] = [word(22), word(23), word(24)];
     let rows = (0..depth).flat_map(|z| (0..height).map(move |y| (z, y)));
-    for (z, y) in rows {
-        let command = Command::Copy {
-            dst: dst + (z * dst_rows + y) * dst_pitch,
-            src: src + (z * src_rows + y) * src_pitch,
-            bytes: width,
-        };
-        let code = give("cuMemcpy3DAsync", stream, command);
-        if code != SUCCESS {
-            return code;
-        }
-    }
-    SUCCESS
+    let row = |(z, y)| Command::Copy {
+        dst: dst + (z * dst_rows + y) * dst_pitch,
+        src: src + (z * src_rows + y) * src_pitch,
+        bytes: width,
+    };
+    rows.map(row).collect()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpy3DAsync_v2(what: *const usize, stream: Handle) -> u32 {
+    let codes = boxed(what).into_iter();
+    let mut codes = codes.map(|command| give("cuMemcpy3DAsync", stream, command));
+    codes.find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
 }
 
 fn fill(name: &'static str, dst: u64, pattern: &[u8], count: usize, stream: Handle) -> u32 {

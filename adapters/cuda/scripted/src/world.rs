@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::graph::Graph;
+use crate::pool::{Block, Pool};
 use crate::script::Script;
 use crate::stream::{Event, Stream};
 
@@ -16,17 +18,30 @@ pub const INVALID_HANDLE: u32 = 400;
 pub const NOT_FOUND: u32 = 500;
 pub const NOT_READY: u32 = 600;
 
+/// What all names come behind. Default streams have their contexts' names.
+const FIRST: usize = 0x7000_0000;
+
 pub const PAGE: usize = 2 << 20;
 
-/// The one primary context.
-pub const CONTEXT: usize = 0x1000;
+/// The first device's primary context. The others' come behind it.
+const CONTEXT: usize = 0x1000;
+
+/// Most devices there are.
+pub const MOST_DEVICES: usize = 4;
+
+/// The primary context of a device.
+pub fn context_of(device: usize) -> usize {
+    CONTEXT + device * 0x10
+}
 
 #[derive(Default)]
 pub struct World {
     pub script: Script,
     next: usize,
-    /// How often the primary context is retained.
-    pub retained: usize,
+    /// Devices beyond the first.
+    pub more_devices: usize,
+    /// How often each primary context is retained.
+    pub retained: [usize; MOST_DEVICES],
     pub streams: BTreeMap<usize, Stream>,
     pub events: HashMap<usize, Event>,
     pub modules: HashMap<usize, ()>,
@@ -39,6 +54,12 @@ pub struct World {
     /// Pieces of memory, and where they are mapped.
     pub pieces: HashMap<usize, Piece>,
     pub maps: BTreeMap<usize, (usize, usize)>,
+    /// Graphs, and what was made ready of them.
+    pub graphs: HashMap<usize, Graph>,
+    pub launchable: HashMap<usize, Graph>,
+    pub pools: BTreeMap<usize, Pool>,
+    /// Blocks of pools, free ones too.
+    pub pooled: BTreeMap<usize, Block>,
 }
 
 pub struct Piece {
@@ -83,7 +104,7 @@ pub fn hold() -> Held {
 impl World {
     pub fn name(&mut self) -> usize {
         self.next += 1;
-        0x7000_0000 + self.next * 16
+        FIRST + self.next * 16
     }
 
     /// Begins an entry point: the code that it is to fail with.
@@ -93,7 +114,8 @@ impl World {
 
     /// Begins an entry point that acts on the current context.
     pub fn acts(&mut self, name: &'static str) -> Option<u32> {
-        if current() != CONTEXT || self.retained == 0 {
+        let retained = |device| self.retained[device] > 0 && current() == context_of(device);
+        if !(0..MOST_DEVICES).any(retained) {
             self.script
                 .broken
                 .push(format!("{name} without its context"));
@@ -113,14 +135,20 @@ impl World {
 
     pub fn report(&self) -> Vec<(&'static str, usize)> {
         let all = [
-            ("context", self.retained),
-            ("stream", self.streams.len()),
+            ("context", self.retained.iter().sum()),
+            (
+                "stream",
+                self.streams.keys().filter(|name| **name > FIRST).count(),
+            ),
             ("event", self.events.len()),
             ("module", self.modules.len()),
             ("allocation", self.blocks.len()),
             ("range", self.ranges.len()),
             ("piece", self.pieces.len()),
             ("mapping", self.maps.len()),
+            ("graph", self.graphs.len() + self.launchable.len()),
+            ("pool", self.pools.len()),
+            ("block of a pool", self.pooled.len()),
         ];
         all.into_iter().filter(|(_, count)| *count > 0).collect()
     }

@@ -105,6 +105,24 @@ ur::dl::symbols! {
             cuMemUnmap: unsafe extern "C" fn(Ptr, usize) -> Code,
             cuMemSetAccess: unsafe extern "C" fn(Ptr, usize, *const CUmemAccessDesc, usize) -> Code,
             cuMemGetAllocationGranularity: unsafe extern "C" fn(*mut usize, *const CUmemAllocationProp, c_uint) -> Code,
+            cuMemPoolCreate: unsafe extern "C" fn(*mut CUmemoryPool, *const CUmemPoolProps) -> Code,
+            cuMemPoolDestroy: unsafe extern "C" fn(CUmemoryPool) -> Code,
+            cuMemPoolSetAttribute: unsafe extern "C" fn(CUmemoryPool, CUmemPool_attribute, *mut c_void) -> Code,
+            cuMemPoolGetAttribute: unsafe extern "C" fn(CUmemoryPool, CUmemPool_attribute, *mut c_void) -> Code,
+            cuMemPoolSetAccess: unsafe extern "C" fn(CUmemoryPool, *const CUmemAccessDesc, usize) -> Code,
+            cuMemPoolTrimTo: unsafe extern "C" fn(CUmemoryPool, usize) -> Code,
+            cuMemAllocFromPoolAsync: unsafe extern "C" fn(*mut Ptr, usize, CUmemoryPool, Stream) -> Code,
+            cuMemFreeAsync: unsafe extern "C" fn(Ptr, Stream) -> Code,
+            cuGraphCreate: unsafe extern "C" fn(*mut CUgraph, c_uint) -> Code,
+            cuGraphDestroy: unsafe extern "C" fn(CUgraph) -> Code,
+            cuGraphAddKernelNode: unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS_v1) -> Code,
+            cuGraphAddMemcpyNode: unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_MEMCPY3D, CUcontext) -> Code,
+            cuGraphAddMemsetNode: unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_MEMSET_NODE_PARAMS_v1, CUcontext) -> Code,
+            cuGraphAddEmptyNode: unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize) -> Code,
+            cuGraphInstantiateWithFlags: unsafe extern "C" fn(*mut CUgraphExec, CUgraph, u64) -> Code,
+            cuGraphLaunch: unsafe extern "C" fn(CUgraphExec, Stream) -> Code,
+            cuGraphExecDestroy: unsafe extern "C" fn(CUgraphExec) -> Code,
+            cuGraphExecKernelNodeSetParams: unsafe extern "C" fn(CUgraphExec, CUgraphNode, *const CUDA_KERNEL_NODE_PARAMS_v1) -> Code,
         }
     }
 }
@@ -120,6 +138,56 @@ pub struct Paging {
     pub unmap: unsafe extern "C" fn(Ptr, usize) -> Code,
     pub set_access: unsafe extern "C" fn(Ptr, usize, *const CUmemAccessDesc, usize) -> Code,
     pub granularity: unsafe extern "C" fn(*mut usize, *const CUmemAllocationProp, c_uint) -> Code,
+}
+
+/// The functions of the driver's own pools: it has all or none of them.
+#[derive(Clone, Copy)]
+pub struct Pooling {
+    pub create: unsafe extern "C" fn(*mut CUmemoryPool, *const CUmemPoolProps) -> Code,
+    pub destroy: unsafe extern "C" fn(CUmemoryPool) -> Code,
+    pub set: unsafe extern "C" fn(CUmemoryPool, CUmemPool_attribute, *mut c_void) -> Code,
+    pub get: unsafe extern "C" fn(CUmemoryPool, CUmemPool_attribute, *mut c_void) -> Code,
+    pub set_access: unsafe extern "C" fn(CUmemoryPool, *const CUmemAccessDesc, usize) -> Code,
+    pub trim: unsafe extern "C" fn(CUmemoryPool, usize) -> Code,
+    pub alloc: unsafe extern "C" fn(*mut Ptr, usize, CUmemoryPool, Stream) -> Code,
+    pub free: unsafe extern "C" fn(Ptr, Stream) -> Code,
+}
+
+/// The functions of graphs: a driver has all or none of them.
+#[derive(Clone, Copy)]
+pub struct Graphing {
+    pub create: unsafe extern "C" fn(*mut CUgraph, c_uint) -> Code,
+    pub destroy: unsafe extern "C" fn(CUgraph) -> Code,
+    pub add_kernel: unsafe extern "C" fn(
+        *mut CUgraphNode,
+        CUgraph,
+        *const CUgraphNode,
+        usize,
+        *const CUDA_KERNEL_NODE_PARAMS_v1,
+    ) -> Code,
+    pub add_copy: unsafe extern "C" fn(
+        *mut CUgraphNode,
+        CUgraph,
+        *const CUgraphNode,
+        usize,
+        *const CUDA_MEMCPY3D,
+        CUcontext,
+    ) -> Code,
+    pub add_set: unsafe extern "C" fn(
+        *mut CUgraphNode,
+        CUgraph,
+        *const CUgraphNode,
+        usize,
+        *const CUDA_MEMSET_NODE_PARAMS_v1,
+        CUcontext,
+    ) -> Code,
+    pub add_empty:
+        unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize) -> Code,
+    pub instantiate: unsafe extern "C" fn(*mut CUgraphExec, CUgraph, u64) -> Code,
+    pub launch: unsafe extern "C" fn(CUgraphExec, Stream) -> Code,
+    pub destroy_executable: unsafe extern "C" fn(CUgraphExec) -> Code,
+    pub set_kernel:
+        unsafe extern "C" fn(CUgraphExec, CUgraphNode, *const CUDA_KERNEL_NODE_PARAMS_v1) -> Code,
 }
 
 /// Where the library is looked for.
@@ -155,6 +223,34 @@ impl Api {
             unmap: self.cuMemUnmap?,
             set_access: self.cuMemSetAccess?,
             granularity: self.cuMemGetAllocationGranularity?,
+        })
+    }
+
+    pub fn graphing(&self) -> Option<Graphing> {
+        Some(Graphing {
+            create: self.cuGraphCreate?,
+            destroy: self.cuGraphDestroy?,
+            add_kernel: self.cuGraphAddKernelNode?,
+            add_copy: self.cuGraphAddMemcpyNode?,
+            add_set: self.cuGraphAddMemsetNode?,
+            add_empty: self.cuGraphAddEmptyNode?,
+            instantiate: self.cuGraphInstantiateWithFlags?,
+            launch: self.cuGraphLaunch?,
+            destroy_executable: self.cuGraphExecDestroy?,
+            set_kernel: self.cuGraphExecKernelNodeSetParams?,
+        })
+    }
+
+    pub fn pooling(&self) -> Option<Pooling> {
+        Some(Pooling {
+            create: self.cuMemPoolCreate?,
+            destroy: self.cuMemPoolDestroy?,
+            set: self.cuMemPoolSetAttribute?,
+            get: self.cuMemPoolGetAttribute?,
+            set_access: self.cuMemPoolSetAccess?,
+            trim: self.cuMemPoolTrimTo?,
+            alloc: self.cuMemAllocFromPoolAsync?,
+            free: self.cuMemFreeAsync?,
         })
     }
 }

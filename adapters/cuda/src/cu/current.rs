@@ -12,6 +12,14 @@ use ur::object::Result;
 
 use super::{Api, check};
 
+/// The calling thread's current context, 0 for none.
+pub fn current(api: &Api) -> usize {
+    let mut current = null_mut();
+    // SAFETY: room for one handle.
+    let code = unsafe { (api.cuCtxGetCurrent)(&mut current) };
+    if code.is_success() { current.addr() } else { 0 }
+}
+
 /// A context is current on this thread as long as this lives.
 pub struct Entered<'a> {
     /// What takes it off again, if it was put there.

@@ -5,7 +5,7 @@ mod api;
 mod current;
 mod error;
 
-pub use api::{Api, Code, Paging};
+pub use api::{Api, Code, Graphing, Paging, Pooling};
 pub use cudarc::driver::sys;
-pub use current::Entered;
+pub use current::{Entered, current};
 pub use error::{check, failure};

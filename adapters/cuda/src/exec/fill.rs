@@ -7,10 +7,11 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 use ur::object::{Error, Result};
-use ur::stream::Pitched;
+use ur::stream::{Pitched, Work};
 
 use super::gpu::Gpu;
-use crate::cu::sys::{CUfunction, CUmodule, CUstream};
+use crate::Cuda;
+use crate::cu::sys::{CUDA_MEMSET_NODE_PARAMS_v1, CUfunction, CUmodule, CUstream};
 use crate::cu::{Api, check};
 
 /// The kernels, as `fill.cu` has them. Ends in a zero for the driver.
@@ -285,6 +286,53 @@ fn plane(
         }
     };
     check(api, code, "cuMemsetD2DAsync")
+}
+
+/// A fill of at least a byte, if the driver's own memset does all of it in one plane.
+pub fn described(work: &Work<Cuda>) -> Option<CUDA_MEMSET_NODE_PARAMS_v1> {
+    let (dst, pattern, [width, height]) = match work {
+        Work::Fill {
+            dst,
+            pattern,
+            bytes,
+        } => {
+            let line = Pitched {
+                addr: *dst,
+                row_pitch: *bytes,
+                slice_pitch: *bytes,
+            };
+            (line, pattern, [*bytes, 1])
+        }
+        Work::FillRect {
+            dst,
+            pattern,
+            region: [width, height, 1],
+        } => (*dst, pattern, [*width, *height]),
+        _ => return None,
+    };
+    if width == 0 || height == 0 || pattern.is_empty() {
+        return None;
+    }
+    let pattern = shortest(pattern);
+    let size = pattern.len();
+    // Of a single row no pitch matters.
+    let pitch = if height == 1 { 0 } else { dst.row_pitch };
+    let even = [dst.addr, pitch, width];
+    let even = even.iter().all(|number| number.is_multiple_of(size));
+    let value = match size {
+        1 => u32::from(pattern[0]),
+        2 => u32::from(u16::from_ne_bytes(bytes_of(pattern))),
+        4 => u32::from_ne_bytes(bytes_of(pattern)),
+        _ => return None,
+    };
+    even.then_some(CUDA_MEMSET_NODE_PARAMS_v1 {
+        dst: dst.addr as u64,
+        pitch,
+        value,
+        elementSize: size as u32,
+        width: width / size,
+        height,
+    })
 }
 
 #[cfg(test)]

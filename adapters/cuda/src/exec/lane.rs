@@ -118,6 +118,36 @@ impl Lane {
         Ok(())
     }
 
+    /// Has the stream do something now that answers with a value. Where the lane keeps its work back,
+    /// `aside` does it instead, a stream on which nothing waits, and what follows waits for that.
+    pub fn ask<R>(
+        &self,
+        aside: impl FnOnce() -> Result<CUstream>,
+        give: impl FnOnce(CUstream) -> Result<R>,
+        undo: impl FnOnce(R, CUstream),
+    ) -> Result<R> {
+        let held = self.0.held();
+        let _current = self.0.gpu.enter()?;
+        if held.steps.is_empty() {
+            return give(self.0.raw);
+        }
+        drop(held);
+        let aside = aside()?;
+        let answer = give(aside)?;
+        let wait = || {
+            let event = self.0.gpu.event(false)?;
+            event.record(aside)?;
+            self.wait(&Marker::Event(Arc::new(event)))
+        };
+        match wait() {
+            Ok(()) => Ok(answer),
+            Err(error) => {
+                undo(answer, aside);
+                Err(error)
+            }
+        }
+    }
+
     /// A marker of everything submitted so far.
     pub fn mark(&self) -> Result<Marker> {
         let mut held = self.0.held();

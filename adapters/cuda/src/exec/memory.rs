@@ -30,7 +30,8 @@ pub struct Pages {
 
 /// `CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID` and `_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`, which
 /// came with CUDA 12.2.
-const HOST_NODE: CUdevice_attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID;
+pub(super) const HOST_NODE: CUdevice_attribute =
+    CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID;
 const HOST_PAGES: CUdevice_attribute =
     CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
 
@@ -202,14 +203,14 @@ impl Pages {
     }
 }
 
-fn attribute(api: &Api, device: CUdevice, what: CUdevice_attribute) -> Option<i32> {
+pub(super) fn attribute(api: &Api, device: CUdevice, what: CUdevice_attribute) -> Option<i32> {
     let mut value = 0;
     // SAFETY: room for a number.
     let code = unsafe { (api.cuDeviceGetAttribute)(&mut value, what, device) };
     code.is_success().then_some(value)
 }
 
-fn log_failed(code: Code, call: &str) {
+pub(super) fn log_failed(code: Code, call: &str) {
     if !code.is_success() {
         log::error!("{call} failed with {}", code.0);
     }

@@ -104,10 +104,45 @@ fn copy_rect(
 fn copy_box(
     gpu: &Gpu,
     stream: CUstream,
+    dst: (Pitched, usize),
+    src: (Pitched, usize),
+    region: [usize; 3],
+) -> Result<()> {
+    let what = described(dst, src, region);
+    // SAFETY: the caller promises both boxes until the command has ended.
+    let code = unsafe { (gpu.api.cuMemcpy3DAsync)(&what, stream) };
+    gpu.check(code, "cuMemcpy3DAsync")
+}
+
+/// A copy of at least a byte, if it is one box to the driver.
+pub fn whole_box(work: &Work<Cuda>) -> Option<CUDA_MEMCPY3D> {
+    let line = |addr, bytes| Pitched {
+        addr,
+        row_pitch: bytes,
+        slice_pitch: bytes,
+    };
+    match *work {
+        Work::Copy { dst, src, bytes } => {
+            let (to, from) = ((line(dst, bytes), 1), (line(src, bytes), 1));
+            Some(described(to, from, [bytes, 1, 1]))
+        }
+        Work::CopyRect { dst, src, region } if region.iter().all(|size| *size > 0) => {
+            let height = region[1];
+            let rows = |at: &Pitched| match region[2] {
+                1 => Some(height),
+                _ => rows(at).filter(|rows| *rows >= height),
+            };
+            Some(described((dst, rows(&dst)?), (src, rows(&src)?), region))
+        }
+        _ => None,
+    }
+}
+
+fn described(
     (dst, dst_rows): (Pitched, usize),
     (src, src_rows): (Pitched, usize),
     [width, height, depth]: [usize; 3],
-) -> Result<()> {
+) -> CUDA_MEMCPY3D {
     // A single row has no pitch that matters, and the driver wants one that is wide enough.
     let pitch = |at: Pitched| {
         if height == 1 && depth == 1 {
@@ -116,7 +151,7 @@ fn copy_box(
             at.row_pitch
         }
     };
-    let what = CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D {
         srcXInBytes: 0,
         srcY: 0,
         srcZ: 0,
@@ -142,10 +177,7 @@ fn copy_box(
         WidthInBytes: width,
         Height: height,
         Depth: depth,
-    };
-    // SAFETY: the caller promises both boxes until the command has ended.
-    let code = unsafe { (gpu.api.cuMemcpy3DAsync)(&what, stream) };
-    gpu.check(code, "cuMemcpy3DAsync")
+    }
 }
 
 /// A hint, which the driver takes of managed memory alone: what it refuses is no error.

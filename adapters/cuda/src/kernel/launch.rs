@@ -1,7 +1,7 @@
 //! What a launch needs before it can be given to a stream.
 
 use std::ffi::c_void;
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
@@ -130,12 +130,61 @@ impl Kernel {
 }
 
 impl Launch {
-    /// Gives the launch to a stream. The context is current.
-    pub fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
-        let function = match (&self.code.with_offset, self.with_offset) {
+    fn function(&self) -> CUfunction {
+        match (&self.code.with_offset, self.with_offset) {
             (Some(function), true) => function.raw,
             _ => self.code.plain.raw,
+        }
+    }
+
+    /// Whether there is more to it than sizes and arguments.
+    fn is_extended(&self) -> bool {
+        let plain = Wishes {
+            group_memory: self.wishes.group_memory,
+            ..Wishes::default()
         };
+        self.wishes != plain
+    }
+
+    /// The launch as a graph's node, if it can be one.
+    pub fn described<R>(
+        &self,
+        look: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
+    ) -> Option<R> {
+        if self.is_extended() || !self.args.complete {
+            return None;
+        }
+        let mut bytes = self.args.packed.len();
+        let mut all = [
+            BUFFER,
+            self.args.packed.start().cast_mut().cast(),
+            BYTES,
+            (&raw mut bytes).cast(),
+            END,
+        ];
+        let ([gx, gy, gz], [x, y, z]) = (self.groups, self.items);
+        let what = CUDA_KERNEL_NODE_PARAMS_v1 {
+            func: self.function(),
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: x,
+            blockDimY: y,
+            blockDimZ: z,
+            sharedMemBytes: self.local_bytes,
+            kernelParams: null_mut(),
+            extra: if bytes == 0 {
+                null_mut()
+            } else {
+                all.as_mut_ptr()
+            },
+        };
+        Some(look(&what))
+    }
+
+    /// Gives the launch to a stream. The context is current.
+    pub fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        let function = self.function();
         ensure(self.args.complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         let mut bytes = self.args.packed.len();
         let all = [
@@ -147,12 +196,7 @@ impl Launch {
         ];
         let extra = if bytes == 0 { null() } else { all.as_ptr() };
         let ([gx, gy, gz], [x, y, z]) = (self.groups, self.items);
-        if self.wishes
-            != (Wishes {
-                group_memory: self.wishes.group_memory,
-                ..Wishes::default()
-            })
-        {
+        if self.is_extended() {
             return self.enqueue_extended(gpu, stream, function, extra);
         }
         let run = gpu.api.cuLaunchKernel;

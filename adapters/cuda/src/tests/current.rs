@@ -1,7 +1,12 @@
 //! The caller's current context is its own: what it was before a call, it is after it.
 
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+use ur::abi::*;
+
 use super::scene;
-use super::stage::{Stage, alone};
+use super::stage::{Stage, adapter, alone, device, ur};
 
 /// After every call of a scene, and with whatever was current before.
 #[test]
@@ -40,5 +45,76 @@ fn no_failed_call_changes_it() {
             assert_ne!(steps.failed(), [], "{call}");
             stage.check_end(call);
         }
+    });
+}
+
+/// On either of two devices and in contexts of both, from threads which each have another context
+/// current, or none: one of ours, which is right there for some of the calls, among them.
+#[test]
+fn no_call_changes_it_on_any_thread_or_device() {
+    let name = "tests::current::no_call_changes_it_on_any_thread_or_device";
+    alone(name, || {
+        let stage = Stage::open();
+        stage.devices(2);
+        stage.calm();
+        let stage = &stage;
+        std::thread::scope(|scope| {
+            for own in [0, 0xabc0, 0x1000, 0x1010] {
+                scope.spawn(move || {
+                    if own != 0 {
+                        stage.make_current(own);
+                    }
+                    let look = |name| assert_eq!(stage.current(), own, "after {name}");
+                    for places in [&[0][..], &[1], &[0, 1], &[1, 0]] {
+                        let steps = scene::play_on(&look, places);
+                        assert_eq!(steps.failed(), [], "on {places:?}");
+                        assert!(steps.right, "what was read back on {places:?}");
+                    }
+                });
+            }
+        });
+        stage.check_end("the scenes");
+    });
+}
+
+/// As debug builds see it around every entry point: a native command that leaves a context behind makes
+/// its call fail, and no other.
+#[test]
+fn a_call_that_changes_it_is_noticed() {
+    unsafe extern "C" fn push(_: ur_queue_handle_t, stage: *mut c_void) {
+        // SAFETY: the test's own, which waits for the call.
+        unsafe { &*stage.cast::<Stage>() }.make_current(0xabc0);
+    }
+    alone("tests::current::a_call_that_changes_it_is_noticed", || {
+        let stage = Stage::open();
+        let (adapter, mut context, mut queue) = (adapter(), null_mut(), null_mut());
+        let device = device(adapter);
+        let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let code = ur!(Queue.pfnCreate(context, device, null(), &mut queue));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let (data, none) = ((&raw const stage).cast_mut().cast(), null());
+        let run = Some(push as _);
+        let code = ur!(EnqueueExp.pfnNativeCommandExp(
+            queue,
+            run,
+            data,
+            0,
+            none,
+            null(),
+            0,
+            null(),
+            null_mut()
+        ));
+        assert_eq!(code, UR_RESULT_ERROR_UNKNOWN);
+        assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
+        for code in [
+            ur!(Queue.pfnRelease(queue)),
+            ur!(Context.pfnRelease(context)),
+            ur!(Adapter.pfnRelease(adapter)),
+        ] {
+            assert_eq!(code, UR_RESULT_SUCCESS);
+        }
+        stage.check_end("the end");
     });
 }

@@ -1,4 +1,4 @@
-//! A piece of everything that a client does, on one device. It goes on when a step fails, with what
+//! A piece of everything that a client does, on one device or several. It goes on when a step fails, with what
 //! it has, and gives everything back in the end, the adapter included.
 
 use std::ffi::c_void;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ur::abi::*;
 
-use super::stage::{adapter, device, ur};
+use super::stage::{adapter, devices, ur};
 
 /// What each step answered, and what is looked at after each.
 pub struct Steps<'a> {
@@ -17,9 +17,17 @@ pub struct Steps<'a> {
     pub right: bool,
 }
 
-impl Steps<'_> {
+impl<'a> Steps<'a> {
+    pub fn new(after: &'a dyn Fn(&'static str)) -> Self {
+        Self {
+            taken: Vec::new(),
+            after,
+            right: false,
+        }
+    }
+
     /// Notes a step; true if it succeeded.
-    fn note(&mut self, name: &'static str, code: ur_result_t) -> bool {
+    pub fn note(&mut self, name: &'static str, code: ur_result_t) -> bool {
         self.taken.push((name, code));
         (self.after)(name);
         code == UR_RESULT_SUCCESS
@@ -32,7 +40,7 @@ impl Steps<'_> {
 }
 
 /// Bytes of each piece of memory.
-const SIZE: usize = 4096;
+pub const SIZE: usize = 4096;
 
 /// A step that makes an object: its last argument added; null if it fails.
 macro_rules! make {
@@ -57,7 +65,9 @@ macro_rules! enqueue {
     }};
 }
 
-unsafe extern "C" fn task(data: *mut c_void) {
+pub(super) use {enqueue, make};
+
+pub unsafe extern "C" fn task(data: *mut c_void) {
     // SAFETY: the scene's own counter, which lives until the scene has waited for the task.
     let count = unsafe { &*data.cast::<AtomicU32>() };
     std::thread::sleep(std::time::Duration::from_millis(1));
@@ -72,27 +82,30 @@ unsafe extern "C" fn native(queue: ur_queue_handle_t, _: *mut c_void) {
 
 /// Plays it, looking after each step.
 pub fn play(after: &dyn Fn(&'static str)) -> Steps<'_> {
-    let mut steps = Steps {
-        taken: Vec::new(),
-        after,
-        right: false,
-    };
+    play_on(after, &[0])
+}
+
+/// Plays it in a context over some of the devices, with its queues on the first and the last of them.
+pub fn play_on<'a>(after: &'a dyn Fn(&'static str), places: &[usize]) -> Steps<'a> {
+    let mut steps = Steps::new(after);
     let adapter = adapter();
-    let device = device(adapter);
+    let all = devices(adapter);
+    let own: Vec<_> = places.iter().map(|at| all[*at]).collect();
     let context = make!(
         steps,
         "urContextCreate",
-        Context.pfnCreate(1, &device, null())
+        Context.pfnCreate(own.len() as u32, own.as_ptr(), null())
     );
     if !context.is_null() {
-        with_queues(&mut steps, context, device);
+        with_queues(&mut steps, context, &own);
         steps.note("urContextRelease", ur!(Context.pfnRelease(context)));
     }
     steps.note("urAdapterRelease", ur!(Adapter.pfnRelease(adapter)));
     steps
 }
 
-fn with_queues(steps: &mut Steps, context: ur_context_handle_t, device: ur_device_handle_t) {
+fn with_queues(steps: &mut Steps, context: ur_context_handle_t, devices: &[ur_device_handle_t]) {
+    let (device, last) = (devices[0], devices[devices.len() - 1]);
     let queue = |flags| ur_queue_properties_t {
         flags,
         ..Default::default()
@@ -107,12 +120,12 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, device: ur_devic
     let two = make!(
         steps,
         "urQueueCreate",
-        Queue.pfnCreate(context, device, &loose)
+        Queue.pfnCreate(context, last, &loose)
     );
     if !one.is_null() && !two.is_null() {
         on_usm(steps, (context, device), one, two);
         on_buffers(steps, context, one);
-        with_program(steps, context, device, one);
+        with_program(steps, context, devices, one);
         asynchronous(steps, one, two);
         on_the_host(steps, one, two);
     }
@@ -124,7 +137,7 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, device: ur_devic
     }
 }
 
-fn release(steps: &mut Steps, events: &[ur_event_handle_t]) {
+pub fn release(steps: &mut Steps, events: &[ur_event_handle_t]) {
     for event in events.iter().filter(|event| !event.is_null()) {
         steps.note("urEventRelease", ur!(Event.pfnRelease(*event)));
     }
@@ -251,15 +264,17 @@ fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_h
 fn with_program(
     steps: &mut Steps,
     context: ur_context_handle_t,
-    device: ur_device_handle_t,
+    devices: &[ur_device_handle_t],
     queue: ur_queue_handle_t,
 ) {
     let text = b".version 8.0";
-    let (mut device, mut bytes, mut code) = (device, text.len(), text.as_ptr());
+    let (mut devices, count) = (devices.to_vec(), devices.len());
+    let (mut bytes, mut codes) = (vec![text.len(); count], vec![text.as_ptr(); count]);
+    let (all, sizes, codes) = (devices.as_mut_ptr(), bytes.as_mut_ptr(), codes.as_mut_ptr());
     let program = make!(
         steps,
         "urProgramCreateWithBinary",
-        Program.pfnCreateWithBinary(context, 1, &mut device, &mut bytes, &mut code, null())
+        Program.pfnCreateWithBinary(context, count as u32, all, sizes, codes, null())
     );
     if program.is_null() {
         return;

@@ -26,6 +26,7 @@ ur::dl::symbols! {
     struct Control {
         required {
             scripted_fail: unsafe extern "C" fn(Fault, *const c_char),
+            scripted_devices: extern "C" fn(usize),
             scripted_look: extern "C" fn() -> Answer,
             scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
             cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
@@ -64,9 +65,26 @@ impl Stage {
         unsafe { (self.0.scripted_fail)(Fault { nth: EACH, code }, name.as_ptr()) };
     }
 
+    /// Has the nth call of one function from now fail, and counts the calls of that alone.
+    pub fn fail_nth(&self, name: &str, nth: u64, code: u32) {
+        let name = CString::new(name).expect("a name");
+        // SAFETY: a C string.
+        unsafe { (self.0.scripted_fail)(Fault { nth, code }, name.as_ptr()) };
+    }
+
+    /// Counts the calls of one function from now on.
+    pub fn count(&self, name: &str) {
+        self.fail_nth(name, 0, 0);
+    }
+
     /// Has every call do what it should.
     pub fn calm(&self) {
         self.fail(0, 0);
+    }
+
+    /// Has so many devices. Before the adapter looks for them.
+    pub fn devices(&self, count: usize) {
+        (self.0.scripted_devices)(count);
     }
 
     pub fn look(&self) -> Answer {
@@ -120,28 +138,42 @@ pub fn adapter() -> ur_adapter_handle_t {
     adapter
 }
 
-/// The one device of the one platform.
+/// The first device of the one platform.
 pub fn device(adapter: ur_adapter_handle_t) -> ur_device_handle_t {
-    let (mut platform, mut device) = (null_mut(), null_mut());
+    devices(adapter)[0]
+}
+
+/// All its devices.
+pub fn devices(adapter: ur_adapter_handle_t) -> Vec<ur_device_handle_t> {
+    let (mut platform, mut count) = (null_mut(), 0);
     let code = ur!(Platform.pfnGet(adapter, 1, &mut platform, null_mut()));
     assert_eq!(code, UR_RESULT_SUCCESS);
     let all = UR_DEVICE_TYPE_ALL;
-    let code = ur!(Device.pfnGet(platform, all, 1, &mut device, null_mut()));
+    let code = ur!(Device.pfnGet(platform, all, 0, null_mut(), &mut count));
     assert_eq!(code, UR_RESULT_SUCCESS);
-    device
+    let mut devices = vec![null_mut(); count as usize];
+    let code = ur!(Device.pfnGet(platform, all, count, devices.as_mut_ptr(), null_mut()));
+    assert_eq!(code, UR_RESULT_SUCCESS);
+    devices
 }
 
 const ALONE: &str = "SCRIPTED_ALONE";
 
 /// Runs a test in a process of its own. `name` is its path in this crate.
 pub fn alone(name: &str, test: impl FnOnce()) {
+    alone_with(name, &[], test);
+}
+
+/// The same with variables in its environment.
+pub fn alone_with(name: &str, variables: &[(&str, &str)], test: impl FnOnce()) {
     if env::var_os(ALONE).is_some_and(|own| own == name) {
         return test();
     }
     let mut command = Command::new(env::current_exe().expect("this program"));
     command
         .args(["--exact", name, "--nocapture"])
-        .env(ALONE, name);
+        .env(ALONE, name)
+        .envs(variables.iter().copied());
     let output = command.output().expect("a process");
     let told = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -19,6 +19,7 @@ pub fn all() -> Vec<Test> {
             ("in_order_queues", in_order_queues),
             ("out_of_order_queues", out_of_order_queues),
             ("all_queues", all_queues),
+            ("under_a_maximum", under_a_maximum),
         ],
     );
     tests.push(Test::process(
@@ -43,20 +44,67 @@ struct Line {
 }
 
 fn in_order_queues(bench: &Bench) -> Done {
-    play(bench, &[true; THREADS])
+    play(bench, &[true; THREADS], &WIDE)
 }
 
 fn out_of_order_queues(bench: &Bench) -> Done {
-    play(bench, &[false; 3])
+    play(bench, &[false; 3], &WIDE)
 }
 
 fn all_queues(bench: &Bench) -> Done {
-    play(bench, &[true, true, true, true, false, false])
+    play(bench, &[true, true, true, true, false, false], &WIDE)
+}
+
+fn under_a_maximum(bench: &Bench) -> Done {
+    play(
+        bench,
+        &[true, true, true, true, true, true, false, false],
+        &TIGHT,
+    )
+}
+
+/// What is played with.
+struct Game {
+    sizes: &'static [usize],
+    kinds: &'static [Kind],
+    /// Most bytes of the pool; 0 for no limit.
+    maximum: usize,
+}
+
+const WIDE: Game = Game {
+    sizes: &[256, 3 * KIB, 20 * KIB, 72 * KIB],
+    kinds: &Kind::ALL,
+    maximum: 0,
+};
+
+/// Little more than all may hold at once: what is freed and pending must be waited for.
+const TIGHT: Game = Game {
+    sizes: &[64 * KIB],
+    kinds: &[Kind::Device],
+    maximum: (THREADS * (HELD + 2)).next_multiple_of(32) * 64 * KIB,
+};
+
+/// A pool that a backend's own may serve, where the user asks for that.
+fn pool(bench: &Bench, maximum: usize) -> Result<Pool, Stop> {
+    let limits = ur_usm_pool_limits_desc_t {
+        maxPoolableSize: maximum,
+        minDriverAllocSize: usize::MAX,
+        ..Default::default()
+    };
+    let mut desc = ur_usm_pool_desc_t {
+        flags: UR_USM_POOL_FLAG_USE_NATIVE_MEMORY_POOL_EXP,
+        pNext: match maximum {
+            0 => std::ptr::null(),
+            _ => (&raw const limits).cast(),
+        },
+        ..Default::default()
+    };
+    Pool::create(bench.fixture, &bench.context, &mut desc)
 }
 
 /// Has all threads play on all of the queues, with one pool and a table to pass blocks over.
-fn play(bench: &Bench, in_order: &[bool]) -> Done {
-    let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
+fn play(bench: &Bench, in_order: &[bool], game: &Game) -> Done {
+    let (pool, tools) = (pool(bench, game.maximum)?, Tools::new(bench)?);
     let line = |&in_order: &bool| -> Result<Line, Stop> {
         let queue = match in_order {
             true => bench.in_order()?,
@@ -74,7 +122,8 @@ fn play(bench: &Bench, in_order: &[bool]) -> Done {
             tools: &tools,
             lines: &lines,
             table: &table,
-            host: bench.result(*SIZES.last().unwrap_or(&0))?,
+            host: bench.result(game.sizes.iter().copied().max().unwrap_or(0))?,
+            game,
             live: Vec::new(),
             deaths: Vec::new(),
             random,
@@ -93,7 +142,6 @@ fn play(bench: &Bench, in_order: &[bool]) -> Done {
     Ok(())
 }
 
-const SIZES: [usize; 4] = [256, 3 * KIB, 20 * KIB, 72 * KIB];
 /// Most blocks that a thread holds.
 const HELD: usize = 12;
 /// Commands after which a thread waits, so that not all of them are pending at once.
@@ -112,6 +160,7 @@ struct Player<'a> {
     tools: &'a Tools,
     lines: &'a [Line],
     table: &'a Mutex<Vec<Held>>,
+    game: &'a Game,
     host: Usm,
     live: Vec<Held>,
     deaths: Vec<Event>,
@@ -162,8 +211,9 @@ impl Player<'_> {
     }
 
     fn allocate(&mut self) -> Done {
-        let (at, size) = (self.below(self.lines.len()), SIZES[self.below(SIZES.len())]);
-        let kind = Kind::ALL[self.below(Kind::ALL.len())];
+        let (sizes, kinds) = (self.game.sizes, self.game.kinds);
+        let (at, size) = (self.below(self.lines.len()), sizes[self.below(sizes.len())]);
+        let kind = kinds[self.below(kinds.len())];
         let before = match self.below(2) {
             0 => self.deaths.pop(),
             _ => None,

@@ -1,0 +1,241 @@
+//! Graphs: commands that are launched as one, in the order in which they were added.
+
+use std::ffi::{c_uint, c_void};
+
+use crate::code::{items_of, made};
+use crate::stream::Command;
+use crate::work::boxed;
+use crate::world::*;
+
+type Handle = *mut c_void;
+
+/// Nodes: their names and what each gives a stream.
+#[derive(Clone, Default)]
+pub struct Graph {
+    nodes: Vec<(usize, Vec<Command>)>,
+}
+
+/// The driver's first description of a launch.
+#[repr(C)]
+pub struct Launch {
+    function: Handle,
+    sizes: [c_uint; 7],
+    params: *const Handle,
+    extra: *const Handle,
+}
+
+impl Launch {
+    fn made(&self, world: &mut World) -> Result<Option<Command>, u32> {
+        let [gx, gy, gz, x, y, z, _] = self.sizes;
+        let items = items_of([gx, gy, gz, x, y, z]);
+        made(world, self.function, self.params, self.extra, items)
+    }
+}
+
+/// And of a fill.
+#[repr(C)]
+pub struct Set {
+    dst: u64,
+    pitch: usize,
+    value: u32,
+    unit: u32,
+    width: usize,
+    height: usize,
+}
+
+fn new(graphs: impl FnOnce(&mut World) -> usize, out: *mut Handle) -> u32 {
+    let name = graphs(&mut hold());
+    // SAFETY: room for a handle, as for all outputs here.
+    unsafe { out.write(std::ptr::without_provenance_mut(name)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphCreate(graph: *mut Handle, _: c_uint) -> u32 {
+    if let Some(code) = hold().called("cuGraphCreate") {
+        return code;
+    }
+    let add = |world: &mut World| {
+        let name = world.name();
+        world.graphs.insert(name, Graph::default());
+        name
+    };
+    new(add, graph)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphDestroy(graph: Handle) -> u32 {
+    let mut world = hold();
+    match world.graphs.remove(&graph.addr()) {
+        Some(_) => SUCCESS,
+        None => code(world.broken("a graph destroyed twice")),
+    }
+}
+
+/// Adds a node behind others, which must be of the same graph.
+fn add(
+    name: &'static str,
+    node: *mut Handle,
+    graph: Handle,
+    after: *const Handle,
+    count: usize,
+    give: impl FnOnce(&mut World) -> Result<Vec<Command>, u32>,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts(name) {
+        return code;
+    }
+    let Some(own) = world.graphs.get(&graph.addr()) else {
+        return code(world.broken("a node of a dead graph"));
+    };
+    let known = (0..count).all(|at| {
+        // SAFETY: as many nodes as is said.
+        let before = unsafe { after.add(at).read() }.addr();
+        own.nodes.iter().any(|(name, _)| *name == before)
+    });
+    if !known {
+        return code(world.broken("a node behind one that is not there"));
+    }
+    let commands = match give(&mut world) {
+        Ok(commands) => commands,
+        Err(code) => return code,
+    };
+    let handle = world.name();
+    if let Some(own) = world.graphs.get_mut(&graph.addr()) {
+        own.nodes.push((handle, commands));
+    }
+    // SAFETY: as above.
+    unsafe { node.write(std::ptr::without_provenance_mut(handle)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddKernelNode(
+    node: *mut Handle,
+    graph: Handle,
+    after: *const Handle,
+    count: usize,
+    what: *const Launch,
+) -> u32 {
+    // SAFETY: the caller's description.
+    let what = unsafe { &*what };
+    add("cuGraphAddKernelNode", node, graph, after, count, |world| {
+        let made = what.made(world)?;
+        Ok(made.into_iter().collect())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddMemcpyNode(
+    node: *mut Handle,
+    graph: Handle,
+    after: *const Handle,
+    count: usize,
+    what: *const usize,
+    _: Handle,
+) -> u32 {
+    add("cuGraphAddMemcpyNode", node, graph, after, count, |_| {
+        Ok(boxed(what))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddMemsetNode(
+    node: *mut Handle,
+    graph: Handle,
+    after: *const Handle,
+    count: usize,
+    what: *const Set,
+    _: Handle,
+) -> u32 {
+    // SAFETY: the caller's description.
+    let what = unsafe { &*what };
+    add("cuGraphAddMemsetNode", node, graph, after, count, |_| {
+        let unit = what.unit as usize;
+        let row = |row: usize| Command::Fill {
+            dst: what.dst as usize + row * what.pitch,
+            pattern: what.value.to_ne_bytes()[..unit].to_vec(),
+            bytes: what.width * unit,
+        };
+        Ok((0..what.height).map(row).collect())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphAddEmptyNode(
+    node: *mut Handle,
+    graph: Handle,
+    after: *const Handle,
+    count: usize,
+) -> u32 {
+    add("cuGraphAddEmptyNode", node, graph, after, count, |_| {
+        Ok(Vec::new())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphInstantiateWithFlags(made: *mut Handle, graph: Handle, _: u64) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuGraphInstantiateWithFlags") {
+        return code;
+    }
+    let Some(own) = world.graphs.get(&graph.addr()).cloned() else {
+        return code(world.broken("a dead graph made ready"));
+    };
+    drop(world);
+    let add = |world: &mut World| {
+        let name = world.name();
+        world.launchable.insert(name, own);
+        name
+    };
+    new(add, made)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphLaunch(made: Handle, stream: Handle) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuGraphLaunch") {
+        return code;
+    }
+    let Some(own) = world.launchable.get(&made.addr()).cloned() else {
+        return code(world.broken("a dead graph launched"));
+    };
+    let mut commands = own.nodes.into_iter().flat_map(|(_, commands)| commands);
+    code(commands.try_for_each(|command| world.give(stream.addr(), command)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphExecDestroy(made: Handle) -> u32 {
+    let mut world = hold();
+    match world.launchable.remove(&made.addr()) {
+        Some(_) => SUCCESS,
+        None => code(world.broken("a graph destroyed twice")),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams(
+    own: Handle,
+    node: Handle,
+    what: *const Launch,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuGraphExecKernelNodeSetParams") {
+        return code;
+    }
+    // SAFETY: the caller's description.
+    let what = unsafe { &*what };
+    let command = match what.made(&mut world) {
+        Ok(command) => command,
+        Err(code) => return code,
+    };
+    let nodes = world.launchable.get_mut(&own.addr());
+    let mut nodes = nodes.into_iter().flat_map(|graph| &mut graph.nodes);
+    match nodes.find(|(name, _)| *name == node.addr()) {
+        Some((_, commands)) => {
+            *commands = command.into_iter().collect();
+            SUCCESS
+        }
+        None => code(world.broken("a change of what is not in a graph")),
+    }
+}

@@ -1,0 +1,279 @@
+//! Pools, which allocate and free in a stream's order: a block may be used once its stream has come to
+//! its allocation and until it comes to its free, and whoever touches it otherwise broke a rule.
+
+use std::ffi::{c_int, c_void};
+
+use crate::memory::{allocate, deallocate};
+use crate::stream::Command;
+use crate::world::*;
+
+pub struct Pool {
+    max: usize,
+    threshold: u64,
+    /// Destroyed, and here as long as blocks of it are.
+    dead: bool,
+}
+
+/// A block of a pool's.
+pub struct Block {
+    pool: usize,
+    bytes: usize,
+    state: State,
+    /// Whether its free was given to a stream.
+    freed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Asked for, but its stream has not come there.
+    Coming,
+    Live,
+    Free,
+}
+
+/// The numbers of `CUmemPoolProps` that count here: kind, place and most bytes.
+#[repr(C)]
+pub struct Properties {
+    kind: c_int,
+    handles: c_int,
+    place: [c_int; 2],
+    security: *mut c_void,
+    max: usize,
+}
+
+const THRESHOLD: c_int = 4;
+const RESERVED: c_int = 5;
+
+impl World {
+    fn reserved(&self, pool: usize) -> usize {
+        let own = self.pooled.values().filter(|block| block.pool == pool);
+        own.map(|block| block.bytes).sum()
+    }
+
+    /// Gives free blocks back until so many bytes are left.
+    fn trim(&mut self, pool: usize, keep: usize) {
+        while self.reserved(pool) > keep {
+            let free = self
+                .pooled
+                .iter()
+                .find(|(_, block)| block.pool == pool && block.state == State::Free);
+            let Some(at) = free.map(|(at, _)| *at) else {
+                return;
+            };
+            if let Some(block) = self.pooled.remove(&at) {
+                deallocate(at, block.bytes);
+            }
+        }
+    }
+
+    /// What the driver does when the host has waited.
+    pub fn trim_pools(&mut self) {
+        let all: Vec<_> = self
+            .pools
+            .iter()
+            .map(|(name, pool)| (*name, pool.threshold))
+            .collect();
+        for (name, threshold) in all {
+            self.trim(name, usize::try_from(threshold).unwrap_or(usize::MAX));
+        }
+    }
+
+    /// A stream has come to an allocation, or to a free.
+    pub fn turn(&mut self, at: usize, free: bool) {
+        let Some(block) = self.pooled.get_mut(&at) else {
+            return;
+        };
+        let (pool, bytes) = (block.pool, block.bytes);
+        block.state = if free { State::Free } else { State::Live };
+        if free {
+            let start: *mut u8 = std::ptr::with_exposed_provenance_mut(at);
+            // SAFETY: a block of ours, which is nobody's now.
+            unsafe { start.write_bytes(0xdb, bytes) };
+            self.bury(pool);
+        }
+    }
+
+    /// A dead pool goes when its last block is free.
+    fn bury(&mut self, name: usize) {
+        let used = |block: &Block| block.pool == name && block.state != State::Free;
+        let dead = self.pools.get(&name).is_some_and(|pool| pool.dead);
+        if dead && !self.pooled.values().any(used) {
+            self.trim(name, 0);
+            self.pools.remove(&name);
+        }
+    }
+
+    /// Notes it if a command touches a block that is not there for it.
+    pub fn touch(&mut self, at: usize) {
+        let found = self.pooled.range(..=at).next_back();
+        if let Some((start, block)) = found
+            && at - start < block.bytes
+            && block.state != State::Live
+        {
+            let _ = self.broken::<()>("use of memory that is not allocated then");
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemPoolCreate(pool: *mut *mut c_void, what: *const Properties) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.called("cuMemPoolCreate") {
+        return code;
+    }
+    // SAFETY: the caller's properties.
+    let what = unsafe { &*what };
+    // Pinned memory of a device or the host, and managed memory of no place.
+    if ![(1, 1), (1, 2), (2, 0)].contains(&(what.kind, what.place[0])) || what.handles != 0 {
+        return INVALID_VALUE;
+    }
+    let name = world.name();
+    let new = Pool {
+        max: if what.max == 0 { 1 << 30 } else { what.max },
+        threshold: 0,
+        dead: false,
+    };
+    world.pools.insert(name, new);
+    // SAFETY: room for a handle, as for all outputs here.
+    unsafe { pool.write(std::ptr::without_provenance_mut(name)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemPoolDestroy(pool: *mut c_void) -> u32 {
+    let (mut world, name) = (hold(), pool.addr());
+    world.pump();
+    match world.pools.get_mut(&name) {
+        Some(pool) if !pool.dead => {
+            pool.dead = true;
+            world.bury(name);
+            SUCCESS
+        }
+        _ => code(world.broken("a pool destroyed twice")),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemPoolSetAttribute(
+    pool: *mut c_void,
+    what: c_int,
+    value: *mut c_void,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.called("cuMemPoolSetAttribute") {
+        return code;
+    }
+    match world.pools.get_mut(&pool.addr()) {
+        Some(pool) if what == THRESHOLD => {
+            // SAFETY: the attribute is a number of this size.
+            pool.threshold = unsafe { value.cast::<u64>().read() };
+            SUCCESS
+        }
+        Some(_) => INVALID_VALUE,
+        None => code(world.broken("an attribute of a dead pool")),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemPoolGetAttribute(
+    pool: *mut c_void,
+    what: c_int,
+    value: *mut c_void,
+) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.called("cuMemPoolGetAttribute") {
+        return code;
+    }
+    world.pump();
+    let bytes = match (world.pools.get(&pool.addr()), what) {
+        (Some(pool), THRESHOLD) => pool.threshold,
+        (Some(_), RESERVED) => world.reserved(pool.addr()) as u64,
+        (Some(_), _) => return INVALID_VALUE,
+        (None, _) => return code(world.broken("an attribute of a dead pool")),
+    };
+    // SAFETY: as above.
+    unsafe { value.cast::<u64>().write(bytes) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemPoolSetAccess(_: *mut c_void, _: *const c_void, _: usize) -> u32 {
+    hold().called("cuMemPoolSetAccess").unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemPoolTrimTo(pool: *mut c_void, keep: usize) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.called("cuMemPoolTrimTo") {
+        return code;
+    }
+    world.pump();
+    world.trim(pool.addr(), keep);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
+    start: *mut u64,
+    bytes: usize,
+    pool: *mut c_void,
+    stream: *mut c_void,
+) -> u32 {
+    let (mut world, name) = (hold(), pool.addr());
+    if let Some(code) = world.acts("cuMemAllocFromPoolAsync") {
+        return code;
+    }
+    world.pump();
+    let Some(max) = world.pools.get(&name).map(|pool| pool.max) else {
+        return code(world.broken("memory of a dead pool"));
+    };
+    let Some(bytes) = bytes
+        .checked_next_multiple_of(PAGE)
+        .filter(|bytes| *bytes > 0)
+    else {
+        return OUT_OF_MEMORY;
+    };
+    let again = world
+        .pooled
+        .iter()
+        .find(|(_, block)| (block.pool, block.bytes, block.state) == (name, bytes, State::Free));
+    let at = match again.map(|(at, _)| *at) {
+        Some(at) => at,
+        None => {
+            world.trim(name, max.saturating_sub(bytes));
+            let fits = world
+                .reserved(name)
+                .checked_add(bytes)
+                .is_some_and(|sum| sum <= max);
+            let Some(at) = fits.then(|| allocate(bytes)).flatten() else {
+                return OUT_OF_MEMORY;
+            };
+            at
+        }
+    };
+    let new = Block {
+        pool: name,
+        bytes,
+        state: State::Coming,
+        freed: false,
+    };
+    world.pooled.insert(at, new);
+    // SAFETY: as above.
+    unsafe { start.write(at as u64) };
+    code(world.give(stream.addr(), Command::Turn { at, free: false }))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemFreeAsync(start: u64, stream: *mut c_void) -> u32 {
+    let (mut world, at) = (hold(), start as usize);
+    if let Some(code) = world.acts("cuMemFreeAsync") {
+        return code;
+    }
+    match world.pooled.get_mut(&at) {
+        Some(block) if !block.freed => {
+            block.freed = true;
+            code(world.give(stream.addr(), Command::Turn { at, free: true }))
+        }
+        _ => code(world.broken("a block of a pool freed twice")),
+    }
+}

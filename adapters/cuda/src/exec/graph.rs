@@ -1,0 +1,212 @@
+//! Recorded commands as a graph of the driver's, which is launched as one.
+//!
+//! A graph holds commands with what they follow, so that they run at once as far as they may. What it
+//! cannot hold (hints, odd patterns, native commands, launches with properties) ends it and is
+//! submitted by itself. A launch is changed in place, for the launches of the graph that come then;
+//! where the graph waits to be launched, since its lane keeps it back, the commands are made anew.
+
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ur::object::Result;
+use ur::stream::{Compiled, Stamps, Step, Work};
+
+use super::fill;
+use super::gpu::Gpu;
+use super::lane::Lane;
+use super::memory::{attribute, log_failed};
+use super::work::{Native, whole_box};
+use crate::Cuda;
+use crate::cu::sys::*;
+use crate::cu::{Code, Graphing};
+
+/// Fewer commands are not worth a graph.
+const LEAST: usize = 2;
+
+/// Memory of any kind is known by its address; where the host and the device may not use managed memory
+/// at once, a graph wants to be told which it is.
+const TELLS_BY_ADDRESS: CUdevice_attribute =
+    CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
+
+/// A graph that is being made.
+struct Graph {
+    gpu: Arc<Gpu>,
+    calls: Graphing,
+    raw: CUgraph,
+    moves_memory: bool,
+}
+
+impl Graph {
+    fn new(gpu: &Arc<Gpu>) -> Option<Self> {
+        let calls = gpu.api.graphing()?;
+        let mut raw = null_mut();
+        // SAFETY: room for one handle; there are no flags.
+        let code = unsafe { (calls.create)(&mut raw, 0) };
+        let moves = attribute(gpu.api, gpu.device, TELLS_BY_ADDRESS);
+        code.is_success().then(|| Self {
+            gpu: Arc::clone(gpu),
+            calls,
+            raw,
+            moves_memory: moves.is_some_and(|moves| moves != 0),
+        })
+    }
+
+    /// Adds a command behind these. None if it cannot be held.
+    fn add(&self, work: &Work<Cuda>, after: &[CUgraphNode]) -> Option<CUgraphNode> {
+        let (graph, context) = (self.raw, self.gpu.context());
+        let (first, count) = (after.as_ptr(), after.len());
+        let mut node = null_mut();
+        let empty = |node: &mut CUgraphNode| {
+            // SAFETY: a live graph, and as many of its nodes as is said.
+            unsafe { (self.calls.add_empty)(node, graph, first, count) }
+        };
+        let code = match work {
+            Work::Launch(launch) => launch.described(|what| {
+                // SAFETY: as above. The launch keeps what it needs until the graph goes, and the caller
+                // promises what it leads to for each execution.
+                unsafe { (self.calls.add_kernel)(&mut node, graph, first, count, what) }
+            })?,
+            Work::Marker => empty(&mut node),
+            Work::Copy { dst, src, bytes } if *bytes == 0 || dst == src => empty(&mut node),
+            Work::Copy { .. } | Work::CopyRect { .. } if self.moves_memory => {
+                let what = whole_box(work)?;
+                // SAFETY: as above.
+                unsafe { (self.calls.add_copy)(&mut node, graph, first, count, &what, context) }
+            }
+            Work::Fill { .. } | Work::FillRect { .. } if self.moves_memory => {
+                let what = fill::described(work)?;
+                // SAFETY: as above.
+                unsafe { (self.calls.add_set)(&mut node, graph, first, count, &what, context) }
+            }
+            _ => return None,
+        };
+        code.is_success().then_some(node)
+    }
+
+    fn instantiate(self, nodes: Vec<Node>, works: Vec<Work<Cuda>>) -> Option<Executable> {
+        let mut raw = null_mut();
+        // SAFETY: room for one handle; a whole graph.
+        let code = unsafe { (self.calls.instantiate)(&mut raw, self.raw, 0) };
+        code.is_success().then(|| Executable {
+            graph: self,
+            raw,
+            nodes,
+            works: Mutex::new(works),
+        })
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let _current = self.gpu.enter();
+        // SAFETY: our graph.
+        log_failed(unsafe { (self.calls.destroy)(self.raw) }, "cuGraphDestroy");
+    }
+}
+
+type Node = CUgraphNode;
+
+/// What can be launched. The graph is kept, since changes name its nodes.
+struct Executable {
+    graph: Graph,
+    raw: CUgraphExec,
+    nodes: Vec<Node>,
+    /// The commands, which keep what they use.
+    works: Mutex<Vec<Work<Cuda>>>,
+}
+
+// SAFETY: the driver's objects may be used from any thread, a graph's by one at a time: whoever submits
+// or updates a recording has it alone, and nothing is updated while it is kept back to be launched.
+unsafe impl Send for Executable {}
+// SAFETY: as above.
+unsafe impl Sync for Executable {}
+
+impl Executable {
+    /// Gives it to a stream. The context is current.
+    fn launch(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        // SAFETY: a live graph and stream; the caller promises what the commands use.
+        let code = unsafe { (self.graph.calls.launch)(self.raw, stream) };
+        gpu.check(code, "cuGraphLaunch")
+    }
+
+    fn change(&self, node: Node, work: &Work<Cuda>) -> Option<Code> {
+        let Work::Launch(launch) = work else {
+            return None;
+        };
+        let set = self.graph.calls.set_kernel;
+        // SAFETY: a live graph and a node of what it was made of, a launch as this one is.
+        launch.described(|what| unsafe { set(self.raw, node, what) })
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        let _current = self.graph.gpu.enter();
+        // SAFETY: ours. What was launched of it runs to its end.
+        let code = unsafe { (self.graph.calls.destroy_executable)(self.raw) };
+        log_failed(code, "cuGraphExecDestroy");
+    }
+}
+
+/// Commands that were made one. Whoever keeps them back on a lane holds the graph, too.
+struct Made(Arc<Executable>);
+
+/// Makes one of as many commands from `from` on as a graph can hold.
+pub fn compile(
+    gpu: &Arc<Gpu>,
+    steps: &[Step<'_, Cuda>],
+    from: usize,
+) -> Option<(usize, Arc<dyn Compiled<Cuda>>)> {
+    if steps.len() - from < LEAST {
+        return None;
+    }
+    let _current = gpu.enter().ok()?;
+    let graph = Graph::new(gpu)?;
+    let (mut nodes, mut works) = (Vec::<Node>::new(), Vec::new());
+    for step in &steps[from..] {
+        let own = step.after.iter().filter_map(|at| {
+            let inside = (*at as usize).checked_sub(from)?;
+            nodes.get(inside).copied()
+        });
+        let after: Vec<_> = own.collect();
+        let Some(node) = graph.add(step.work, &after) else {
+            break;
+        };
+        nodes.push(node);
+        works.push(step.work.clone());
+    }
+    let count = nodes.len();
+    if count < LEAST {
+        return None;
+    }
+    let made = graph.instantiate(nodes, works)?;
+    Some((count, Arc::new(Made(Arc::new(made)))))
+}
+
+impl Compiled<Cuda> for Made {
+    fn submit(&self, lane: &Lane, _: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        let graph = Arc::clone(&self.0);
+        let launch: Native = Arc::new(move |gpu, stream| graph.launch(gpu, stream));
+        lane.submit(Work::Native(launch), stamps)
+    }
+
+    fn update(&self, at: usize, work: &Work<Cuda>) -> bool {
+        let made = &self.0;
+        let (Some(node), false) = (made.nodes.get(at), Arc::strong_count(made) > 1) else {
+            return false;
+        };
+        let Ok(_current) = made.graph.gpu.enter() else {
+            return false;
+        };
+        let mut works = made.works.lock().unwrap_or_else(PoisonError::into_inner);
+        let launches = |work: &Work<Cuda>| matches!(work, Work::Launch(_));
+        let Some(before) = works.get_mut(at).filter(|before| launches(before)) else {
+            return false;
+        };
+        let taken = made.change(*node, work).is_some_and(Code::is_success);
+        if taken {
+            *before = work.clone();
+        }
+        taken
+    }
+}

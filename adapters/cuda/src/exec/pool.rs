@@ -1,0 +1,252 @@
+//! The driver's own pools, which allocate and free in a stream's order. Device memory always; managed
+//! memory and the host's where the driver has pools of them, which it is asked by having one made.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ur::abi::*;
+use ur::object::{Error, Result};
+use ur::stream::{Kind, NativeLimits, NativePool, Work};
+
+use super::gpu::Gpu;
+use super::lane::Lane;
+use super::memory::{HOST_NODE, attribute, log_failed};
+use super::work::Native;
+use crate::Cuda;
+use crate::cu::sys::*;
+use crate::cu::{Code, Pooling, failure};
+
+pub struct Pool {
+    gpu: Arc<Gpu>,
+    calls: Pooling,
+    raw: CUmemoryPool,
+    kind: Kind,
+    aside: Mutex<Aside>,
+}
+
+/// A stream on which nothing ever waits for others, for what must be done at once. None until then.
+struct Aside(CUstream);
+
+// SAFETY: the driver's objects may be used from any thread.
+unsafe impl Send for Aside {}
+// SAFETY: as above.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+type Kinds = (CUmemAllocationType, CUmemLocation);
+
+/// What memory of a kind can be to the driver, the best first.
+fn ways(gpu: &Gpu, kind: Kind) -> Vec<Kinds> {
+    let pinned = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    let managed = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED;
+    let at = |type_, id| CUmemLocation { type_, id };
+    // What was invalid before CUDA 13 is no place in particular since.
+    let nowhere = CUmemLocationType::CU_MEM_LOCATION_TYPE_INVALID;
+    match kind {
+        Kind::Device => vec![(pinned, gpu.place())],
+        Kind::Shared => vec![(managed, at(nowhere, 0)), (managed, gpu.place())],
+        Kind::Host => {
+            let node = attribute(gpu.api, gpu.device, HOST_NODE).unwrap_or(0);
+            let host = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST;
+            let near = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA;
+            vec![(pinned, at(host, 0)), (pinned, at(near, node.max(0)))]
+        }
+    }
+}
+
+impl Pool {
+    /// A pool for memory of a kind near `gpu`, for these to use; none if the driver has no such.
+    pub fn create(
+        gpu: &Arc<Gpu>,
+        all: &[Arc<Gpu>],
+        kind: Kind,
+        limits: &NativeLimits,
+    ) -> Option<Self> {
+        let calls = gpu.api.pooling()?;
+        let _current = gpu.enter().ok()?;
+        let most = usize::try_from(limits.max_bytes).unwrap_or(usize::MAX);
+        // Drivers before 12.2 know no maximum: the engine keeps to that as far as it can be kept from
+        // without.
+        let sizes: &[usize] = if most == 0 { &[0] } else { &[most, 0] };
+        let ways = ways(gpu, kind);
+        let mut tries = ways
+            .iter()
+            .flat_map(|way| sizes.iter().map(move |most| (*way, *most)));
+        tries.find_map(|(way, most)| {
+            let mut raw = null_mut();
+            let what = properties(way, most);
+            // SAFETY: room for a handle.
+            let code = unsafe { (calls.create)(&mut raw, &what) };
+            if !code.is_success() {
+                log::debug!("no pool of {kind:?} memory: cuMemPoolCreate: {}", code.0);
+                return None;
+            }
+            let pool = Self {
+                gpu: Arc::clone(gpu),
+                calls,
+                raw,
+                kind,
+                aside: Mutex::new(Aside(null_mut())),
+            };
+            pool.suits(all, limits).then_some(pool)
+        })
+    }
+
+    /// Whether it can do all that is asked of it.
+    fn suits(&self, all: &[Arc<Gpu>], limits: &NativeLimits) -> bool {
+        let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        let mut fits =
+            self.set(threshold, limits.threshold).is_success() && self.reserved().is_ok();
+        if self.kind == Kind::Host {
+            let who: Vec<_> = all
+                .iter()
+                .map(|gpu| CUmemAccessDesc {
+                    location: gpu.place(),
+                    flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                })
+                .collect();
+            // SAFETY: our pool, and as many descriptions as is said.
+            let code = unsafe { (self.calls.set_access)(self.raw, who.as_ptr(), who.len()) };
+            fits &= code.is_success();
+        }
+        fits
+    }
+
+    fn set(&self, what: CUmemPool_attribute, value: u64) -> Code {
+        let mut value = value;
+        // SAFETY: our pool; the attribute is a number of this size.
+        unsafe { (self.calls.set)(self.raw, what, (&raw mut value).cast::<c_void>()) }
+    }
+
+    fn check(&self, code: Code, call: &str) -> Result<()> {
+        if code.is_success() {
+            return Ok(());
+        }
+        let error = failure(self.gpu.api, code, call);
+        Err(match (self.kind, code) {
+            (Kind::Host, Code::OUT_OF_MEMORY) => Error::new(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY),
+            _ => error,
+        })
+    }
+
+    /// The context is current.
+    fn alloc_on(&self, stream: CUstream, bytes: usize) -> Result<usize> {
+        let mut addr = 0;
+        // SAFETY: room for an address; a live pool and stream.
+        let code = unsafe { (self.calls.alloc)(&mut addr, bytes, self.raw, stream) };
+        self.check(code, "cuMemAllocFromPoolAsync")?;
+        Ok(addr as usize)
+    }
+
+    /// As above.
+    fn free_on(&self, stream: CUstream, addr: usize) {
+        // SAFETY: an allocation of ours that nobody uses behind what the stream was given.
+        let code = unsafe { (self.calls.free)(addr as u64, stream) };
+        log_failed(code, "cuMemFreeAsync");
+    }
+
+    /// As above.
+    fn aside(&self) -> Result<CUstream> {
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        if aside.0.is_null() {
+            let mut stream = null_mut();
+            // SAFETY: room for one handle; 1 is `CU_STREAM_NON_BLOCKING`.
+            let code = unsafe { (self.gpu.api.cuStreamCreateWithPriority)(&mut stream, 1, 0) };
+            self.gpu.check(code, "cuStreamCreateWithPriority")?;
+            aside.0 = stream;
+        }
+        Ok(aside.0)
+    }
+}
+
+fn properties((kind, place): Kinds, most: usize) -> CUmemPoolProps {
+    CUmemPoolProps {
+        allocType: kind,
+        handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+        location: place,
+        win32SecurityAttributes: null_mut(),
+        maxSize: most,
+        usage: 0,
+        reserved: [0; 54],
+    }
+}
+
+impl NativePool<Cuda> for Pool {
+    fn alloc(&self, lane: &Lane, _: u64, bytes: usize) -> Result<usize> {
+        lane.ask(
+            || self.aside(),
+            |stream| self.alloc_on(stream, bytes),
+            |addr, stream| self.free_on(stream, addr),
+        )
+    }
+
+    fn free(&self, lane: &Lane, _: u64, addr: usize) -> Result<()> {
+        let free = self.calls.free;
+        let free: Native = Arc::new(move |gpu: &Gpu, stream| {
+            // SAFETY: an allocation of the driver's, freed once.
+            let code = unsafe { free(addr as u64, stream) };
+            gpu.check(code, "cuMemFreeAsync")
+        });
+        lane.submit(Work::Native(free), None)
+    }
+
+    fn alloc_now(&self, bytes: usize) -> Result<usize> {
+        let _current = self.gpu.enter()?;
+        let stream = self.aside()?;
+        let addr = self.alloc_on(stream, bytes)?;
+        // SAFETY: a live stream.
+        let code = unsafe { (self.gpu.api.cuStreamSynchronize)(stream) };
+        let ready = self.gpu.check(code, "cuStreamSynchronize");
+        ready.inspect_err(|_| self.free_on(stream, addr))?;
+        Ok(addr)
+    }
+
+    fn free_now(&self, addr: usize) {
+        let Ok(_current) = self.gpu.enter() else {
+            return;
+        };
+        // The default stream needs nothing to be made.
+        self.free_on(self.aside().unwrap_or(null_mut()), addr);
+    }
+
+    fn reserved(&self) -> Result<u64> {
+        let what = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+        let mut bytes = 0_u64;
+        // SAFETY: our pool; the attribute is a number of this size.
+        let code = unsafe { (self.calls.get)(self.raw, what, (&raw mut bytes).cast::<c_void>()) };
+        self.gpu.check(code, "cuMemPoolGetAttribute")?;
+        Ok(bytes)
+    }
+
+    fn set_threshold(&self, bytes: u64) {
+        let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        log_failed(self.set(threshold, bytes), "cuMemPoolSetAttribute");
+    }
+
+    fn trim(&self, keep: u64) {
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+        // SAFETY: our pool.
+        log_failed(
+            unsafe { (self.calls.trim)(self.raw, keep) },
+            "cuMemPoolTrimTo",
+        );
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let Ok(_current) = self.gpu.enter() else {
+            return;
+        };
+        let aside = self.aside.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !aside.0.is_null() {
+            // SAFETY: a stream of ours. What it was given goes on.
+            unsafe { (self.gpu.api.cuStreamDestroy)(aside.0) };
+        }
+        // SAFETY: our pool. Its memory goes when the last of it that was freed is free.
+        let code = unsafe { (self.calls.destroy)(self.raw) };
+        log_failed(code, "cuMemPoolDestroy");
+    }
+}

@@ -1,0 +1,454 @@
+//! Command buffers as the driver's graphs, with updates in place.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::AtomicU32;
+
+use ur::abi::*;
+
+use super::scene::{SIZE, Steps, make, task};
+use super::stage::{Stage, adapter, alone, device, ur};
+
+/// What a scene has made, in the order in which it goes again. Null where that failed.
+struct Scene {
+    context: ur_context_handle_t,
+    queues: [ur_queue_handle_t; 2],
+    program: ur_program_handle_t,
+    kernel: ur_kernel_handle_t,
+    memory: *mut c_void,
+    read: [*mut c_void; 3],
+}
+
+impl Scene {
+    fn new(steps: &mut Steps<'_>, adapter: ur_adapter_handle_t) -> (Self, ur_device_handle_t) {
+        let device = device(adapter);
+        let mut own = Self {
+            context: make!(
+                steps,
+                "urContextCreate",
+                Context.pfnCreate(1, &device, null())
+            ),
+            queues: [null_mut(); 2],
+            program: null_mut(),
+            kernel: null_mut(),
+            memory: null_mut(),
+            read: [null_mut(); 3],
+        };
+        if !own.context.is_null() {
+            own.fill(steps, device);
+        }
+        (own, device)
+    }
+
+    fn fill(&mut self, steps: &mut Steps<'_>, device: ur_device_handle_t) {
+        let context = self.context;
+        let flags = [
+            ur_queue_flags_t(0),
+            UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+        ];
+        self.queues = flags.map(|flags| {
+            let what = ur_queue_properties_t {
+                flags,
+                ..Default::default()
+            };
+            make!(
+                steps,
+                "urQueueCreate",
+                Queue.pfnCreate(context, device, &what)
+            )
+        });
+        let text = b".version 8.0";
+        let (mut device, mut bytes, mut code) = (device, text.len(), text.as_ptr());
+        self.program = make!(
+            steps,
+            "urProgramCreateWithBinary",
+            Program.pfnCreateWithBinary(context, 1, &mut device, &mut bytes, &mut code, null())
+        );
+        if !self.program.is_null() {
+            let program = self.program;
+            let code = ur!(Program.pfnBuild(context, program, null()));
+            steps.note("urProgramBuild", code);
+            self.kernel = make!(
+                steps,
+                "urKernelCreate",
+                Kernel.pfnCreate(program, c"iota".as_ptr())
+            );
+        }
+        let pool = null_mut();
+        self.memory = make!(
+            steps,
+            "urUSMDeviceAlloc",
+            USM.pfnDeviceAlloc(context, device, null(), pool, SIZE)
+        );
+        self.read = [(); 3].map(|()| {
+            make!(
+                steps,
+                "urUSMHostAlloc",
+                USM.pfnHostAlloc(context, null(), pool, SIZE)
+            )
+        });
+    }
+
+    fn is_whole(&self) -> bool {
+        let made = [self.kernel.is_null(), self.memory.is_null()];
+        let read = self.read.iter().any(|memory| memory.is_null());
+        let queues = self.queues.iter().any(|queue| queue.is_null());
+        !made.contains(&true) && !read && !queues
+    }
+
+    fn end(self, steps: &mut Steps<'_>) {
+        for queue in self.queues.into_iter().filter(|queue| !queue.is_null()) {
+            steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+            steps.note("urQueueRelease", ur!(Queue.pfnRelease(queue)));
+        }
+        let all = self.read.into_iter().chain([self.memory]);
+        for memory in all.filter(|memory| !memory.is_null()) {
+            steps.note("urUSMFree", ur!(USM.pfnFree(self.context, memory)));
+        }
+        if !self.kernel.is_null() {
+            steps.note("urKernelRelease", ur!(Kernel.pfnRelease(self.kernel)));
+        }
+        if !self.program.is_null() {
+            steps.note("urProgramRelease", ur!(Program.pfnRelease(self.program)));
+        }
+        if !self.context.is_null() {
+            steps.note("urContextRelease", ur!(Context.pfnRelease(self.context)));
+        }
+    }
+
+    /// What was read back begins with this number and goes on in sevens.
+    fn has_read(&self, at: usize, number: u32) -> bool {
+        // SAFETY: host memory of that size, which nothing writes any more.
+        let read = unsafe { std::slice::from_raw_parts(self.read[at].cast::<u8>(), SIZE) };
+        read[..4] == number.to_ne_bytes() && read[4..].iter().all(|byte| *byte == 7)
+    }
+}
+
+type Buffer = ur_exp_command_buffer_handle_t;
+type SyncPoint = ur_exp_command_buffer_sync_point_t;
+
+/// A buffer being recorded, its commands each behind the one before.
+struct Recorder {
+    buffer: Buffer,
+    last: Vec<SyncPoint>,
+}
+
+impl Recorder {
+    fn new(steps: &mut Steps<'_>, scene: &Scene, device: ur_device_handle_t) -> Option<Self> {
+        let what = ur_exp_command_buffer_desc_t {
+            isUpdatable: true.into(),
+            ..Default::default()
+        };
+        let context = scene.context;
+        let buffer = make!(
+            steps,
+            "urCommandBufferCreateExp",
+            CommandBufferExp.pfnCreateExp(context, device, &what)
+        );
+        let last = Vec::new();
+        (!buffer.is_null()).then_some(Self { buffer, last })
+    }
+
+    fn note(&mut self, steps: &mut Steps<'_>, code: ur_result_t, point: SyncPoint) {
+        if steps.note("urCommandBufferAppend", code) {
+            self.last = vec![point];
+        }
+    }
+
+    fn waits(&self) -> (u32, *const SyncPoint) {
+        match self.last.len() as u32 {
+            0 => (0, null()),
+            count => (count, self.last.as_ptr()),
+        }
+    }
+
+    fn set(&mut self, steps: &mut Steps<'_>, memory: *mut c_void, pattern: &[u8]) {
+        let ((count, waits), mut point) = (self.waits(), 0);
+        let (from, size) = (pattern.as_ptr().cast(), pattern.len());
+        let code = ur!(CommandBufferExp.pfnAppendUSMFillExp(
+            self.buffer,
+            memory,
+            from,
+            size,
+            SIZE,
+            count,
+            waits,
+            0,
+            null(),
+            &mut point,
+            null_mut(),
+            null_mut()
+        ));
+        self.note(steps, code, point);
+    }
+
+    fn copy(&mut self, steps: &mut Steps<'_>, dst: *mut c_void, src: *const c_void) {
+        let ((count, waits), mut point) = (self.waits(), 0);
+        let code = ur!(CommandBufferExp.pfnAppendUSMMemcpyExp(
+            self.buffer,
+            dst,
+            src,
+            SIZE,
+            count,
+            waits,
+            0,
+            null(),
+            &mut point,
+            null_mut(),
+            null_mut()
+        ));
+        self.note(steps, code, point);
+    }
+
+    /// A launch that writes a number; what it can be changed by.
+    fn store(
+        &mut self,
+        steps: &mut Steps<'_>,
+        scene: &Scene,
+        number: u32,
+    ) -> ur_exp_command_buffer_command_handle_t {
+        let ((count, waits), mut point, mut command) = (self.waits(), 0, null_mut());
+        let mut args = [ur_exp_kernel_arg_properties_t::default(); 2];
+        args[0].r#type = UR_EXP_KERNEL_ARG_TYPE_POINTER;
+        args[0].size = size_of::<usize>();
+        args[0].value.pointer = scene.memory;
+        args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
+        args[1].index = 1;
+        args[1].size = 4;
+        args[1].value.value = (&raw const number).cast();
+        let global = 1_usize;
+        let code = ur!(CommandBufferExp.pfnAppendKernelLaunchWithArgsExp(
+            self.buffer,
+            scene.kernel,
+            1,
+            null(),
+            &global,
+            null(),
+            2,
+            args.as_ptr(),
+            0,
+            null_mut(),
+            count,
+            waits,
+            0,
+            null(),
+            &mut point,
+            null_mut(),
+            &mut command
+        ));
+        self.note(steps, code, point);
+        command
+    }
+
+    fn finalize(&self, steps: &mut Steps<'_>) -> bool {
+        let code = ur!(CommandBufferExp.pfnFinalizeExp(self.buffer));
+        steps.note("urCommandBufferFinalizeExp", code)
+    }
+}
+
+fn run(steps: &mut Steps<'_>, queue: ur_queue_handle_t, buffer: Buffer) -> bool {
+    let code = ur!(EnqueueExp.pfnCommandBufferExp(queue, buffer, 0, null(), null_mut()));
+    steps.note("urEnqueueCommandBufferExp", code)
+}
+
+/// Has a launch write another number.
+fn change(
+    steps: &mut Steps<'_>,
+    buffer: Buffer,
+    command: ur_exp_command_buffer_command_handle_t,
+    number: u32,
+) -> bool {
+    let value = ur_exp_command_buffer_update_value_arg_desc_t {
+        argIndex: 1,
+        argSize: 4,
+        pNewValueArg: (&raw const number).cast(),
+        ..Default::default()
+    };
+    let update = ur_exp_command_buffer_update_kernel_launch_desc_t {
+        hCommand: command,
+        numNewValueArgs: 1,
+        pNewValueArgList: &value,
+        ..Default::default()
+    };
+    let code = ur!(CommandBufferExp.pfnUpdateKernelLaunchExp(buffer, 1, &update));
+    steps.note("urCommandBufferUpdateKernelLaunchExp", code)
+}
+
+fn finish(steps: &mut Steps<'_>, queue: ur_queue_handle_t) -> bool {
+    steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)))
+}
+
+/// Patterns: one that the driver's own memset knows, and one that it does not.
+const PLAIN: &[u8] = &[7];
+const ODD: &[u8] = &[7, 7, 7, 7, 7, 7, 7, 8];
+
+/// A fill, a launch and a copy; the launch is changed between executions, once while one is kept back.
+fn play<'a>(after: &'a dyn Fn(&'static str), middle: Option<&[u8]>) -> Steps<'a> {
+    let mut steps = Steps::new(after);
+    let adapter = adapter();
+    let (scene, device) = Scene::new(&mut steps, adapter);
+    if scene.is_whole()
+        && let Some(mut recorder) = Recorder::new(&mut steps, &scene, device)
+    {
+        if let Some(pattern) = middle {
+            recorder.set(&mut steps, scene.memory, pattern);
+        }
+        recorder.set(&mut steps, scene.memory, PLAIN);
+        let command = recorder.store(&mut steps, &scene, 41);
+        recorder.copy(&mut steps, scene.read[0], scene.memory);
+        if recorder.finalize(&mut steps) && !command.is_null() {
+            steps.right = true;
+            for queue in scene.queues {
+                execute(&mut steps, &scene, queue, recorder.buffer, command);
+            }
+        }
+        let code = ur!(CommandBufferExp.pfnReleaseExp(recorder.buffer));
+        steps.note("urCommandBufferReleaseExp", code);
+    }
+    scene.end(&mut steps);
+    steps.note("urAdapterRelease", ur!(Adapter.pfnRelease(adapter)));
+    steps
+}
+
+fn execute(
+    steps: &mut Steps<'_>,
+    scene: &Scene,
+    queue: ur_queue_handle_t,
+    buffer: Buffer,
+    command: ur_exp_command_buffer_command_handle_t,
+) {
+    for number in [50, 51] {
+        let changed = change(steps, buffer, command, number);
+        let ran = run(steps, queue, buffer) & finish(steps, queue);
+        steps.right &= !(changed && ran) || scene.has_read(0, number);
+    }
+    // One that is kept back runs as it was when it was enqueued.
+    let count = AtomicU32::new(0);
+    let data = (&raw const count).cast_mut().cast();
+    let mut wait = null_mut();
+    let (none, to) = (null(), &raw mut wait);
+    let code = ur!(EnqueueExp.pfnHostTaskExp(queue, Some(task), data, null(), 0, none, to));
+    let mut all = steps.note("urEnqueueHostTaskExp", code);
+    for (at, number) in [(1, 60), (2, 61)] {
+        all &= change(steps, buffer, command, number);
+        let (mut ran, count) = (null_mut(), u32::from(!wait.is_null()));
+        let waits = if count > 0 { &raw const wait } else { null() };
+        let code = ur!(EnqueueExp.pfnCommandBufferExp(queue, buffer, count, waits, &mut ran));
+        all &= steps.note("urEnqueueCommandBufferExp", code);
+        let (count, waits) = match ran.is_null() {
+            true => (0, null()),
+            false => (1, &raw const ran),
+        };
+        let (to, from, mut copied) = (scene.read[at], scene.memory, null_mut());
+        let code = ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, SIZE, count, waits, &mut copied));
+        all &= steps.note("urEnqueueUSMMemcpy", code);
+        for event in [wait, ran].into_iter().filter(|event| !event.is_null()) {
+            steps.note("urEventRelease", ur!(Event.pfnRelease(event)));
+        }
+        wait = copied;
+    }
+    if !wait.is_null() {
+        steps.note("urEventRelease", ur!(Event.pfnRelease(wait)));
+    }
+    all &= finish(steps, queue);
+    // The task uses the counter, whatever failed.
+    if !all {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    steps.right &= !all || (scene.has_read(1, 60) && scene.has_read(2, 61));
+}
+
+#[test]
+fn commands_are_one_graph() {
+    alone("tests::graph::commands_are_one_graph", || {
+        let stage = Stage::open();
+        stage.make_current(0xabc0);
+        let look = |name| assert_eq!(stage.current(), 0xabc0, "after {name}");
+        // On each of two queues one update meets a graph that is kept back, and has it made anew.
+        for (call, count) in [
+            ("cuGraphLaunch", 8),
+            ("cuLaunchKernel", 0),
+            ("cuGraphInstantiateWithFlags", 3),
+        ] {
+            stage.count(call);
+            let steps = play(&look, None);
+            assert_eq!(steps.failed(), []);
+            assert!(steps.right, "what was read back");
+            assert_eq!(stage.look().calls, count, "{call}");
+            stage.check_end("a scene");
+        }
+    });
+}
+
+/// A fill that no memset of the driver's does is submitted by itself, before the graph of the rest.
+#[test]
+fn what_a_graph_cannot_hold_ends_it() {
+    alone("tests::graph::what_a_graph_cannot_hold_ends_it", || {
+        let stage = Stage::open();
+        for (call, count) in [("cuGraphLaunch", 8), ("cuLaunchKernel", 8)] {
+            stage.count(call);
+            let steps = play(&|_| {}, Some(ODD));
+            assert_eq!(steps.failed(), []);
+            assert!(steps.right, "what was read back");
+            assert_eq!(stage.look().calls, count, "{call}");
+            stage.check_end("a scene");
+        }
+    });
+}
+
+/// Without graphs, or without changes in place, the commands do the same.
+#[test]
+fn a_driver_without_graphs_does_the_same() {
+    alone(
+        "tests::graph::a_driver_without_graphs_does_the_same",
+        || {
+            let stage = Stage::open();
+            for call in [
+                "cuGraphCreate",
+                "cuGraphAddKernelNode",
+                "cuGraphAddMemcpyNode",
+                "cuGraphInstantiateWithFlags",
+                "cuGraphExecKernelNodeSetParams",
+            ] {
+                stage.fail_each(call, 801);
+                let steps = play(&|_| {}, None);
+                assert!(stage.look().met, "{call}");
+                assert_eq!(steps.failed(), [], "{call}");
+                assert!(steps.right, "what was read back without {call}");
+                stage.check_end(call);
+            }
+        },
+    );
+}
+
+fn each_call_fails_with(name: &str, code: u32) {
+    alone(name, || {
+        let stage = Stage::open();
+        stage.calm();
+        let whole = play(&|_| {}, None);
+        assert_eq!(whole.failed(), []);
+        stage.check_end("a scene");
+        let calls = stage.look().calls;
+        for nth in 1..=calls {
+            stage.fail(nth, code);
+            let steps = play(&|_| {}, None);
+            let when = format!("call {nth} failed with {code}: {:?}", steps.failed());
+            stage.check_end(&when);
+            assert!(
+                steps.right || !steps.failed().is_empty(),
+                "{when}: {}",
+                stage.tell()
+            );
+        }
+    });
+}
+
+#[test]
+fn each_call_runs_out_of_memory() {
+    each_call_fails_with("tests::graph::each_call_runs_out_of_memory", 2);
+}
+
+#[test]
+fn each_call_loses_the_device() {
+    each_call_fails_with("tests::graph::each_call_loses_the_device", 700);
+}
