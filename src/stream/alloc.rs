@@ -34,11 +34,12 @@ impl<D: Driver> Queue<D> {
             && this.watched.is_none()
             && let Shape::InOrder(lane) = &this.shape
             && let Some(key) = this.key(kind, pool)
-            && let Some(block) = lane.stash.alloc(key, size as u64)
+            && let Ok(block) = lane.stash.lock().take(key, size as u64)
         {
             return Ok(address(&block));
         }
         if waits.is_empty()
+            && event.wanted()
             && this.watched.is_none()
             && let Shape::InOrder(lane) = &this.shape
             && let Some((block, reach)) = this.cached(lane, kind, pool, size)?
@@ -110,7 +111,6 @@ impl<D: Driver> Queue<D> {
         let key = self.key(kind, pool).filter(|_| !self.is_profiled());
         let Some(key) = key else { return Ok(None) };
         let mut state = lane.after(&Reach::default())?;
-        // Not by `Stash::alloc`: a second caller would keep the first from having it inlined.
         let block = lane.stash.lock().take(key, size as u64).ok();
         Ok(block.map(|block| (block, lane.reach(&mut state))))
     }

@@ -30,6 +30,9 @@ pub struct Pool {
     plots: PathBuf,
 }
 
+/// The random programs' sizes, 4 KiB to 32 MiB, are made that much larger, since exact reuse knows no
+/// pages.
+const WIDER: &str = "16";
 /// Small sizes are made that much larger, so that pages of 2 MiB are no large part of them.
 const SCALE: u64 = 1024;
 const CAPACITY: u64 = 1 << 20;
@@ -154,7 +157,9 @@ impl Bench {
                     .join(format!("queues-{queues}-{allocations}.trace"));
                 fs::write(&path, &program)?;
                 let ratio = |arguments: &[&str]| -> Result<f64> {
-                    let found = self.outcomes(self.replay().args(arguments).arg(&path))?;
+                    let mut command = self.replay();
+                    command.args(arguments).args(["--scale", WIDER]).arg(&path);
+                    let found = self.outcomes(&mut command)?;
                     let figure = |key: &str| found[0][key].as_f64().context("a figure");
                     Ok(figure("reserved_high")? / figure("peak_live")?)
                 };
