@@ -88,7 +88,7 @@ fn rpath(lib: &Path) -> std::ffi::OsString {
     text
 }
 
-fn cargo(root: &Path) -> Command {
+pub fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root);
     cargo

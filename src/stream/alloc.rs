@@ -15,8 +15,7 @@ use super::reach::Reach;
 use super::{Context, Driver, Kind, Queue, UsmPool};
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
-use crate::pool::{Acquired, Block, Order, Request, Story};
-use crate::timeline::Frontier;
+use crate::pool::{Acquired, Block, Order, PoolKey, Request, Story};
 use std::cell::RefCell;
 use std::ffi::c_void;
 
@@ -33,9 +32,20 @@ impl<D: Driver> Queue<D> {
         if waits.is_empty()
             && !event.wanted()
             && this.watched.is_none()
-            && let Some(block) = this.cached(kind, pool, size)
+            && let Shape::InOrder(lane) = &this.shape
+            && let Some(key) = this.key(kind, pool)
+            && let Ok(block) = lane.stash.lock().take(key, size as u64)
         {
-            return Ok(std::ptr::with_exposed_provenance_mut(block.addr as usize));
+            return Ok(address(&block));
+        }
+        if waits.is_empty()
+            && event.wanted()
+            && this.watched.is_none()
+            && let Shape::InOrder(lane) = &this.shape
+            && let Some((block, reach)) = this.cached(lane, kind, pool, size)?
+        {
+            Self::deliver(this, command_of(kind), Some(reach), None, event, false)?;
+            return Ok(address(&block));
         }
         let pool = match pool {
             Some(pool) => {
@@ -47,14 +57,9 @@ impl<D: Driver> Queue<D> {
         let part = pool.core().part(kind, this.home());
         let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
         let waits = Event::join(this.context(), waits.iter())?;
-        let command = match kind {
-            Kind::Host => UR_COMMAND_ENQUEUE_USM_HOST_ALLOC_EXP,
-            Kind::Device => UR_COMMAND_ENQUEUE_USM_DEVICE_ALLOC_EXP,
-            Kind::Shared => UR_COMMAND_ENQUEUE_USM_SHARED_ALLOC_EXP,
-        };
         if pool.core().parts()[part].native.is_some() {
             let part = (pool.core(), part);
-            return Self::alloc_native(this, part, command, size, &waits, event);
+            return Self::alloc_native(this, part, command_of(kind), size, &waits, event);
         }
         let mut entry = this.entry();
         let story = entry.as_ref().map(|_| RefCell::default());
@@ -80,25 +85,42 @@ impl<D: Driver> Queue<D> {
                 // Nobody gets to know the block.
                 pool.core().release(part, block.addr, reach.done.clone());
             })?;
-            Self::deliver(this, command, Some(reach), times, event, false)?;
+            Self::deliver(this, command_of(kind), Some(reach), times, event, false)?;
         }
-        Ok(std::ptr::with_exposed_provenance_mut(block.addr as usize))
+        Ok(address(&block))
     }
 
-    /// A block that died on this in-order queue, from its lane's own store.
+    /// What a stash knows the memory by that is asked for, once it was used.
     #[inline]
-    fn cached(&self, kind: Kind, pool: Option<&Object<UsmPool<D>>>, size: usize) -> Option<Block> {
-        let Shape::InOrder(lane) = &self.shape else {
-            return None;
-        };
-        let key = match pool {
-            None => self.context().current_key(self.home_at(), kind)?,
+    fn key(&self, kind: Kind, pool: Option<&Object<UsmPool<D>>>) -> Option<PoolKey> {
+        match pool {
+            None => self.context().current_key(self.home_at(), kind),
             Some(pool) => {
                 self.context().check_pool(pool).ok()?;
-                pool.core().key(kind, self.home())?
+                pool.core().key(kind, self.home())
             }
-        };
-        lane.stash.alloc(key, size as u64)
+        }
+    }
+
+    /// A block that died on this in-order queue, from its lane's own store, and what its event reaches
+    /// where that needs no times.
+    #[inline(never)]
+    fn cached(
+        &self,
+        lane: &LaneCore<D>,
+        kind: Kind,
+        pool: Option<&Object<UsmPool<D>>>,
+        size: usize,
+    ) -> Result<Option<(Block, Reach)>> {
+        let key = self.key(kind, pool).filter(|_| !self.is_profiled());
+        let Some(key) = key else { return Ok(None) };
+        let mut state = lane.after(&Reach::default())?;
+        let block = lane.stash.lock().take(key, size as u64).ok();
+        Ok(block.map(|block| (block, lane.reach(&mut state))))
+    }
+
+    fn is_profiled(&self) -> bool {
+        self.flags().contains(UR_QUEUE_FLAG_PROFILING_ENABLE)
     }
 
     /// The right to write into a trace, where there is one.
@@ -107,6 +129,7 @@ impl<D: Driver> Queue<D> {
         Some(Trace::get()?.begin(Some(stream)))
     }
 
+    #[inline]
     pub(crate) fn free(
         this: &Object<Self>,
         addr: usize,
@@ -114,17 +137,28 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         this.live(waits)?;
-        let memory = &this.context().domain().memory;
-        let unknown = UR_RESULT_ERROR_INVALID_MEM_OBJECT;
         if waits.is_empty()
             && !event.wanted()
             && this.watched.is_none()
             && let Shape::InOrder(lane) = &this.shape
-            && memory.is_flat()
+            && this.context().domain().memory.is_flat()
             && lane.free(addr)
         {
             return Ok(());
         }
+        Self::free_slowly(this, addr, waits, event)
+    }
+
+    /// As [`Queue::free`], where more is wanted than to give the lane its block back.
+    #[inline(never)]
+    fn free_slowly(
+        this: &Object<Self>,
+        addr: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let memory = &this.context().domain().memory;
+        let unknown = UR_RESULT_ERROR_INVALID_MEM_OBJECT;
         if let Some(found) = memory.native(addr) {
             return Self::free_native(this, found, addr as u64, waits, event);
         }
@@ -132,25 +166,24 @@ impl<D: Driver> Queue<D> {
         // A refused free must not have made the queue wait.
         ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
         let mut entry = this.entry();
-        let mut note = |death: &Frontier| {
-            if let Some(entry) = &mut entry {
-                entry.free(addr as u64, death);
-            }
-        };
         let reach = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;
                 lane.cover(&mut state)?;
                 let freed = memory.is_flat() && lane.free(addr);
                 ensure(freed || memory.free(addr, &state.tip()), unknown)?;
-                note(&state.tip());
+                if let Some(entry) = &mut entry {
+                    entry.free(addr as u64, &state.tip());
+                }
                 event.wanted().then(|| lane.reach(&mut state))
             }
             Shape::OutOfOrder(lanes) => {
                 let mut lanes = enter(lanes);
                 let reach = lanes.with_barrier(&waits).into_owned();
                 ensure(memory.free(addr, &reach.done), unknown)?;
-                note(&reach.done);
+                if let Some(entry) = &mut entry {
+                    entry.free(addr as u64, &reach.done);
+                }
                 lanes.add_loose(&reach);
                 Some(reach)
             }
@@ -160,9 +193,24 @@ impl<D: Driver> Queue<D> {
             return Ok(());
         };
         // The block is free, whatever becomes of the event's times.
-        let (reach, times) = this.timed(&reach).unwrap_or((reach, None));
+        let (reach, times) = match this.is_profiled() {
+            true => this.timed(&reach).unwrap_or((reach, None)),
+            false => (reach, None),
+        };
         let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
         Self::deliver(this, command, Some(reach), times, event, false)
+    }
+}
+
+fn address(block: &Block) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(block.addr as usize)
+}
+
+fn command_of(kind: Kind) -> ur_command_t {
+    match kind {
+        Kind::Host => UR_COMMAND_ENQUEUE_USM_HOST_ALLOC_EXP,
+        Kind::Device => UR_COMMAND_ENQUEUE_USM_DEVICE_ALLOC_EXP,
+        Kind::Shared => UR_COMMAND_ENQUEUE_USM_SHARED_ALLOC_EXP,
     }
 }
 

@@ -92,9 +92,11 @@ impl<D: Driver> Context<D> {
             return Ok(pool);
         }
         let pool = Self::default_pool(this, device)?;
-        let current = enter(&this.current);
-        if current[at].is_none() {
-            this.note_keys(at, &pool);
+        if this.current_key(at, Kind::Host).is_none() {
+            let current = enter(&this.current);
+            if current[at].is_none() {
+                this.note_keys(at, &pool);
+            }
         }
         Ok(pool)
     }

@@ -38,6 +38,29 @@ pub(crate) struct LaneCore<D: Driver> {
     context: Arc<Object<Context<D>>>,
 }
 
+/// What became of work that a lane was given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Pending,
+    /// It is complete, and all before it is.
+    Done,
+}
+
+impl Progress {
+    /// Gives work to a lane, or has the host do it at once.
+    pub fn work<D: Driver>(
+        lane: &D::Lane,
+        epoch: u64,
+        work: Work<D>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<Self> {
+        if stamps.is_none() && D::at_once(lane, &work) {
+            return Ok(Self::Done);
+        }
+        D::submit(lane, epoch, work, stamps).map(|()| Self::Pending)
+    }
+}
+
 /// No epoch: the lane waits for something that no command of its follows yet.
 const JOINED: u64 = u64::MAX;
 
@@ -170,7 +193,7 @@ impl<D: Driver> LaneCore<D> {
         wanted: bool,
     ) -> Result<Option<Reach>> {
         self.submit_with(waits, wanted, |lane, epoch| {
-            D::submit(lane, epoch, work, stamps)
+            Progress::work::<D>(lane, epoch, work, stamps)
         })
     }
 
@@ -179,7 +202,7 @@ impl<D: Driver> LaneCore<D> {
         &self,
         waits: &Reach,
         wanted: bool,
-        give: impl FnOnce(&D::Lane, u64) -> Result<()>,
+        give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<Reach>> {
         let mut state = self.after(waits)?;
         self.give(&mut state, wanted, give)
@@ -206,7 +229,9 @@ impl<D: Driver> LaneCore<D> {
                     continue;
                 }
                 part.reach = self.give(state, part.wanted, |lane, epoch| {
-                    part.given.submit(lane, epoch, part.stamps.clone())
+                    part.given
+                        .submit(lane, epoch, part.stamps.clone())
+                        .map(|()| Progress::Pending)
                 })?;
             }
             Ok(())
@@ -219,20 +244,32 @@ impl<D: Driver> LaneCore<D> {
         &self,
         state: &mut State<D>,
         wanted: bool,
-        give: impl FnOnce(&D::Lane, u64) -> Result<()>,
+        give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<Reach>> {
         self.record_if_watched(state)?;
-        if let Err(error) = give(&self.native, state.order.epoch() + 1) {
-            if !D::TRACKS {
-                // A part of it may be there: what comes to pass now includes that.
-                state.order.step();
-                self.publish(state);
+        let given = match give(&self.native, state.order.epoch() + 1) {
+            Ok(given) => given,
+            Err(error) => {
+                if !D::TRACKS {
+                    // A part of it may be there: what comes to pass now includes that.
+                    state.order.step();
+                    self.publish(state);
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        };
         state.order.step();
         state.recent = Reach::default();
         self.publish(state);
+        if given == Progress::Done {
+            self.clock.raise(state.order.epoch());
+            return Ok(wanted.then(|| Reach {
+                done: Frontier::from(state.order.current()),
+                order: state.order.frontier(),
+                tickets: Tickets::default(),
+                own: true,
+            }));
+        }
         Ok(wanted.then(|| Reach {
             done: Frontier::from(state.order.current()),
             order: state.order.frontier(),

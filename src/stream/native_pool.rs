@@ -7,6 +7,7 @@
 
 use super::engine::enter;
 use super::event::Event;
+use super::lane::Progress;
 use super::pool_core::PoolCore;
 use super::queue::Shape;
 use super::reach::Reach;
@@ -304,7 +305,7 @@ impl<D: Driver> Queue<D> {
             let mut base = 0;
             let give = |lane: &D::Lane, epoch| {
                 base = native.serve(|| native.pool.alloc(lane, epoch, size))?;
-                Ok(())
+                Ok(Progress::Pending)
             };
             let reach = match &this.shape {
                 Shape::InOrder(lane) => lane.submit_with(waits, wanted, give)?,
@@ -344,7 +345,10 @@ impl<D: Driver> Queue<D> {
         let native = core.native(part).ok_or(unknown)?;
         let live = core.take_live(part, addr).ok_or(unknown)?;
         let (base, wanted) = (live.base as usize, event.wanted());
-        let give = |lane: &D::Lane, epoch| native.pool.free(lane, epoch, base);
+        let give = |lane: &D::Lane, epoch| {
+            native.pool.free(lane, epoch, base)?;
+            Ok(Progress::Pending)
+        };
         let given = match &this.shape {
             Shape::InOrder(lane) => lane.submit_with(&waits, wanted, give),
             Shape::OutOfOrder(lanes) => enter(lanes).submit_with(&waits, wanted, give),

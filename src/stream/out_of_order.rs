@@ -4,7 +4,7 @@
 //! on which nothing independent can come behind it: a lane held by host points takes only commands
 //! that wait for all of those points anyway.
 
-use super::lane::LaneCore;
+use super::lane::{LaneCore, Progress};
 use super::reach::Reach;
 use super::{Context, Driver, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
@@ -71,7 +71,7 @@ impl<D: Driver> OutOfOrder<D> {
         wanted: bool,
     ) -> Result<Option<Reach>> {
         self.submit_with(waits, wanted, |lane, epoch| {
-            D::submit(lane, epoch, work, stamps)
+            Progress::work::<D>(lane, epoch, work, stamps)
         })
     }
 
@@ -80,7 +80,7 @@ impl<D: Driver> OutOfOrder<D> {
         &mut self,
         waits: &Reach,
         wanted: bool,
-        give: impl FnOnce(&D::Lane, u64) -> Result<()>,
+        give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<Reach>> {
         let waits = self.with_barrier(waits);
         let at = self.place(&waits)?;

@@ -8,7 +8,7 @@ use super::capture::{Capture, Span};
 use super::command::Command;
 use super::engine::{HostPoint, enter};
 use super::event::{Event, Times};
-use super::lane::LaneCore;
+use super::lane::{LaneCore, Progress};
 use super::out_of_order::OutOfOrder;
 use super::pool_trace::Trace;
 use super::reach::Reach;
@@ -174,7 +174,7 @@ impl<D: Driver> Queue<D> {
         }
         let Command { kind, work, .. } = made;
         Self::give_with(this, kind, waits, event, blocking, |lane, epoch, stamps| {
-            D::submit(lane, epoch, work, stamps)
+            Progress::work::<D>(lane, epoch, work, stamps)
         })
     }
 
@@ -192,7 +192,8 @@ impl<D: Driver> Queue<D> {
         D::check_launch(&this.device, kernel, &request)?;
         let command = UR_COMMAND_KERNEL_LAUNCH;
         Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
-            D::submit_launch(lane, epoch, kernel, &request, stamps)
+            D::submit_launch(lane, epoch, kernel, &request, stamps)?;
+            Ok(Progress::Pending)
         })
     }
 
@@ -203,7 +204,7 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
-        give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<()>,
+        give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
     ) -> Result<()> {
         this.engine().check()?;
         let waits = Event::join(this.context(), waits.iter())?;

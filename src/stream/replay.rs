@@ -8,6 +8,7 @@ use super::command::Site;
 use super::engine::{HostPoint, enter};
 use super::event::{Event, Times};
 use super::host_task::Call;
+use super::lane::Progress;
 use super::out_of_order::OutOfOrder;
 use super::queue::Shape;
 use super::reach::Reach;
@@ -293,7 +294,10 @@ fn spread<D: Driver>(
             part.reach = Some(held.follow(before));
             continue;
         }
-        let give = |lane: &D::Lane, epoch| part.given.submit(lane, epoch, part.stamps.clone());
+        let give = |lane: &D::Lane, epoch| {
+            let given = part.given.submit(lane, epoch, part.stamps.clone());
+            given.map(|()| Progress::Pending)
+        };
         match lanes.submit_with(&own, true, give) {
             Ok(reach) => part.reach = reach,
             Err(error) => {

@@ -112,17 +112,66 @@ impl Frontier {
             (_, Repr::Empty) => {}
             (Repr::Empty, _) => *self = other.clone(),
             (_, Repr::One(point)) => self.join_point(point),
-            (Repr::One(own), Repr::Many(_)) => {
-                let own = own.clone();
-                *self = other.clone();
-                self.join_point(&own);
+            (Repr::One(own), Repr::Many(points)) => {
+                *self = match other.covers_point(own) {
+                    true => other.clone(),
+                    false => Self(Repr::Many(Arc::new(merged(
+                        std::slice::from_ref(own),
+                        points,
+                    )))),
+                };
             }
             (Repr::Many(a), Repr::Many(b)) => {
-                if !Arc::ptr_eq(a, b) && !b.iter().all(|point| self.covers_point(point)) {
-                    self.0 = Repr::Many(Arc::new(merged(a, b)));
+                if !Arc::ptr_eq(a, b) {
+                    self.join_many(b);
                 }
             }
         }
+    }
+
+    /// Joins a sorted list: in place where that needs no other lane and nobody shares this.
+    fn join_many(&mut self, other: &[Point]) {
+        let Repr::Many(points) = &mut self.0 else {
+            return;
+        };
+        let Some(own) = Arc::get_mut(points) else {
+            if !covers_all(points, other) {
+                *points = Arc::new(merged(points, other));
+            }
+            return;
+        };
+        let mut at = 0;
+        for point in other {
+            while own.get(at).is_some_and(|own| own.lane() < point.lane()) {
+                at += 1;
+            }
+            match own.get_mut(at) {
+                Some(own) if own.lane() == point.lane() => own.epoch = own.epoch.max(point.epoch),
+                _ => {
+                    *own = merged(own, other);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Those points of `other` that this does not reach and that `wanted` wants.
+    pub fn missing(&self, other: &Frontier, wanted: impl Fn(&Point) -> bool) -> Frontier {
+        let mut own = self.points().peekable();
+        let mut found = Vec::new();
+        for point in other.points() {
+            while own.next_if(|own| own.lane() < point.lane()).is_some() {}
+            let reached = own
+                .peek()
+                .is_some_and(|own| own.lane() == point.lane() && own.epoch >= point.epoch);
+            if !reached && wanted(point) {
+                if found.is_empty() {
+                    found.reserve_exact(other.len());
+                }
+                found.push(point.clone());
+            }
+        }
+        Self(listed(found))
     }
 
     /// Drops the points that were observed complete.
@@ -140,10 +189,13 @@ impl Frontier {
                 }
             }
             Repr::Many(points) => {
-                let left: Vec<Point> = points.iter().filter(|p| keep(p)).cloned().collect();
-                if left.len() < points.len() {
-                    *self = left.into_iter().collect();
-                }
+                // Mostly all are kept, and nothing is to be done.
+                let Some(first) = points.iter().position(|point| !keep(point)) else {
+                    return;
+                };
+                let rest = points[first + 1..].iter().filter(|point| keep(point));
+                let left = points[..first].iter().chain(rest).cloned().collect();
+                self.0 = listed(left);
             }
         }
     }
@@ -155,6 +207,23 @@ impl Frontier {
             Repr::Many(points) => points,
         }
     }
+}
+
+/// Of a list ascending by lane.
+fn listed(mut points: Vec<Point>) -> Repr {
+    match points.len() {
+        0 | 1 => points.pop().map_or(Repr::Empty, Repr::One),
+        _ => Repr::Many(Arc::new(points)),
+    }
+}
+
+/// Whether the first list reaches all points of the second; both ascend by lane.
+fn covers_all(a: &[Point], b: &[Point]) -> bool {
+    let mut own = a.iter();
+    b.iter().all(|point| {
+        let found = own.find(|own| own.lane() >= point.lane());
+        found.is_some_and(|own| own.lane() == point.lane() && own.epoch >= point.epoch)
+    })
 }
 
 fn merged(a: &[Point], b: &[Point]) -> Vec<Point> {

@@ -72,15 +72,15 @@ impl Lane {
         if frontier.is_empty() {
             return;
         }
-        for point in frontier.points() {
-            if point.lane() == self.id() || point.is_complete() || self.waited.covers_point(point) {
-                continue;
-            }
-            self.recent.join_point(point);
-            self.waited.join_point(point);
-        }
+        let own = self.id();
+        let news = self.waited.missing(frontier, |point| {
+            point.lane() != own && !point.is_complete()
+        });
+        // What is complete is forgotten whether or not anything is new.
         self.waited.prune();
         self.recent.prune();
+        self.recent.join(&news);
+        self.waited.join(&news);
     }
 
     /// Everything known to come before the next command: the current point and all that was waited

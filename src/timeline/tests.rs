@@ -142,3 +142,52 @@ fn completed_lanes_leave_no_trace() {
     q.wait_for(&Frontier::from(last.advance()));
     assert_eq!(q.waited().len(), 1);
 }
+
+#[test]
+fn frontiers_are_maps_from_lanes_to_epochs() {
+    use std::collections::BTreeMap;
+    type Map = BTreeMap<usize, u64>;
+    let clocks = clocks::<9>();
+    let of = |map: &Map| -> Frontier {
+        let points = map
+            .iter()
+            .map(|(at, epoch)| Point::new(&clocks[*at], *epoch));
+        points.collect()
+    };
+    // Knuth's linear congruential generator for 64 bits.
+    let mut state = 11_u64;
+    let mut below = |end: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % end
+    };
+    let mut map = |most: u64| -> Map {
+        let count = below(most);
+        let points = (0..count).map(|_| (below(9) as usize, 1 + below(4)));
+        points.collect()
+    };
+    for round in 0..5000 {
+        let (a, b) = (map(10), map(if round % 2 == 0 { 3 } else { 10 }));
+        let (mut own, other) = (of(&a), of(&b));
+        let shared = (round % 3 == 0).then(|| own.clone());
+        let odd = |at: &usize| at % 2 == 1;
+        let mut beyond = b.clone();
+        beyond.retain(|at, epoch| odd(at) && a.get(at).is_none_or(|own| own < epoch));
+        let index = |point: &Point| clocks.iter().position(|clock| clock.id() == point.lane());
+        let wanted = |point: &Point| index(point).is_some_and(|at| odd(&at));
+        assert_eq!(own.missing(&other, wanted), of(&beyond));
+        let mut both = a.clone();
+        for (at, epoch) in &b {
+            let old = both.entry(*at).or_default();
+            *old = (*old).max(*epoch);
+        }
+        own.join(&other);
+        assert_eq!(own, of(&both));
+        // What shared it has not changed.
+        assert!(shared.is_none_or(|shared| shared == of(&a)));
+        own.retain(wanted);
+        both.retain(|at, _| odd(at));
+        assert_eq!(own, of(&both));
+    }
+}

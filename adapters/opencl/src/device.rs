@@ -34,6 +34,7 @@ pub struct Device {
     records: OnceLock<bool>,
     updates: OnceLock<cl_mutable_dispatch_fields_khr>,
     timed: OnceLock<bool>,
+    shares: OnceLock<bool>,
 }
 
 impl Device {
@@ -91,6 +92,7 @@ impl Device {
             records: OnceLock::new(),
             updates: OnceLock::new(),
             timed: OnceLock::new(),
+            shares: OnceLock::new(),
         };
         device.kind = device
             .value(CL_DEVICE_TYPE)
@@ -220,6 +222,15 @@ impl Device {
             true => self.value(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0),
             false => 0,
         }
+    }
+
+    /// Whether every address of the host's means the same on the device: a CPU, beside whose memory
+    /// there is none.
+    pub fn shares_addresses(&self) -> bool {
+        *self.shares.get_or_init(|| {
+            let system = self.svm() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0;
+            self.kind & CL_DEVICE_TYPE_CPU != 0 && system
+        })
     }
 
     /// The device's clock and the host's, in nanoseconds. Where the driver tells none, the host's stands

@@ -63,6 +63,10 @@ impl Driver for OpenCl {
         lane.submit(work, stamps)
     }
 
+    fn at_once(lane: &Lane, work: &Work<Self>) -> bool {
+        lane.at_once(work)
+    }
+
     fn flush(lane: &Lane) -> Result<()> {
         lane.flush()
     }

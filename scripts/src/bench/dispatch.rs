@@ -1,7 +1,7 @@
 //! `cargo xtask bench dispatch`: what the loader adds to a call. In nanoseconds beside Intel's loader,
 //! or in instructions against the limits that stand here.
 
-use super::{circumstances, fetch};
+use super::{circumstances, fetch, instructions};
 use crate::build;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -61,7 +61,7 @@ pub(super) fn run(root: &Path, options: &Dispatch) -> Result<()> {
     ];
     let built = build::packages(root, &packages, true)?;
     if options.instructions {
-        return instructions(&built);
+        return gate(&built);
     }
     let (loader, libraries) = match &options.peer {
         Some(peer) => (peer.clone(), None),
@@ -102,13 +102,9 @@ fn prepare(command: &mut Command, built: &Path, adapters: usize) {
     command.arg(built.join("libur_loader.so"));
 }
 
-fn instructions(built: &Path) -> Result<()> {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("dispatch: SKIPPED: there is no valgrind; instructions are NOT checked");
-        return Ok(());
-    }
-    if !cfg!(target_arch = "x86_64") {
-        println!("dispatch: SKIPPED: the limits are for x86_64; instructions are NOT checked");
+fn gate(built: &Path) -> Result<()> {
+    if let Some(why) = instructions::cannot() {
+        println!("dispatch: SKIPPED: {why}; instructions are NOT checked");
         return Ok(());
     }
     let mut over = Vec::new();
@@ -142,47 +138,11 @@ fn instructions(built: &Path) -> Result<()> {
 
 /// The instructions of a whole run.
 fn count(built: &Path, adapters: usize, call: &str, direct: bool) -> Result<u64> {
-    let mut command = Command::new("valgrind");
-    command.args([
-        "--tool=cachegrind",
-        "--cache-sim=no",
-        "--cachegrind-out-file=/dev/null",
-    ]);
-    command.arg(built.join("ur-dispatch"));
+    let mut command = Command::new(built.join("ur-dispatch"));
     prepare(&mut command, built, adapters);
     command.args(["--repeat", call, "--times", &TIMES.to_string()]);
     if direct {
         command.arg("--direct");
     }
-    // Workers that wait would be counted too.
-    command.env("SYCL_NATIVE_CPU_HOST_THREADS", "1");
-    let output = command.output().context("valgrind")?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        bail!("{call} under valgrind: {text}");
-    }
-    parse(&text).with_context(|| format!("valgrind said {text}"))
-}
-
-/// `==7== I   refs:      1,234`, or without the middle in newer versions.
-fn parse(text: &str) -> Option<u64> {
-    let line = text.lines().find(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        words.next() == Some("I") && words.next() == Some("refs:")
-    })?;
-    let (_, number) = line.rsplit_once(' ')?;
-    number.replace(',', "").parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse;
-
-    #[test]
-    fn counts() {
-        let text = "==7== Cachegrind\n==7== \n==7== I   refs:      12,345,678\n";
-        assert_eq!(parse(text), Some(12_345_678));
-        assert_eq!(parse("==7== I refs:  5"), Some(5));
-        assert_eq!(parse("==7== D refs:  5"), None);
-    }
+    instructions::of(&command).with_context(|| call.to_owned())
 }

@@ -1,8 +1,12 @@
 //! `cargo xtask bench`: what this project's libraries cost beside others', measured in one run.
 
 mod dispatch;
+mod instructions;
+mod pair;
 mod plot;
 mod pool;
+mod synthetic;
+mod verdicts;
 
 use crate::{build, real_client};
 use anyhow::{Context as _, Result};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 pub struct Line {
     name: String,
-    points: Vec<(f64, f64)>,
+    pub points: Vec<(f64, f64)>,
 }
 
 impl Line {

@@ -1,7 +1,10 @@
 //! `cargo xtask bench pool`: the pool on the native CPU. Replays, programs of many queues, and the time
 //! of a pair; tables to read, plots for the README.
 
+use super::pair;
 use super::plot::{self, Line};
+use super::synthetic;
+use super::verdicts::Verdicts;
 use crate::build;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -16,14 +19,20 @@ pub struct Pool {
     /// A folder of MiniMalloc's instances, `*.csv` with a capacity of 1,048,576, to replay as well
     #[arg(long)]
     minimalloc: Option<PathBuf>,
-    /// Leaves out what cargo bench measures: the time of a pair
+    /// Leaves out what is measured in time: a pair, threads, the order of an enqueue
     #[arg(long)]
     no_pairs: bool,
+    /// Counts instructions under valgrind and nothing else, and fails if they are more than is committed
+    #[arg(long)]
+    instructions: bool,
     /// Where the plots go
     #[arg(long, default_value = "tools/plots")]
     plots: PathBuf,
 }
 
+/// The random programs' sizes, 4 KiB to 32 MiB, are made that much larger, since exact reuse knows no
+/// pages.
+const WIDER: &str = "16";
 /// Small sizes are made that much larger, so that pages of 2 MiB are no large part of them.
 const SCALE: u64 = 1024;
 const CAPACITY: u64 = 1 << 20;
@@ -35,6 +44,9 @@ const TRACES: [&str; 4] = [
 ];
 
 pub fn run(root: &Path, options: &Pool) -> Result<()> {
+    if options.instructions {
+        return pair::gate(&pair::build(root)?);
+    }
     let crates = ["ur-loader", "ur-adapter-native-cpu", "ur-tools"];
     let built = build::packages(root, &crates, true)?;
     let folder = build::target_dir(root)?.join("bench");
@@ -48,13 +60,15 @@ pub fn run(root: &Path, options: &Pool) -> Result<()> {
     };
     println!("{}\n", super::circumstances()?);
     bench.traces(&root.join("tools/traces"))?;
-    bench.queues()?;
+    let mut verdicts = Verdicts::default();
+    bench.queues(&mut verdicts)?;
     if let Some(folder) = &options.minimalloc {
         bench.minimalloc(folder)?;
     }
     if !options.no_pairs {
-        bench.pairs(root)?;
+        bench.pairs(root, &mut verdicts)?;
     }
+    verdicts.print();
     Ok(())
 }
 
@@ -124,33 +138,59 @@ impl Bench {
         )
     }
 
-    /// Random programs over several queues, with their dependencies and without.
-    fn queues(&self) -> Result<()> {
-        println!("## Random programs: joins 0.1, allocations 0.3, frees 0.1; reserved / live");
-        println!("| queues | same queue only | by dependencies | with completion |");
-        println!("|-------:|----------------:|----------------:|----------------:|");
-        let mut lines = [Vec::new(), Vec::new()];
-        for queues in [2, 4, 8, 16] {
-            let path = self.folder.join(format!("queues-{queues}.trace"));
-            fs::write(&path, program(queues, 20_000))?;
-            let ratio = |arguments: &[&str]| -> Result<f64> {
-                let found = self.outcomes(self.replay().args(arguments).arg(&path))?;
-                let figure = |key: &str| found[0][key].as_f64().context("a figure");
-                Ok(figure("reserved_high")? / figure("peak_live")?)
-            };
-            let same = ratio(&["--mode", "ordered", "--same-queue"])?;
-            let ordered = ratio(&["--mode", "ordered"])?;
-            let completed = ratio(&["--mode", "completed"])?;
-            println!("| {queues} | {same:.2} | {ordered:.2} | {completed:.2} |");
-            lines[0].push((f64::from(queues), same));
-            lines[1].push((f64::from(queues), ordered));
+    /// Random programs over several queues: with their dependencies, without, and what exact reuse
+    /// would hold.
+    fn queues(&self, verdicts: &mut Verdicts) -> Result<()> {
+        println!("## Random programs: joins 0.1, frees 0.1; reserved / live");
+        println!(
+            "| allocations | queues | same queue only | by dependencies | exact reuse | with completion |"
+        );
+        println!(
+            "|------------:|-------:|----------------:|----------------:|------------:|----------------:|"
+        );
+        let mut lines = [Vec::new(), Vec::new(), Vec::new()];
+        for allocations in [10, 30] {
+            for queues in [2, 4, 8, 16] {
+                let program = synthetic::program(queues, allocations, 20_000);
+                let path = self
+                    .folder
+                    .join(format!("queues-{queues}-{allocations}.trace"));
+                fs::write(&path, &program)?;
+                let ratio = |arguments: &[&str]| -> Result<f64> {
+                    let mut command = self.replay();
+                    command.args(arguments).args(["--scale", WIDER]).arg(&path);
+                    let found = self.outcomes(&mut command)?;
+                    let figure = |key: &str| found[0][key].as_f64().context("a figure");
+                    Ok(figure("reserved_high")? / figure("peak_live")?)
+                };
+                let same = ratio(&["--mode", "ordered", "--same-queue"])?;
+                let ordered = ratio(&["--mode", "ordered"])?;
+                let completed = ratio(&["--mode", "completed"])?;
+                let exact = synthetic::exact(&program)?;
+                let share = allocations as f64 / 100.0;
+                println!(
+                    "| {share} | {queues} | {same:.2} | {ordered:.2} | {exact:.2} | {completed:.2} |"
+                );
+                let name =
+                    format!("reserved beside exact reuse, {queues} queues, allocations {share}");
+                verdicts.most(&name, ordered / exact, 1.05);
+                if allocations == 30 {
+                    let found = [same, ordered, exact];
+                    let point = |ratio| (f64::from(queues), ratio);
+                    lines
+                        .iter_mut()
+                        .zip(found)
+                        .for_each(|(line, ratio)| line.push(point(ratio)));
+                }
+            }
         }
         println!();
-        let [same, ordered] = lines;
-        let lines = [
-            Line::new("same queue only", same),
-            Line::new("by dependencies", ordered),
-        ];
+        let names = ["same queue only", "by dependencies", "exact reuse"];
+        let lines: Vec<Line> = names
+            .iter()
+            .zip(lines)
+            .map(|(name, line)| Line::new(name, line))
+            .collect();
         let path = self.plots.join("queues.svg");
         plot::draw(
             &path,
@@ -182,41 +222,75 @@ impl Bench {
         Ok(())
     }
 
-    fn pairs(&self, root: &Path) -> Result<()> {
-        println!("## An allocation and its free through the C interface, ns");
-        let mut command = Command::new("cargo");
-        command.current_dir(root);
-        command.args([
-            "bench",
-            "--quiet",
-            "-p",
-            "ur-adapter-native-cpu",
-            "--bench",
-            "pair",
-        ]);
-        build::run(command.args(["--", "--quick"]))?;
-        let results = build::target_dir(root)?.join("criterion/pair");
-        let mut line = Vec::new();
-        for shift in (8..=28).step_by(4) {
-            let bytes = 1_u64 << shift;
-            line.push((
-                f64::from(shift),
-                median(&results.join(format!("async/{bytes}")))?,
-            ));
+    fn pairs(&self, root: &Path, verdicts: &mut Verdicts) -> Result<()> {
+        let program = pair::build(root)?;
+        println!("## An allocation and its free through the C interface, beside heaps, ns");
+        // Criterion puts its results where this says.
+        let results = self.folder.join("criterion");
+        let mut command = Command::new(&program);
+        command
+            .env("CRITERION_HOME", &results)
+            .env_remove("UR_ADAPTERS_FORCE_LOAD");
+        build::run(command.args(["--bench", "--quick"]))?;
+        let results = results.join("pair");
+        let mut lines = Vec::new();
+        for (folder, name) in [
+            ("async", "allocation and free"),
+            ("mimalloc", "mimalloc"),
+            ("malloc", "C library"),
+        ] {
+            let point = |shift: u32| -> Result<(f64, f64)> {
+                let found = median(&results.join(folder).join((1_u64 << shift).to_string()))?;
+                Ok((f64::from(shift), found))
+            };
+            let points: Vec<_> = (8..=28).step_by(4).map(point).collect::<Result<_>>()?;
+            lines.push(Line::new(name, points));
         }
-        let peer = median(&results.join("mimalloc_4096"))
-            .or_else(|_| median(&results.join("mimalloc/4096")))?;
-        let lines = [
-            Line::new("allocation and free", line),
-            Line::new("mimalloc, 4 KiB", vec![(8.0, peer), (28.0, peer)]),
-        ];
-        let path = self.plots.join("pair.svg");
+        for (shift, found) in &lines[0].points {
+            verdicts.most(&format!("pair, 2^{shift} B, ns"), *found, 60.0);
+        }
+        let beside = lines[0].points[1].1 / lines[1].points[1].1;
+        verdicts.most("pair beside mimalloc's, 4 KiB", beside, 4.0);
         plot::draw(
-            &path,
+            &self.plots.join("pair.svg"),
             "one queue, no wait list, no event",
             ("log2 of bytes", "ns"),
             &lines,
             true,
+        )?;
+        self.figures(&program, verdicts)
+    }
+
+    /// Threads, tails, and the order of an enqueue.
+    fn figures(&self, program: &Path, verdicts: &mut Verdicts) -> Result<()> {
+        let found = pair::figures(program)?;
+        let (mut tail, mut order) = ((0.0, 0.0), Vec::new());
+        for (name, value) in found {
+            match name.split_once(' ') {
+                Some(("scaling", threads)) => {
+                    let what = format!("scaling beside arithmetic's, {threads} threads");
+                    verdicts.least(&what, value, 0.9);
+                }
+                Some(("clock", queues)) => {
+                    let what = format!("order of an enqueue after two, {queues} queues, ns");
+                    verdicts.most(&what, value, 50.0);
+                    order.push((queues.parse()?, value));
+                }
+                _ if name == "median" => tail.0 = value,
+                _ => tail.1 = value,
+            }
+        }
+        verdicts.most(
+            "p99.9 of a pair beside its median, 2 threads",
+            tail.1 / tail.0,
+            10.0,
+        );
+        plot::draw(
+            &self.plots.join("order.svg"),
+            "order of an enqueue that waits for two commands",
+            ("queues", "ns"),
+            &[Line::new("four commands a queue outstanding", order)],
+            false,
         )
     }
 }
@@ -239,114 +313,4 @@ fn column(text: &str, at: usize) -> Vec<(f64, f64)> {
         Some((f64::from(x), bytes / f64::from(1 << 20)))
     })
     .collect()
-}
-
-/// A random program of so many operations: at each a queue joins another with probability 0.1; with 0.3
-/// it allocates; each live block is freed with 0.1, on a queue that follows its allocation.
-fn program(queues: u32, operations: u32) -> String {
-    let mut random = Random(0x5eed + u64::from(queues));
-    let count = queues as usize;
-    // What each queue comes after, by queue; its own entry is its last command.
-    let mut after = vec![vec![0_u64; count]; count];
-    let mut live: Vec<(u64, u64, usize, u64)> = Vec::new();
-    let (mut text, mut next, mut written) = (String::new(), 0_u64, 0);
-    while written < operations {
-        let queue = random.below(count as u64) as usize;
-        if count > 1 && random.chance(10) {
-            let other = random.below(count as u64) as usize;
-            let theirs = after[other].clone();
-            let own = after[queue][queue];
-            after[queue]
-                .iter_mut()
-                .zip(theirs)
-                .for_each(|(own, new)| *own = new.max(*own));
-            after[queue][queue] = own.max(after[queue][queue]);
-        }
-        if random.chance(30) {
-            let bytes = 4096 << random.below(14);
-            line(&mut text, 'a', next, bytes, queue, &mut after[queue]);
-            live.push((next, bytes, queue, after[queue][queue]));
-            next += 1;
-            written += 1;
-        }
-        let follows = |block: &(u64, u64, usize, u64)| after[queue][block.2] >= block.3;
-        if let Some(at) = live
-            .iter()
-            .position(|block| follows(block) && random.chance(10))
-        {
-            let (id, bytes, ..) = live.swap_remove(at);
-            line(&mut text, 'f', id, bytes, queue, &mut after[queue]);
-            written += 1;
-        }
-    }
-    text
-}
-
-/// One operation as a command of its queue.
-fn line(text: &mut String, op: char, id: u64, bytes: u64, queue: usize, after: &mut [u64]) {
-    after[queue] += 1;
-    let points = after.iter().enumerate().filter(|(_, epoch)| **epoch > 0);
-    let points: Vec<String> = points
-        .map(|(lane, epoch)| format!("{lane}@{epoch}"))
-        .collect();
-    let points = if points.is_empty() {
-        "-".to_owned()
-    } else {
-        points.join(",")
-    };
-    // Writing into a string cannot fail.
-    let _ = writeln!(text, "{op} {id} {bytes} {queue} {points} -");
-}
-
-/// Steele's and Vigna's SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_free_what_they_follow() {
-        let text = program(4, 2000);
-        let mut born = std::collections::HashMap::new();
-        let mut foreign = 0;
-        for line in text.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            let point = |lane: &str| {
-                let mut points = words[4]
-                    .split(',')
-                    .filter_map(|point| point.split_once('@'));
-                points
-                    .find(|(own, _)| *own == lane)
-                    .and_then(|(_, epoch)| epoch.parse::<u64>().ok())
-            };
-            let own = point(words[3]).unwrap_or_default();
-            match words[0] {
-                "a" => assert!(
-                    born.insert(words[1].to_owned(), (words[3].to_owned(), own))
-                        .is_none()
-                ),
-                _ => {
-                    let (queue, epoch) = born.remove(words[1]).expect("it lives");
-                    assert!(point(&queue).unwrap_or_default() >= epoch, "{line}");
-                    foreign += u32::from(queue != words[3]);
-                }
-            }
-        }
-        assert!(foreign > 20 && text.lines().count() >= 2000);
-    }
 }

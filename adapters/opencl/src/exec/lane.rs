@@ -10,7 +10,7 @@ use ur::object::{Error, Object, Result};
 use ur::stream::{LaunchRequest, Stamps, Work};
 
 use super::batch::{Batch, Notes, Slot};
-use super::{Marker, Outlet, event_property, times};
+use super::{Marker, Outlet, event_property, host, times};
 use crate::OpenCl;
 use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
 use crate::device::Device;
@@ -181,6 +181,20 @@ impl Lane {
         run(&mut batch)?;
         let notes = batch.notes;
         self.given(&mut pending, notes, stamps)
+    }
+
+    /// Does a little work itself, where that takes less time than to give it to an idle device.
+    pub fn at_once(&self, work: &Work<OpenCl>) -> bool {
+        if !self.device.shares_addresses() || !host::suits(work) {
+            return false;
+        }
+        let pending = self.pending();
+        let open = self.open.load(Ordering::Relaxed) || !self.in_order;
+        if open || !pending.waits.is_empty() || !self.outlet.is_quiet() {
+            return false;
+        }
+        host::run(work);
+        true
     }
 
     /// Gives the lane a buffer of recorded commands or, where that is not taken, the commands.

@@ -9,6 +9,7 @@
 //! keeps. Uses `cl` and `device`. Must never know the engine's handles.
 
 mod batch;
+mod host;
 mod lane;
 mod marker;
 mod outlet;

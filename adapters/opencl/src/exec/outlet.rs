@@ -31,6 +31,8 @@ pub(super) struct Outlet {
     pub queue: QueueRef,
     given: AtomicU64,
     flushed: AtomicU64,
+    /// The number of the last command that was seen complete, and all before it with it.
+    ended: AtomicU64,
     /// Whether all commands were seen complete when last looked at.
     idle: AtomicBool,
 }
@@ -41,6 +43,7 @@ impl Outlet {
             queue,
             given: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             idle: AtomicBool::new(true),
         }
     }
@@ -79,9 +82,19 @@ impl Outlet {
         check(code, "clFlush")
     }
 
+    /// Whether all commands were seen complete. Exact for who keeps others from giving more.
+    pub fn is_quiet(&self) -> bool {
+        self.ended.load(Ordering::Acquire) == self.given()
+    }
+
     /// The command with this number was seen complete.
     pub fn note_end(&self, at: u64) {
         self.flushed.fetch_max(at, Ordering::Relaxed);
+        // Not `fetch_max`, which the thread sanitizer does not see.
+        let later = |ended| (ended < at).then_some(at);
+        let _ = self
+            .ended
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
         if self.given() == at {
             self.idle.store(true, Ordering::Relaxed);
         }

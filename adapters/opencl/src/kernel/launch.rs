@@ -24,6 +24,9 @@ use crate::sampler::Sampler;
 pub(super) struct Native {
     pub kernel: KernelRef,
     slabs: Arc<Slabs>,
+    /// Whether any pointer goes without OpenCL looking up whose memory it leads to: every address of
+    /// the host's is one of the devices', too.
+    plain: bool,
     arguments: Mutex<Arguments>,
 }
 
@@ -289,12 +292,14 @@ impl Owned {
 }
 
 impl Native {
-    /// `open`: whether others know the kernel, too.
-    pub fn new(kernel: KernelRef, slabs: &Arc<Slabs>, open: bool) -> Arc<Self> {
+    /// `plain`: whether the devices share the host's addresses. `open`: whether others know the kernel,
+    /// too.
+    pub fn new(kernel: KernelRef, slabs: &Arc<Slabs>, plain: bool, open: bool) -> Arc<Self> {
         let kept = Vec::new();
         Arc::new(Self {
             kernel,
             slabs: Arc::clone(slabs),
+            plain,
             arguments: Mutex::new(Arguments { kept, open }),
         })
     }
@@ -388,12 +393,11 @@ impl Native {
             Arg::Local(bytes) => set(bytes, null()),
             Arg::Pointer(at) => {
                 let at: *const c_void = ptr::with_exposed_provenance(at);
+                let usm = api.ext.clSetKernelArgMemPointerINTEL;
                 // SAFETY: a live kernel; what the pointer leads to is the caller's promise.
                 unsafe {
-                    match (
-                        api.ext.clSetKernelArgMemPointerINTEL,
-                        api.core.clSetKernelArgSVMPointer,
-                    ) {
+                    match (usm, api.core.clSetKernelArgSVMPointer) {
+                        (_, Some(set)) if self.plain => set(kernel, index, at),
                         (Some(set), _) => set(kernel, index, at),
                         (None, Some(set)) => set(kernel, index, at),
                         (None, None) => return Err(Error::unsupported()),

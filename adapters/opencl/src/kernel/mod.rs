@@ -33,8 +33,9 @@ impl Kernel {
     }
 
     fn over(program: &Object<Program>, kernel: KernelRef, open: bool) -> Arc<Object<Self>> {
-        let slabs = &program.context().domain().state().slabs;
-        let native = Native::new(kernel, slabs, open);
+        let domain = program.context().domain();
+        let plain = domain.devices().iter().all(|one| one.shares_addresses());
+        let native = Native::new(kernel, &domain.state().slabs, plain, open);
         hal::new::<OpenCl, _>(Self {
             program: program.arc(),
             native,

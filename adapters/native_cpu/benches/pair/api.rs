@@ -1,21 +1,8 @@
-//! What an asynchronous allocation and its free cost together, through the C API: the built loader
-//! and adapter, an in-order queue, no wait list, no event. In the same run: malloc and free of
-//! mimalloc, and one uncontended atomic read-modify-write.
-//!
-//! ```text
-//! cargo build --release --workspace && cargo bench -p ur-adapter-native-cpu
-//! ```
+//! The C interface of the built loader, with the native CPU's adapter behind it.
 
-use criterion::{BenchmarkId, Criterion};
-use mimalloc::MiMalloc;
-use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{CStr, c_void};
-use std::hint::black_box;
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 use ur::abi::*;
 use ur::dl::{Binding, Library, function};
 
@@ -74,6 +61,7 @@ type Alloc = unsafe extern "C" fn(
     *mut *mut c_void,
     *mut ur_event_handle_t,
 ) -> ur_result_t;
+type EventRelease = unsafe extern "C" fn(ur_event_handle_t) -> ur_result_t;
 type Free = unsafe extern "C" fn(
     ur_queue_handle_t,
     ur_usm_pool_handle_t,
@@ -83,19 +71,21 @@ type Free = unsafe extern "C" fn(
     *mut ur_event_handle_t,
 ) -> ur_result_t;
 
-struct Bench {
+/// The loader, with a context of the native CPU.
+pub struct Bench {
     library: Library,
     context: ur_context_handle_t,
     device: ur_device_handle_t,
     alloc: Alloc,
     free: Free,
+    event_release: EventRelease,
 }
 
 // SAFETY: handles may be used from any thread.
 unsafe impl Sync for Bench {}
 
 impl Bench {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let built = std::env::current_exe().expect("this benchmark has a file");
         let built: PathBuf = built.ancestors().nth(2).expect("in deps/").into();
         let adapter = built.join("libur_adapter_native_cpu.so");
@@ -117,10 +107,11 @@ impl Bench {
             1, &raw const device, null(), &raw mut context
         );
         // SAFETY: these are their types.
-        let (alloc, free) = unsafe {
+        let (alloc, free, event_release) = unsafe {
             (
                 get(&library, c"urEnqueueUSMDeviceAllocExp"),
                 get(&library, c"urEnqueueUSMFreeExp"),
+                get(&library, c"urEventRelease"),
             )
         };
         Self {
@@ -129,10 +120,11 @@ impl Bench {
             device,
             alloc,
             free,
+            event_release,
         }
     }
 
-    fn queue(&self) -> ur_queue_handle_t {
+    pub fn queue(&self) -> ur_queue_handle_t {
         let mut queue = null_mut();
         ok!(
             &self.library, c"urQueueCreate": QueueCreate,
@@ -141,12 +133,12 @@ impl Bench {
         queue
     }
 
-    fn release(&self, queue: ur_queue_handle_t) {
+    pub fn release(&self, queue: ur_queue_handle_t) {
         ok!(&self.library, c"urQueueRelease": QueueRelease, queue);
     }
 
     #[inline]
-    fn pair(&self, queue: ur_queue_handle_t, bytes: usize) {
+    pub fn pair(&self, queue: ur_queue_handle_t, bytes: usize) {
         let mut memory = null_mut();
         // SAFETY: the queue is alive, the memory is freed once.
         let results = unsafe {
@@ -167,61 +159,28 @@ impl Bench {
         assert_eq!(results, (UR_RESULT_SUCCESS, UR_RESULT_SUCCESS));
     }
 
-    /// The time that `threads` threads take for so many pairs each, each on a queue of its own.
-    fn threads(&self, threads: usize, pairs: u64, bytes: usize) -> Duration {
-        let start = Barrier::new(threads);
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads)
-                .map(|_| {
-                    let start = &start;
-                    scope.spawn(move || {
-                        let queue = self.queue();
-                        self.pair(queue, bytes);
-                        start.wait();
-                        let began = Instant::now();
-                        (0..pairs).for_each(|_| self.pair(queue, bytes));
-                        let took = began.elapsed();
-                        self.release(queue);
-                        took
-                    })
-                })
-                .collect();
-            let took = workers.into_iter().map(|worker| worker.join());
-            took.map(|took| took.expect("no thread fails"))
-                .max()
-                .unwrap_or_default()
-        })
+    /// A pair of which each call gives an event, and their releases.
+    #[inline]
+    pub fn pair_with_events(&self, queue: ur_queue_handle_t, bytes: usize) {
+        let (mut memory, mut born, mut died) = (null_mut(), null_mut(), null_mut());
+        // SAFETY: the queue is alive; the memory is freed and each event released once.
+        let results = unsafe {
+            [
+                (self.alloc)(
+                    queue,
+                    null_mut(),
+                    bytes,
+                    null(),
+                    0,
+                    null(),
+                    &raw mut memory,
+                    &raw mut born,
+                ),
+                (self.free)(queue, null_mut(), memory, 0, null(), &raw mut died),
+                (self.event_release)(born),
+                (self.event_release)(died),
+            ]
+        };
+        assert_eq!(results, [UR_RESULT_SUCCESS; 4]);
     }
-}
-
-fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
-    let bench = Bench::new();
-    let mut group = criterion.benchmark_group("pair");
-    let queue = bench.queue();
-    for shift in (8..=28).step_by(4) {
-        let bytes = 1usize << shift;
-        group.bench_function(BenchmarkId::new("async", bytes), |b| {
-            b.iter(|| bench.pair(queue, black_box(bytes)));
-        });
-    }
-    bench.release(queue);
-    for threads in [1, 2] {
-        group.bench_function(BenchmarkId::new("async 4096, threads", threads), |b| {
-            b.iter_custom(|pairs| bench.threads(threads, pairs, 4096));
-        });
-    }
-    group.bench_function("mimalloc/4096", |b| {
-        let layout = Layout::from_size_align(4096, 16).expect("a layout");
-        b.iter(|| {
-            // SAFETY: freed once, as it was allocated.
-            unsafe { MiMalloc.dealloc(black_box(MiMalloc.alloc(black_box(layout))), layout) };
-        });
-    });
-    group.bench_function("atomic add", |b| {
-        let counter = AtomicU64::new(0);
-        b.iter(|| black_box(&counter).fetch_add(1, Ordering::AcqRel));
-    });
-    group.finish();
-    criterion.final_summary();
 }

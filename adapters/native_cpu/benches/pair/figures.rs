@@ -1,0 +1,128 @@
+//! Figures that are no mean of one thing: how threads scale beside arithmetic, the slowest of a
+//! thousand pairs beside the median, the order of an enqueue by the number of queues. A line each:
+//! a name, a tab, a number.
+
+use crate::api::Bench;
+use crate::clock::Web;
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 9;
+const PAIRS: u64 = 100_000;
+const BYTES: usize = 4096;
+
+pub fn print() {
+    let bench = Bench::new();
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    for threads in [2, 4, 8].into_iter().filter(|threads| *threads <= cores) {
+        println!("scaling {threads}\t{:.4}", scaling(&bench, threads));
+    }
+    let (median, slow) = tail(&bench, 2.min(cores));
+    println!("median\t{median:.1}\np99.9\t{slow:.1}");
+    for queues in [4, 8, 16, 32, 64] {
+        println!("clock {queues}\t{:.1}", order(queues));
+    }
+}
+
+/// Runs the same on so many threads at once, between a beginning and an end of each; the longest time.
+pub fn together<S>(
+    threads: usize,
+    begin: impl Fn() -> S + Sync,
+    run: impl Fn(&mut S) + Sync,
+    end: impl Fn(S) + Sync,
+) -> Duration {
+    let start = Barrier::new(threads);
+    let one = || {
+        let mut state = begin();
+        start.wait();
+        let began = Instant::now();
+        run(&mut state);
+        let took = began.elapsed();
+        end(state);
+        took
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        let took = workers.into_iter().map(|worker| worker.join());
+        took.map(|took| took.expect("no thread fails"))
+            .max()
+            .unwrap_or_default()
+    })
+}
+
+/// The time that `threads` threads take for so many pairs each, each on a queue of its own.
+pub fn pairs(bench: &Bench, threads: usize, pairs: u64) -> Duration {
+    let begin = || {
+        let queue = bench.queue();
+        bench.pair(queue, BYTES);
+        queue
+    };
+    let run = |queue: &mut _| (0..pairs).for_each(|_| bench.pair(*queue, BYTES));
+    together(threads, begin, run, |queue| bench.release(queue))
+}
+
+/// What touches no memory that another thread could touch.
+fn arithmetic(threads: usize, steps: u64) -> Duration {
+    let run = |state: &mut u64| {
+        for _ in 0..30 * steps {
+            *state = black_box(state.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (*state >> 29));
+        }
+    };
+    together(
+        threads,
+        || 1,
+        run,
+        |state| {
+            black_box(state);
+        },
+    )
+}
+
+/// How much of the threads' own scaling the pairs have, which take turns with it.
+fn scaling(bench: &Bench, threads: usize) -> f64 {
+    let round = |_| {
+        let pair =
+            pairs(bench, 1, PAIRS).as_secs_f64() / pairs(bench, threads, PAIRS).as_secs_f64();
+        let alone = arithmetic(1, PAIRS).as_secs_f64() / arithmetic(threads, PAIRS).as_secs_f64();
+        pair / alone
+    };
+    median((0..ROUNDS).map(round).collect())
+}
+
+/// The median of a pair and the time that one of a thousand exceeds, in nanoseconds, the clock's own
+/// included.
+fn tail(bench: &Bench, threads: usize) -> (f64, f64) {
+    let all = std::sync::Mutex::new(Vec::new());
+    let begin = || (bench.queue(), Vec::with_capacity(PAIRS as usize));
+    let run = |(queue, times): &mut (_, Vec<f64>)| {
+        for _ in 0..PAIRS {
+            let began = Instant::now();
+            bench.pair(*queue, BYTES);
+            times.push(began.elapsed().as_nanos() as f64);
+        }
+    };
+    together(threads, begin, run, |(queue, times)| {
+        bench.release(queue);
+        all.lock().expect("no thread fails").extend(times);
+    });
+    let mut all = all.into_inner().expect("no thread fails");
+    all.sort_by(f64::total_cmp);
+    (all[all.len() / 2], all[all.len() - all.len() / 1000 - 1])
+}
+
+/// Nanoseconds of [`Web::enqueue`] with four commands of each queue outstanding.
+fn order(queues: usize) -> f64 {
+    let mut web = Web::new(queues, Some(4));
+    let round = |_| {
+        let began = Instant::now();
+        (0..10_000).for_each(|_| web.enqueue());
+        began.elapsed().as_nanos() as f64 / 10_000.0
+    };
+    median((0..ROUNDS).map(round).collect())
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}

@@ -1,0 +1,86 @@
+//! The pair's benchmark, `adapters/native_cpu/benches/pair`: built, run, its instructions counted
+//! against the limits that stand here.
+
+use super::instructions;
+use crate::build;
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is repeated, by the benchmark's name for it; what to call it; and the instructions that it may
+/// take. They were counted on x86_64 with Rust 1.95; a compiler may need other limits, a change of
+/// ours not.
+const LIMITS: [(&str, &str, f64); 6] = [
+    ("pair 4096", "allocation and free, 4 KiB", 487.0),
+    ("pair 1048576", "allocation and free, 1 MiB", 487.0),
+    (
+        "events 4096",
+        "the same, each with an event, released",
+        2455.0,
+    ),
+    ("clock 4", "order of an enqueue after two, 4 queues", 2320.0),
+    ("clock 16", "the same, 16 queues", 5510.0),
+    ("clock 64", "the same, 64 queues", 16200.0),
+];
+
+/// Often enough that what comes before hardly counts.
+const TIMES: u64 = 10_000;
+
+/// Fails if anything takes more than it may.
+pub(super) fn gate(program: &Path) -> Result<()> {
+    if let Some(why) = instructions::cannot() {
+        println!("pool: SKIPPED: {why}; instructions are NOT checked");
+        return Ok(());
+    }
+    println!("| what | instructions | limit |\n|---|---|---|");
+    let mut over = Vec::new();
+    for (case, name, limit) in LIMITS {
+        let run = |times: u64| {
+            let mut command = Command::new(program);
+            command.args(["--repeat", case, &times.to_string()]);
+            instructions::of(&command).with_context(|| case.to_owned())
+        };
+        let each = run(TIMES)?.saturating_sub(run(0)?) as f64 / TIMES as f64;
+        println!("| {name} | {each:.1} | {limit} |");
+        // Starts differ by some thousand instructions.
+        if each > limit + 1.0 {
+            over.push(format!("{name}: {each:.1}, not {limit}"));
+        }
+    }
+    if !over.is_empty() {
+        bail!("the pool takes more instructions:\n  {}", over.join("\n  "));
+    }
+    Ok(())
+}
+
+/// Its figures by name.
+pub(super) fn figures(program: &Path) -> Result<Vec<(String, f64)>> {
+    let output = Command::new(program).arg("--figures").output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "--figures: {errors}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = |line: &str| {
+        let (name, value) = line.split_once('\t').context("a name and a figure")?;
+        Ok((name.to_owned(), value.parse()?))
+    };
+    text.lines().map(line).collect()
+}
+
+/// Builds the benchmark beside the loader and the adapter, which it opens; returns its program.
+pub(super) fn build(root: &Path) -> Result<PathBuf> {
+    build::packages(root, &["ur-loader", "ur-adapter-native-cpu"], true)?;
+    let mut cargo = build::cargo(root);
+    cargo.args(["bench", "--package", "ur-adapter-native-cpu"]);
+    cargo.args(["--bench", "pair", "--no-run", "--message-format", "json"]);
+    let output = cargo.stderr(std::process::Stdio::inherit()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let messages = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = messages.filter_map(|message| {
+        let path = message["executable"].as_str().map(PathBuf::from)?;
+        (message["target"]["name"] == "pair").then_some(path)
+    });
+    programs.next().context("the benchmark was not built")
+}

@@ -1,0 +1,42 @@
+//! What was found beside what is wanted, in one table.
+
+#[derive(Default)]
+pub(super) struct Verdicts(Vec<Verdict>);
+
+struct Verdict {
+    what: String,
+    found: f64,
+    wanted: String,
+    met: bool,
+}
+
+impl Verdicts {
+    /// Should be no more than `most`.
+    pub fn most(&mut self, what: &str, found: f64, most: f64) {
+        self.add(what, found, format!("at most {most}"), found <= most);
+    }
+
+    /// Should be no less than `least`.
+    pub fn least(&mut self, what: &str, found: f64, least: f64) {
+        self.add(what, found, format!("at least {least}"), found >= least);
+    }
+
+    fn add(&mut self, what: &str, found: f64, wanted: String, met: bool) {
+        let what = what.to_owned();
+        self.0.push(Verdict {
+            what,
+            found,
+            wanted,
+            met,
+        });
+    }
+
+    pub fn print(&self) {
+        println!("## Against the targets\n| what | found | target | met |\n|---|---|---|---|");
+        for verdict in &self.0 {
+            let met = if verdict.met { "yes" } else { "**no**" };
+            let (what, wanted) = (&verdict.what, &verdict.wanted);
+            println!("| {what} | {:.3} | {wanted} | {met} |", verdict.found);
+        }
+    }
+}
