@@ -311,13 +311,16 @@ impl Bench {
         })
     }
 
-    /// The enqueuing alone; what it made is waited for and released outside the time.
+    /// The enqueuing alone; what it made is waited for and released outside the time. A launch before
+    /// wakes the device's threads, whatever was measured last and did or did not need them.
     fn submit(
         &self,
         queue: ur_queue_handle_t,
         command: fn(&Self, ur_queue_handle_t, usize, *mut ur_event_handle_t) -> ur_result_t,
         with_event: bool,
     ) -> Result<Option<f64>, String> {
+        ok(self.launch(queue, 0, null_mut()))?;
+        self.finish(queue)?;
         let mut events = [null_mut(); COMMANDS];
         let sample = timed(COMMANDS, |at| {
             let event = if with_event {
