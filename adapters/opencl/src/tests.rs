@@ -4,6 +4,7 @@
 //! `stage` opens the library and runs tests in processes of their own, since an adapter looks for
 //! OpenCL once; `scene` is a piece of everything that a client does.
 
+mod at_once;
 mod discovery;
 mod errors;
 mod faults;

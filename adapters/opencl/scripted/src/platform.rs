@@ -96,6 +96,9 @@ pub unsafe extern "C" fn clGetDeviceInfo(
             }
             .to_ne_bytes()
             .to_vec(),
+            CL_DEVICE_SVM_CAPABILITIES if world.script.shape.shared_addresses => {
+                CL_DEVICE_SVM_FINE_GRAIN_SYSTEM.to_ne_bytes().to_vec()
+            }
             CL_DEVICE_NAME => text("Scripted device"),
             CL_DEVICE_VERSION => text("OpenCL 3.0 scripted"),
             CL_DEVICE_EXTENSIONS => text(EXTENSIONS),

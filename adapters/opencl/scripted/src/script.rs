@@ -55,6 +55,8 @@ pub struct Shape {
     pub accelerator: bool,
     /// No extension function is handed out.
     pub no_extensions: bool,
+    /// Every address of the host's is one of the device's, too.
+    pub shared_addresses: bool,
 }
 
 /// Calls that never fail by script: what a failure would lose, nobody could give back.

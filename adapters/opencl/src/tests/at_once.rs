@@ -1,0 +1,178 @@
+//! What the host does itself on devices that share its memory, and when it must not.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use scripted_opencl::Shape;
+use ur::abi::*;
+
+use super::stage::{Stage, adapter, alone, device, ur};
+
+/// Bytes of a copy that is the host's, and of one that is not.
+const LITTLE: usize = 64;
+const MUCH: usize = 64 << 10;
+
+struct Bench {
+    stage: Stage,
+    context: ur_context_handle_t,
+    device: ur_device_handle_t,
+}
+
+impl Bench {
+    fn new(shared_addresses: bool) -> Self {
+        let stage = Stage::open();
+        stage.shape(Shape {
+            shared_addresses,
+            ..Shape::default()
+        });
+        let device = device(adapter().expect("an adapter"));
+        let mut context = null_mut();
+        let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        Self {
+            stage,
+            context,
+            device,
+        }
+    }
+
+    fn queue(&self, flags: ur_queue_flags_t) -> ur_queue_handle_t {
+        let properties = ur_queue_properties_t {
+            flags,
+            ..Default::default()
+        };
+        let mut queue = null_mut();
+        let code = ur!(Queue.pfnCreate(self.context, self.device, &properties, &mut queue));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        queue
+    }
+
+    /// Copies, and tells how many calls of OpenCL's that took and what there is in the target then.
+    fn copy(
+        &self,
+        queue: ur_queue_handle_t,
+        bytes: usize,
+        waits: &[ur_event_handle_t],
+    ) -> (u64, Vec<u8>) {
+        let (from, mut to) = (vec![7u8; bytes], vec![0u8; bytes]);
+        self.stage.calm();
+        let code = ur!(Enqueue.pfnUSMMemcpy(
+            queue,
+            0,
+            to.as_mut_ptr().cast(),
+            from.as_ptr().cast(),
+            bytes,
+            waits.len() as u32,
+            if waits.is_empty() {
+                null()
+            } else {
+                waits.as_ptr()
+            },
+            null_mut()
+        ));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let calls = self.stage.look().calls;
+        // What the device may still write to stays.
+        let seen = to.clone();
+        std::mem::forget((from, to));
+        (calls, seen)
+    }
+
+    fn finish(&self, queue: ur_queue_handle_t) {
+        assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
+    }
+
+    fn end(self, queues: &[ur_queue_handle_t]) {
+        for queue in queues {
+            assert_eq!(ur!(Queue.pfnRelease(*queue)), UR_RESULT_SUCCESS);
+        }
+        assert_eq!(ur!(Context.pfnRelease(self.context)), UR_RESULT_SUCCESS);
+        self.stage.check_end("at the end");
+    }
+}
+
+#[test]
+fn an_idle_queue_copies_little_without_the_driver() {
+    alone(
+        "tests::at_once::an_idle_queue_copies_little_without_the_driver",
+        &[],
+        || {
+            let bench = Bench::new(true);
+            let queues = [0, UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0]
+                .map(|flags| bench.queue(ur_queue_flags_t(flags)));
+            for queue in queues {
+                // An out-of-order queue opens its first lane.
+                bench.copy(queue, LITTLE, &[]);
+                assert_eq!(bench.copy(queue, LITTLE, &[]), (0, vec![7; LITTLE]));
+                assert!(bench.copy(queue, MUCH, &[]).0 > 0, "the driver copies much");
+            }
+            // Nobody has seen the long copy complete.
+            assert!(
+                bench.copy(queues[0], LITTLE, &[]).0 > 0,
+                "behind the driver's"
+            );
+            bench.finish(queues[0]);
+            assert_eq!(bench.copy(queues[0], LITTLE, &[]), (0, vec![7; LITTLE]));
+            bench.end(&queues);
+        },
+    );
+}
+
+#[test]
+fn times_and_other_memory_are_the_drivers() {
+    alone(
+        "tests::at_once::times_and_other_memory_are_the_drivers",
+        &[],
+        || {
+            let bench = Bench::new(false);
+            let queue = bench.queue(ur_queue_flags_t(0));
+            assert!(bench.copy(queue, LITTLE, &[]).0 > 0, "memory of its own");
+            bench.finish(queue);
+            bench.end(&[queue]);
+        },
+    );
+}
+
+unsafe extern "C" fn until_told(told: *mut c_void) {
+    // SAFETY: the receiver outlives the task, which is waited for.
+    let told = unsafe { &*told.cast::<Receiver<()>>() };
+    told.recv().expect("the test tells");
+}
+
+#[test]
+fn nothing_is_copied_before_what_it_waits_for() {
+    alone(
+        "tests::at_once::nothing_is_copied_before_what_it_waits_for",
+        &[],
+        || {
+            let bench = Bench::new(true);
+            let queues = [(); 2].map(|()| bench.queue(ur_queue_flags_t(0)));
+            let (tell, told): (Sender<()>, Receiver<()>) = channel();
+            let mut event = null_mut();
+            let code = ur!(EnqueueExp.pfnHostTaskExp(
+                queues[0],
+                Some(until_told),
+                (&raw const told).cast_mut().cast(),
+                null(),
+                0,
+                null(),
+                &mut event
+            ));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            for (queue, waits) in [(queues[0], &[][..]), (queues[1], &[event])] {
+                let (calls, seen) = bench.copy(queue, LITTLE, waits);
+                assert!(calls > 0, "the driver holds it back");
+                assert_eq!(seen, [0; LITTLE], "not yet");
+            }
+            tell.send(()).expect("the task listens");
+            queues.into_iter().for_each(|queue| bench.finish(queue));
+            assert_eq!(
+                bench.copy(queues[1], LITTLE, &[event]),
+                (0, vec![7; LITTLE])
+            );
+            assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
+            bench.end(&queues);
+        },
+    );
+}
