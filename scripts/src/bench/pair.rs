@@ -9,19 +9,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What is repeated, by the benchmark's name for it; what to call it; and the instructions that it may
-/// take. They were counted on x86_64 with Rust 1.95; a compiler may need other limits, a change of
-/// ours not.
+/// take. They are 3 % more than was counted on x86_64 with Rust 1.95: by so much libc's `malloc` and
+/// `memcpy`, which choose by the processor, and the compiler, which inlines by the names of paths,
+/// make two machines differ. A compiler may need other limits, a change of ours not.
 const LIMITS: [(&str, &str, f64); 6] = [
-    ("pair 4096", "allocation and free, 4 KiB", 487.0),
-    ("pair 1048576", "allocation and free, 1 MiB", 487.0),
+    ("pair 4096", "allocation and free, 4 KiB", 503.0),
+    ("pair 1048576", "allocation and free, 1 MiB", 503.0),
     (
         "events 4096",
         "the same, each with an event, released",
-        2455.0,
+        2560.0,
     ),
-    ("clock 4", "order of an enqueue after two, 4 queues", 2320.0),
-    ("clock 16", "the same, 16 queues", 5510.0),
-    ("clock 64", "the same, 64 queues", 16200.0),
+    ("clock 4", "order of an enqueue after two, 4 queues", 2385.0),
+    ("clock 16", "the same, 16 queues", 5665.0),
+    ("clock 64", "the same, 64 queues", 16625.0),
 ];
 
 /// Often enough that what comes before hardly counts.
@@ -43,8 +44,7 @@ pub(super) fn gate(program: &Path) -> Result<()> {
         };
         let each = run(TIMES)?.saturating_sub(run(0)?) as f64 / TIMES as f64;
         println!("| {name} | {each:.1} | {limit} |");
-        // Starts differ by some thousand instructions.
-        if each > limit + 1.0 {
+        if each > limit {
             over.push(format!("{name}: {each:.1}, not {limit}"));
         }
     }
