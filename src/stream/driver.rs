@@ -373,9 +373,9 @@ pub trait Driver:
         None
     }
 
-    /// Addresses for pages, none mapped yet: where they start, at a multiple of the page.
-    fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
-        let _ = (domain, bytes);
+    /// Addresses for pages of this size, none mapped yet: where they start, at a multiple of it.
+    fn reserve(domain: &Domain<Self>, page: usize, bytes: usize) -> Result<usize> {
+        let _ = (domain, page, bytes);
         Err(Error::unsupported())
     }
 
@@ -414,9 +414,9 @@ pub trait Driver:
         Err(Error::unsupported())
     }
 
-    /// Unmaps so many pages from `addr` on, all use of which there was observed complete.
-    fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {
-        let _ = (domain, addr, count);
+    /// Unmaps the pages in so many bytes from `addr` on, all use of which there was observed complete.
+    fn unmap_pages(domain: &Domain<Self>, addr: usize, bytes: usize) {
+        let _ = (domain, addr, bytes);
     }
 
     /// A pool of the backend's own for memory of this kind, asked for a pool that may be served by one.

@@ -135,13 +135,13 @@ impl<D: Driver> Paged<D> {
             .into_iter()
             .map(|(_, page)| page)
             .collect();
-        D::unmap_pages(&self.domain, slab.base as usize, pages.len());
+        D::unmap_pages(&self.domain, slab.base as usize, slab.bytes as usize);
         space.give(slab);
         for page in &pages {
             for addr in space.traces.remove(page).unwrap_or_default() {
                 // The address itself stays taken until the pool retires it.
                 if space.old.remove(&addr).is_some() {
-                    D::unmap_pages(&self.domain, addr as usize, 1);
+                    D::unmap_pages(&self.domain, addr as usize, self.page);
                     self.lingering.fetch_sub(1, Ordering::Relaxed);
                 }
             }
@@ -174,7 +174,7 @@ impl<D: Driver> Paged<D> {
 
     fn unmap_run(&self, run: Option<(u64, usize)>) -> Option<(u64, usize)> {
         let (start, count) = run?;
-        D::unmap_pages(&self.domain, start as usize, count);
+        D::unmap_pages(&self.domain, start as usize, count * self.page);
         None
     }
 
@@ -189,9 +189,10 @@ impl<D: Driver> Paged<D> {
         let wish = least.checked_mul(2).ok_or(none)?.max(WINDOW);
         let wish = wish.checked_next_multiple_of(self.page).ok_or(none)?;
         // A process may be short of addresses too.
-        let reserved = match D::reserve(&self.domain, wish) {
+        let reserve = |bytes| D::reserve(&self.domain, self.page, bytes);
+        let reserved = match reserve(wish) {
             Ok(base) => (base, wish),
-            Err(_) => (D::reserve(&self.domain, least)?, least),
+            Err(_) => (reserve(least)?, least),
         };
         let slab = Slab {
             base: reserved.0 as u64,

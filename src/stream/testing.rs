@@ -557,7 +557,7 @@ macro_rules! fake {
                 (kind == Kind::Shared).then_some(vm::PAGE)
             }
 
-            fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
+            fn reserve(domain: &Domain<Self>, _page: usize, bytes: usize) -> Result<usize> {
                 Ok(domain.state().vm.lock().unwrap().reserve(bytes))
             }
 
@@ -597,7 +597,8 @@ macro_rules! fake {
                 }
             }
 
-            fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {
+            fn unmap_pages(domain: &Domain<Self>, addr: usize, bytes: usize) {
+                let count = bytes / vm::PAGE;
                 domain.state().vm.lock().unwrap().unmap(addr, count);
             }
 

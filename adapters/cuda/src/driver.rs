@@ -59,8 +59,8 @@ fn gpu<'a>(domain: &'a Domain<Cuda>, device: Option<&Object<Device>>) -> Result<
     found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
 }
 
-/// Fewer pages than these are just made, to see whether they are there.
-const FEW_PAGES: usize = 64;
+/// Less memory than this is just made, to see whether it is there.
+const LITTLE: usize = 128 << 20;
 
 /// Any device: host memory is not asked about one.
 fn any_gpu() -> Option<Arc<Gpu>> {
@@ -72,7 +72,7 @@ fn any_gpu() -> Option<Arc<Gpu>> {
 fn pages_of(gpu: &Gpu, kind: Kind) -> Result<Pages> {
     match kind {
         Kind::Host => gpu.host_pages.ok_or(Error::unsupported()),
-        Kind::Device | Kind::Shared => pages(gpu),
+        Kind::Device | Kind::Shared => gpu.slab_pages.ok_or(Error::unsupported()),
     }
 }
 
@@ -180,8 +180,8 @@ impl Driver for Cuda {
         }
     }
 
-    fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
-        SLAB_BYTES
+    fn granularity(device: Option<&Object<Device>>, kind: Kind) -> usize {
+        Self::page(device, kind).unwrap_or(SLAB_BYTES)
     }
 
     fn page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
@@ -190,13 +190,13 @@ impl Driver for Cuda {
             (_, Kind::Host) => (any_gpu()?, true),
             _ => return None,
         };
-        let pages = if all { gpu.host_pages } else { gpu.pages };
+        let pages = if all { gpu.host_pages } else { gpu.slab_pages };
         Some(pages?.bytes)
     }
 
-    fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
+    fn reserve(domain: &Domain<Self>, page: usize, bytes: usize) -> Result<usize> {
         let gpu = first(domain)?;
-        pages(gpu)?.reserve(gpu.api, 0, bytes)
+        pages(gpu)?.with(page).reserve(gpu.api, 0, bytes)
     }
 
     fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
@@ -216,7 +216,7 @@ impl Driver for Cuda {
         let pages = pages_of(gpu, kind)?;
         let bytes = count.saturating_mul(pages.bytes);
         let (there, none) = match kind {
-            _ if count <= FEW_PAGES => (true, UR_RESULT_ERROR_UNKNOWN),
+            _ if bytes <= LITTLE => (true, UR_RESULT_ERROR_UNKNOWN),
             Kind::Host => (host_may_have(bytes), UR_RESULT_ERROR_OUT_OF_HOST_MEMORY),
             _ => (gpu.may_have(bytes)?, UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY),
         };
@@ -251,9 +251,9 @@ impl Driver for Cuda {
         pages.map_pages(gpu.api, addr, all, &who)
     }
 
-    fn unmap_pages(domain: &Domain<Self>, addr: usize, count: usize) {
+    fn unmap_pages(domain: &Domain<Self>, addr: usize, bytes: usize) {
         if let Ok(pages) = first(domain).and_then(|gpu| pages(gpu)) {
-            pages.unmap_pages(addr, count);
+            pages.with(bytes).unmap_pages(addr, 1);
         }
     }
 

@@ -109,7 +109,7 @@ impl Driver for Cpu {
         Some(PAGE_BYTES)
     }
 
-    fn reserve(domain: &Domain<Self>, bytes: usize) -> Result<usize> {
+    fn reserve(domain: &Domain<Self>, _: usize, bytes: usize) -> Result<usize> {
         pages::reserve(bytes, domain.engine().is_deterministic())
     }
 
@@ -137,8 +137,8 @@ impl Driver for Cpu {
         pages::map(addr, pages.len())
     }
 
-    fn unmap_pages(_: &Domain<Self>, addr: usize, count: usize) {
-        pages::unmap(addr, count);
+    fn unmap_pages(_: &Domain<Self>, addr: usize, bytes: usize) {
+        pages::unmap(addr, bytes);
     }
 
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {

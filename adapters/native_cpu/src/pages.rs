@@ -105,9 +105,8 @@ pub fn map(addr: usize, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Gives the memory of the pages at `addr` back.
-pub fn unmap(addr: usize, count: usize) {
-    let bytes = count * PAGE_BYTES;
+/// Gives the memory of the pages in so many bytes at `addr` back.
+pub fn unmap(addr: usize, bytes: usize) {
     if bytes > 0 {
         // SAFETY: a part of a reservation of ours, all use of which is over.
         unsafe {
@@ -136,7 +135,7 @@ mod tests {
             assert_eq!(byte.read(), 0);
             byte.write(7);
         }
-        unmap(base + PAGE_BYTES, 2);
+        unmap(base + PAGE_BYTES, 2 * PAGE_BYTES);
         map(base + 2 * PAGE_BYTES, 2)?;
         // SAFETY: the first of the two pages mapped.
         assert_eq!(unsafe { byte.read() }, 0);

@@ -26,8 +26,10 @@ pub struct Gpu {
     pub(super) fills: OnceLock<Fills>,
     /// For what must be done at once. Held while it is.
     errands: Mutex<Option<Errands>>,
-    /// The device's pages, and the host's.
+    /// The device's pages as small as they come.
     pub pages: Option<Pages>,
+    /// The device's and the host's pages for slabs.
+    pub slab_pages: Option<Pages>,
     pub host_pages: Option<Pages>,
 }
 
@@ -64,7 +66,8 @@ impl Gpu {
         let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&mut context, device) };
         check(api, code, "cuDevicePrimaryCtxRetain")?;
         let pages = Pages::of_device(api, device);
-        let host_pages = pages.and_then(|like| Pages::of_host(api, device, &like));
+        let slab_pages = pages.map(|least| least.for_slabs(api, device));
+        let host_pages = slab_pages.and_then(|like| Pages::of_host(api, device, &like));
         Ok(Arc::new(Self {
             api,
             device,
@@ -76,6 +79,7 @@ impl Gpu {
             fills: OnceLock::new(),
             errands: Mutex::default(),
             pages,
+            slab_pages,
             host_pages,
         }))
     }
