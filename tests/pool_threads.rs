@@ -183,7 +183,8 @@ fn threads_that_keep_blocks_share_a_pool_without_sharing_memory() {
 
 #[test]
 fn threads_share_pages_that_move() {
-    let gathers = share(true, FakeSource::paged(1024)) + share(false, FakeSource::paged(1024));
+    let gathers =
+        share(true, FakeSource::paged(1024)) + share(false, FakeSource::mixed(1024, 2048));
     assert!(gathers > 0);
 }
 

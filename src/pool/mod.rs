@@ -80,6 +80,7 @@ impl<S: Source> Pool<S> {
         let grain = Grain {
             granularity: page.unwrap_or_else(|| source.granularity()),
             alignment: source.alignment(),
+            large: source.large_page(),
             paged: page.is_some(),
         };
         let key = PoolKey::fresh();
@@ -171,11 +172,14 @@ impl<S: Source> Pool<S> {
         loop {
             match state.step(need, request, &mut attempt) {
                 Step::Done(result) => return (state, result),
-                Step::Grow(bytes) => {
+                Step::Grow(growth) => {
                     drop(state);
-                    let answer = self.source.acquire(bytes);
+                    let answer = match growth.large {
+                        Some(page) => self.source.gather(&[], growth.bytes, page),
+                        None => self.source.acquire(growth.bytes),
+                    };
                     state = self.state.lock();
-                    let unfit = state.grown(bytes, answer, &mut attempt);
+                    let unfit = state.grown(growth, answer, &mut attempt);
                     self.settled.notify_all();
                     if let Some(slab) = unfit {
                         drop(state);
@@ -187,7 +191,9 @@ impl<S: Source> Pool<S> {
                     let expired = state.expired();
                     drop(state);
                     expired.iter().for_each(|old| self.source.retire(*old));
-                    let answer = self.source.gather(&gather.slabs(), gather.fresh);
+                    let answer = self
+                        .source
+                        .gather(&gather.slabs(), gather.fresh, gather.page);
                     state = self.state.lock();
                     state.gathered(gather, answer, &mut attempt);
                     self.settled.notify_all();

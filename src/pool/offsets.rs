@@ -51,6 +51,8 @@ impl Seg {
 #[derive(Debug)]
 pub(crate) struct SlabEntry {
     pub slab: Slab,
+    /// The unit in which memory can leave it, or 0 if only all of it can.
+    pub page: u64,
     pub first: SegId,
     pub free_bytes: u64,
 }
@@ -64,8 +66,10 @@ pub(crate) struct Place {
 
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
-    /// The unit in which memory can leave a slab, or none if only a whole slab can.
+    /// The least unit in which memory can leave a slab, or none if only a whole slab can.
     page: Option<u64>,
+    /// Larger ones in use, ascending.
+    larger: Vec<u64>,
     segs: Vec<Seg>,
     spare_segs: Vec<SegId>,
     /// By the address of the first segment.
@@ -108,6 +112,20 @@ impl Offsets {
         self.page
     }
 
+    /// All units in use, ascending.
+    pub fn pages(&self) -> impl Iterator<Item = u64> {
+        self.page.into_iter().chain(self.larger.iter().copied())
+    }
+
+    /// The unit of the slab that holds an address.
+    pub fn page_at(&self, addr: u64) -> Option<u64> {
+        if self.larger.is_empty() {
+            return self.page;
+        }
+        let (_, entry) = self.slabs.range(..=addr).next_back()?;
+        self.page.map(|_| entry.page)
+    }
+
     pub fn slabs(&self) -> impl Iterator<Item = &SlabEntry> {
         self.slabs.values()
     }
@@ -120,7 +138,7 @@ impl Offsets {
     /// What could leave with a free segment: its whole pages, or its whole slab if it is all of it.
     pub fn removable(&self, id: SegId) -> Option<Slab> {
         let seg = self.seg(id);
-        match self.page {
+        match self.page_at(seg.addr) {
             Some(page) => whole_pages(seg.addr, seg.end(), page),
             None if seg.prev == NIL && seg.next == NIL => {
                 self.slabs.get(&seg.addr).map(|entry| entry.slab)
@@ -143,9 +161,20 @@ impl Offsets {
         })
     }
 
-    /// Adds a slab, cut to `unit`: free segments of these sizes and deaths one after the other, the
-    /// rest never used. Returns the segments, none if nothing is left of the slab.
-    pub fn add_slab(&mut self, slab: Slab, unit: u64, parts: &[(u64, Frontier)]) -> Vec<SegId> {
+    /// Adds a slab in pages of `page`, cut to `unit`: free segments of these sizes and deaths one after
+    /// the other, the rest never used. Returns the segments, none if nothing is left of the slab.
+    pub fn add_slab(
+        &mut self,
+        slab: Slab,
+        page: u64,
+        unit: u64,
+        parts: &[(u64, Frontier)],
+    ) -> Vec<SegId> {
+        if self.page.is_some_and(|least| least < page)
+            && let Err(at) = self.larger.binary_search(&page)
+        {
+            self.larger.insert(at, page);
+        }
         let start = slab.base.checked_next_multiple_of(unit);
         let end = slab.base.checked_add(slab.bytes);
         let (Some(start), Some(end)) = (start, end.map(|end| end / unit * unit)) else {
@@ -179,6 +208,7 @@ impl Offsets {
             let free_bytes = end - start;
             let entry = SlabEntry {
                 slab,
+                page,
                 first,
                 free_bytes,
             };
@@ -196,8 +226,9 @@ impl Offsets {
             return;
         };
         let mut last = before.first;
-        let from = before.slab.base;
-        if self.page.is_none() || !self.slabs.contains_key(&at) {
+        let (from, page) = (before.slab.base, before.page);
+        let after = self.slabs.get(&at);
+        if self.page.is_none() || after.is_none_or(|after| after.page != page) {
             return;
         }
         while self.seg(last).next != NIL {
@@ -241,6 +272,7 @@ impl Offsets {
                         base: slab.end(),
                         bytes: end - slab.end(),
                     },
+                    page: entry.page,
                     first: id,
                     free_bytes,
                 };

@@ -281,7 +281,8 @@ pub(crate) fn lack(store: &Store, need: &Need, order: &Order<'_>) -> Option<Lack
             (vec![range], store.missing(place, need.bytes, order))
         }
         None => {
-            let found = collect_pending(store, need, order, 0)?;
+            let mut pages = store.offsets.pages();
+            let found = pages.find_map(|page| collect_pending(store, need, order, 0, page))?;
             let mut wait = Frontier::new();
             for (first, slab) in &found.pieces {
                 let (first, start) = (*first, slab.base);
@@ -302,19 +303,20 @@ pub(crate) struct Collection {
     pub fresh: u64,
 }
 
-/// The free pages that together make room for a request under its order; where they do not suffice,
-/// with up to `room` bytes of new memory. None if pages cannot help: their addresses do not, in what
+/// The free pages of one size that together make room for a request under its order; where they do not
+/// suffice, with up to `room` bytes of new memory. None if pages cannot help: their addresses do not, in what
 /// fits into one, and larger alignments are not theirs to give.
 pub(crate) fn collect(
     store: &Store,
     need: &Need,
     order: &Order<'_>,
     room: u64,
+    page: u64,
 ) -> Option<Collection> {
-    let (page, whole) = pages_for(store, need)?;
+    let whole = in_pages(need, page)?;
     let mut stretches: BTreeSet<(u64, u64, SegId)> = BTreeSet::new();
     for entry in store.offsets.slabs() {
-        if entry.free_bytes < page {
+        if entry.free_bytes < page || entry.page != page {
             continue;
         }
         let (mut head, mut from, mut to) = (NIL, 0, 0);
@@ -368,11 +370,12 @@ pub(crate) fn collect_pending(
     need: &Need,
     order: &Order<'_>,
     room: u64,
+    page: u64,
 ) -> Option<Collection> {
-    let (page, whole) = pages_for(store, need)?;
+    let whole = in_pages(need, page)?;
     let mut free = Vec::new();
     for entry in store.offsets.slabs() {
-        if entry.free_bytes < page {
+        if entry.free_bytes < page || entry.page != page {
             continue;
         }
         for base in (entry.slab.base..entry.slab.end()).step_by(page as usize) {
@@ -404,11 +407,10 @@ pub(crate) fn collect_pending(
     useful.then_some(Collection { pieces, fresh })
 }
 
-/// The page, and the request in whole pages, where collecting them can help.
-fn pages_for(store: &Store, need: &Need) -> Option<(u64, u64)> {
-    let page = store.offsets.page()?;
+/// The request in whole pages of this size, where collecting them can help.
+fn in_pages(need: &Need, page: u64) -> Option<u64> {
     let whole = need.bytes.checked_next_multiple_of(page)?;
-    (need.bytes > page && need.align <= page).then_some((page, whole))
+    (need.bytes > page && need.align <= page).then_some(whole)
 }
 
 /// What a source promises about its slabs, read once.
@@ -416,6 +418,8 @@ fn pages_for(store: &Store, need: &Need) -> Option<(u64, u64)> {
 pub(crate) struct Grain {
     pub granularity: u64,
     pub alignment: u64,
+    /// Larger pages, for a pool that holds much.
+    pub large: Option<u64>,
     /// Whether memory comes in whole pages only, of one granularity each.
     pub paged: bool,
 }

@@ -57,11 +57,17 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// A larger size of pages, a multiple of the other, for pools that hold much: their number costs
+    /// time, their size what is left over in them. [`Source::gather`] gives them.
+    fn large_page(&self) -> Option<u64> {
+        None
+    }
+
     /// Gives one slab made of the memory of `pieces`, in their order, and `fresh` bytes of new memory
-    /// after it. The pieces' own addresses keep leading to that memory, since work already enqueued
+    /// after it, all in pages of this size. The pieces' own addresses keep leading to that memory, since work already enqueued
     /// may use them, until [`Source::retire`]. On failure everything is as it was.
-    fn gather(&self, pieces: &[Slab], fresh: u64) -> Result<Slab, SourceError> {
-        let _ = (pieces, fresh);
+    fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
+        let _ = (pieces, fresh, page);
         Err(SourceError::OutOfMemory)
     }
 
@@ -84,8 +90,12 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).page()
     }
 
-    fn gather(&self, pieces: &[Slab], fresh: u64) -> Result<Slab, SourceError> {
-        (**self).gather(pieces, fresh)
+    fn large_page(&self) -> Option<u64> {
+        (**self).large_page()
+    }
+
+    fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
+        (**self).gather(pieces, fresh, page)
     }
 
     fn retire(&self, piece: Slab) {
@@ -114,8 +124,12 @@ impl<S: Source + ?Sized> Source for Box<S> {
         (**self).page()
     }
 
-    fn gather(&self, pieces: &[Slab], fresh: u64) -> Result<Slab, SourceError> {
-        (**self).gather(pieces, fresh)
+    fn large_page(&self) -> Option<u64> {
+        (**self).large_page()
+    }
+
+    fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
+        (**self).gather(pieces, fresh, page)
     }
 
     fn retire(&self, piece: Slab) {

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Bytes up to which a request would rather not empty a stash.
 const SMALL: u64 = 1 << 20;
+/// A pool grows in large pages from so many of them on.
+const LARGE_FROM: u64 = 64;
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -55,8 +57,8 @@ pub(crate) struct Attempt<'a> {
 
 pub(crate) enum Step {
     Done(Result<Acquired, PoolError>),
-    /// Ask the source for this many bytes.
-    Grow(u64),
+    /// Ask the source for so much.
+    Grow(Growth),
     /// Ask it to make one slab of these.
     Gather(Gather),
     /// Give these back and try again.
@@ -65,9 +67,17 @@ pub(crate) enum Step {
     Pause,
 }
 
+/// New memory, in large pages or in the source's own way.
+#[derive(Clone, Copy)]
+pub(crate) struct Growth {
+    pub bytes: u64,
+    pub large: Option<u64>,
+}
+
 /// Free pages on their way to another address, and how many new bytes go with them.
 pub(crate) struct Gather {
     pub pieces: Vec<Piece>,
+    pub page: u64,
     pub fresh: u64,
     /// Whether the request comes after all that died there.
     pub ready: bool,
@@ -197,9 +207,9 @@ impl State {
             return Step::Gather(gather);
         }
         let growth = self.growth(need, attempt);
-        if let (Ok(bytes), None) = (growth, attempt.refused) {
-            self.growing += bytes;
-            return Step::Grow(bytes);
+        if let (Ok(growth), None) = (growth, attempt.refused) {
+            self.growing += growth.bytes;
+            return Step::Grow(growth);
         }
         if waits == WaitPolicy::Bounded
             && let Some(acquired) = self.take_after(need, request, attempt)
@@ -237,11 +247,11 @@ impl State {
     /// Takes in the source's answer to [`Step::Grow`]. Returns a slab to hand straight back.
     pub fn grown(
         &mut self,
-        asked: u64,
+        asked: Growth,
         answer: Result<Slab, SourceError>,
         attempt: &mut Attempt<'_>,
     ) -> Option<Slab> {
-        self.growing -= asked;
+        self.growing -= asked.bytes;
         let unfit = match answer {
             Ok(slab) if !self.closed && self.accept(asked, slab) => {
                 attempt.grew = true;
@@ -259,13 +269,14 @@ impl State {
         unfit
     }
 
-    fn accept(&mut self, asked: u64, slab: Slab) -> bool {
+    fn accept(&mut self, asked: Growth, slab: Slab) -> bool {
         let max = self.config.max_bytes.unwrap_or(u64::MAX);
         let room = max.saturating_sub(self.stats.figures.reserved + self.growing);
-        if slab.bytes < asked || slab.bytes > room {
+        if slab.bytes < asked.bytes || slab.bytes > room {
             return false;
         }
-        if !self.store.add_slab(slab, self.config.min_align, &[]) {
+        let page = asked.large.or(self.store.offsets.page()).unwrap_or(0);
+        if !self.store.add_slab(slab, page, self.config.min_align, &[]) {
             return false;
         }
         self.stats.reserve(slab.bytes);
@@ -289,17 +300,21 @@ impl State {
             None if ready && self.waits(request) == WaitPolicy::Always => 0,
             None => max.saturating_sub(self.stats.figures.reserved + self.growing),
         };
-        let found = if ready {
-            policy::collect(&self.store, need, &request.order, room)?
-        } else {
-            policy::collect_pending(&self.store, need, &request.order, room)?
+        let (store, order) = (&self.store, &request.order);
+        let collect = match ready {
+            true => policy::collect,
+            false => policy::collect_pending,
         };
+        let of = |page| Some((page, collect(store, need, order, room, page)?));
+        let found = store.offsets.pages().filter_map(of);
+        let (page, found) = found.min_by_key(|(_, found)| found.fresh)?;
         let detach = |(first, slab)| self.store.detach(first, slab);
         let pieces: Vec<Piece> = found.pieces.into_iter().map(detach).collect();
         self.growing += found.fresh;
         self.moving += pieces.iter().map(|piece| piece.slab.bytes).sum::<u64>();
         Some(Gather {
             pieces,
+            page,
             fresh: found.fresh,
             ready,
         })
@@ -323,7 +338,8 @@ impl State {
         });
         let Ok(slab) = slab else {
             for piece in &gather.pieces {
-                self.store.add_slab(piece.slab, unit, &piece.parts);
+                self.store
+                    .add_slab(piece.slab, piece.page, unit, &piece.parts);
             }
             return;
         };
@@ -340,7 +356,7 @@ impl State {
             self.lingering.push((piece.slab, all));
             parts.append(&mut piece.parts);
         }
-        self.store.add_slab(slab, unit, &parts);
+        self.store.add_slab(slab, gather.page, unit, &parts);
     }
 
     /// Old addresses that nothing can use any more.
@@ -434,10 +450,25 @@ impl State {
         self.leave(keep.saturating_sub(self.growing))
     }
 
-    fn growth(&self, need: &Need, attempt: &Attempt<'_>) -> Result<u64, u64> {
+    /// In large pages, once enough of them would make up what there is already, and while there is
+    /// room for them.
+    fn growth(&self, need: &Need, attempt: &Attempt<'_>) -> Result<Growth, u64> {
         let committed = self.stats.figures.reserved + self.growing;
         let (tight, padded) = (attempt.tight, attempt.padded);
-        policy::growth(need, &self.config, self.grain, committed, tight, padded)
+        let of = |grain| policy::growth(need, &self.config, grain, committed, tight, padded);
+        let large = self
+            .grain
+            .large
+            .filter(|page| !tight && committed / LARGE_FROM >= *page);
+        if let Some(page) = large
+            && let Ok(bytes) = of(Grain {
+                granularity: page,
+                ..self.grain
+            })
+        {
+            return Ok(Growth { bytes, large });
+        }
+        of(self.grain).map(|bytes| Growth { bytes, large: None })
     }
 
     /// A place without a wait, with what stashes cache taken back as far as the order of choice

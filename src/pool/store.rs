@@ -16,6 +16,8 @@ pub(crate) struct Store {
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub slab: Slab,
+    /// Of the slab that it was of.
+    pub page: u64,
     pub parts: Vec<(u64, Frontier)>,
 }
 
@@ -27,10 +29,16 @@ impl Store {
         }
     }
 
-    /// Adds a slab, cut to `unit`, that begins with free memory of these sizes and deaths. False,
-    /// and unchanged, if nothing is left of it.
-    pub fn add_slab(&mut self, slab: Slab, unit: u64, parts: &[(u64, Frontier)]) -> bool {
-        let ids = self.offsets.add_slab(slab, unit, parts);
+    /// Adds a slab in pages of `page`, cut to `unit`, that begins with free memory of these sizes and
+    /// deaths. False, and unchanged, if nothing is left of it.
+    pub fn add_slab(
+        &mut self,
+        slab: Slab,
+        page: u64,
+        unit: u64,
+        parts: &[(u64, Frontier)],
+    ) -> bool {
+        let ids = self.offsets.add_slab(slab, page, unit, parts);
         for id in &ids {
             self.index.insert(&self.offsets, *id);
         }
@@ -48,7 +56,7 @@ impl Store {
         let idle = self.index.idle();
         let (_, id) = *idle.range((bytes, 0)..).next().or_else(|| idle.last())?;
         let mut slab = self.offsets.removable(id)?;
-        if let Some(page) = self.offsets.page() {
+        if let Some(page) = self.offsets.page_at(slab.base) {
             let keep = slab.bytes.saturating_sub(bytes.max(1)) / page * page;
             slab.base += keep;
             slab.bytes -= keep;
@@ -58,6 +66,7 @@ impl Store {
 
     /// Takes free memory out: a whole slab, or whole pages, from the segment `first` on.
     pub fn detach(&mut self, first: SegId, slab: Slab) -> Piece {
+        let page = self.offsets.page_at(slab.base).unwrap_or(0);
         let (mut inner, mut last) = (first, first);
         let mut id = first;
         while id != NIL && self.offsets.seg(id).addr < slab.end() {
@@ -79,7 +88,7 @@ impl Store {
                 self.index.insert(&self.offsets, id);
             }
         }
-        Piece { slab, parts }
+        Piece { slab, page, parts }
     }
 
     /// Turns `bytes` at `place`, which must be free, into a live block.
@@ -186,7 +195,7 @@ impl Store {
             return;
         };
         let inside = match self.offsets.page() {
-            Some(page) => whole_pages(first.addr, last.end(), page),
+            Some(_) => whole_pages(first.addr, last.end(), entry.page),
             None if first.prev == NIL && last.next == NIL => Some(entry.slab),
             None => None,
         };

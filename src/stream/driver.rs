@@ -373,6 +373,13 @@ pub trait Driver:
         None
     }
 
+    /// A larger size of pages, a multiple of the other, for pools that hold much; none if larger ones
+    /// are no cheaper.
+    fn large_page(device: Option<&Object<Self::Device>>, kind: Kind) -> Option<usize> {
+        let _ = (device, kind);
+        None
+    }
+
     /// Addresses for pages of this size, none mapped yet: where they start, at a multiple of it.
     fn reserve(domain: &Domain<Self>, page: usize, bytes: usize) -> Result<usize> {
         let _ = (domain, page, bytes);
@@ -384,15 +391,16 @@ pub trait Driver:
         let _ = (domain, addr, bytes);
     }
 
-    /// New pages, all with different names, zeroed if `zeroed`.
+    /// New pages of this size, all with different names, zeroed if `zeroed`.
     fn create_pages(
         domain: &Domain<Self>,
         device: Option<&Object<Self::Device>>,
         kind: Kind,
+        page: usize,
         count: usize,
         zeroed: bool,
     ) -> Result<Vec<u64>> {
-        let _ = (domain, device, kind, count, zeroed);
+        let _ = (domain, device, kind, page, count, zeroed);
         Err(Error::unsupported())
     }
 
@@ -401,16 +409,17 @@ pub trait Driver:
         let _ = (domain, pages);
     }
 
-    /// Maps pages side by side at reserved addresses where none is mapped. A page may be mapped at
+    /// Maps pages of this size side by side at reserved addresses where none is mapped. A page may be mapped at
     /// older addresses too; what it holds need not be seen at the new one.
     fn map_pages(
         domain: &Domain<Self>,
         device: Option<&Object<Self::Device>>,
         kind: Kind,
+        page: usize,
         addr: usize,
         pages: &[u64],
     ) -> Result<()> {
-        let _ = (domain, device, kind, addr, pages);
+        let _ = (domain, device, kind, page, addr, pages);
         Err(Error::unsupported())
     }
 

@@ -27,10 +27,16 @@ pub(crate) struct Paged<D: Driver> {
     device: Option<Arc<Object<D::Device>>>,
     kind: Kind,
     zeroed: bool,
-    page: usize,
-    space: Mutex<Space>,
+    /// Where pages of each size lie, the least first.
+    sizes: Vec<Size>,
     /// Old addresses, in pages.
     lingering: AtomicUsize,
+}
+
+/// Pages of one size.
+struct Size {
+    page: usize,
+    space: Mutex<Space>,
 }
 
 #[derive(Default)]
@@ -52,20 +58,29 @@ impl<D: Driver> Paged<D> {
         kind: Kind,
         zeroed: bool,
     ) -> Option<Self> {
-        let page = D::page(device.map(|device| &**device), kind)?;
+        let device_body = device.map(|device| &**device);
+        let page = D::page(device_body, kind)?;
+        let sizes = [Some(page), D::large_page(device_body, kind)];
+        let size = |page| Size {
+            page,
+            space: Mutex::default(),
+        };
         Some(Self {
             domain: Arc::clone(domain),
             device: device.cloned(),
             kind,
             zeroed,
-            page,
-            space: Mutex::default(),
+            sizes: sizes.into_iter().flatten().map(size).collect(),
             lingering: AtomicUsize::new(0),
         })
     }
 
     pub fn page(&self) -> usize {
-        self.page
+        self.sizes[0].page
+    }
+
+    pub fn large_page(&self) -> Option<usize> {
+        self.sizes.get(1).map(|size| size.page)
     }
 
     /// Whether there are addresses to retire.
@@ -73,17 +88,31 @@ impl<D: Driver> Paged<D> {
         self.lingering.load(Ordering::Relaxed) > 0
     }
 
-    /// New memory of so many bytes behind that of `pieces`. `window` learns of each range of
-    /// addresses that is reserved for it.
-    pub fn gather(&self, pieces: &[Slab], fresh: u64, window: &dyn Fn(Slab)) -> Result<Slab> {
+    /// New memory of so many bytes behind that of `pieces`, all in pages of that size. `window` learns
+    /// of each range of addresses that is reserved for it.
+    pub fn gather(
+        &self,
+        pieces: &[Slab],
+        fresh: u64,
+        page: usize,
+        window: &dyn Fn(Slab),
+    ) -> Result<Slab> {
         let none = Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES);
-        let count = usize::try_from(fresh).map_err(|_| none)? / self.page;
+        let size = self
+            .sizes
+            .iter()
+            .find(|size| size.page == page)
+            .ok_or(none)?;
+        let count = usize::try_from(fresh).map_err(|_| none)? / page;
         let new = match count {
             0 => Vec::new(),
-            _ => D::create_pages(&self.domain, self.device(), self.kind, count, self.zeroed)?,
+            _ => {
+                let (device, kind) = (self.device(), self.kind);
+                D::create_pages(&self.domain, device, kind, page, count, self.zeroed)?
+            }
         };
         let moved = pieces.iter().map(|piece| piece.bytes).sum::<u64>();
-        let made = self.place(pieces, &new, moved + fresh, window);
+        let made = self.place(size, pieces, &new, moved + fresh, window);
         if made.is_err() && !new.is_empty() {
             D::destroy_pages(&self.domain, &new);
         }
@@ -92,30 +121,24 @@ impl<D: Driver> Paged<D> {
 
     fn place(
         &self,
+        size: &Size,
         pieces: &[Slab],
         new: &[u64],
         bytes: u64,
         window: &dyn Fn(Slab),
     ) -> Result<Slab> {
-        let base = self.addresses(bytes, window)?;
+        let base = self.addresses(size, bytes, window)?;
         let slab = Slab { base, bytes };
-        let mut space = enter(&self.space);
+        let mut space = enter(&size.space);
         let mut pages = Vec::new();
         for piece in pieces {
             let present = space.present.range(piece.base..piece.end());
             pages.extend(present.map(|(_, page)| *page));
         }
         pages.extend(new);
-        if let Err(error) = D::map_pages(
-            &self.domain,
-            self.device(),
-            self.kind,
-            base as usize,
-            &pages,
-        ) {
-            space.give(slab);
-            return Err(error);
-        }
+        let (device, kind) = (self.device(), self.kind);
+        let mapped = D::map_pages(&self.domain, device, kind, size.page, base as usize, &pages);
+        mapped.inspect_err(|_| space.give(slab))?;
         for piece in pieces {
             for (addr, page) in space.leave(*piece) {
                 space.old.insert(addr, page);
@@ -123,13 +146,14 @@ impl<D: Driver> Paged<D> {
                 self.lingering.fetch_add(1, Ordering::Relaxed);
             }
         }
-        space.present.extend(self.steps(slab).zip(pages));
+        space.present.extend(size.steps(slab).zip(pages));
         Ok(slab)
     }
 
     /// Takes back whole pages that nothing uses, at this address or an older one.
     pub fn release(&self, slab: Slab) {
-        let mut space = enter(&self.space);
+        let size = self.size_at(slab.base);
+        let mut space = enter(&size.space);
         let pages: Vec<u64> = space
             .leave(slab)
             .into_iter()
@@ -141,7 +165,7 @@ impl<D: Driver> Paged<D> {
             for addr in space.traces.remove(page).unwrap_or_default() {
                 // The address itself stays taken until the pool retires it.
                 if space.old.remove(&addr).is_some() {
-                    D::unmap_pages(&self.domain, addr as usize, self.page);
+                    D::unmap_pages(&self.domain, addr as usize, size.page);
                     self.lingering.fetch_sub(1, Ordering::Relaxed);
                 }
             }
@@ -151,9 +175,10 @@ impl<D: Driver> Paged<D> {
 
     /// The old addresses of a piece are free.
     pub fn retire(&self, piece: Slab) {
-        let mut space = enter(&self.space);
+        let size = self.size_at(piece.base);
+        let mut space = enter(&size.space);
         let mut run: Option<(u64, usize)> = None;
-        for addr in self.steps(piece) {
+        for addr in size.steps(piece) {
             let Some(page) = space.old.remove(&addr) else {
                 run = self.unmap_run(run);
                 continue;
@@ -165,31 +190,31 @@ impl<D: Driver> Paged<D> {
                     space.traces.remove(&page);
                 }
             }
-            let (start, count) = run.unwrap_or((addr, 0));
-            run = Some((start, count + 1));
+            let (start, bytes) = run.unwrap_or((addr, 0));
+            run = Some((start, bytes + size.page));
         }
         self.unmap_run(run);
         space.give(piece);
     }
 
     fn unmap_run(&self, run: Option<(u64, usize)>) -> Option<(u64, usize)> {
-        let (start, count) = run?;
-        D::unmap_pages(&self.domain, start as usize, count * self.page);
+        let (start, bytes) = run?;
+        D::unmap_pages(&self.domain, start as usize, bytes);
         None
     }
 
     /// Free addresses, those lowest that suffice: growth then mostly continues what there is.
-    fn addresses(&self, bytes: u64, window: &dyn Fn(Slab)) -> Result<u64> {
-        let mut space = enter(&self.space);
+    fn addresses(&self, size: &Size, bytes: u64, window: &dyn Fn(Slab)) -> Result<u64> {
+        let mut space = enter(&size.space);
         if let Some(base) = space.take(bytes) {
             return Ok(base);
         }
         let none = Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES);
         let least = usize::try_from(bytes).map_err(|_| none)?;
         let wish = least.checked_mul(2).ok_or(none)?.max(WINDOW);
-        let wish = wish.checked_next_multiple_of(self.page).ok_or(none)?;
+        let wish = wish.checked_next_multiple_of(size.page).ok_or(none)?;
         // A process may be short of addresses too.
-        let reserve = |bytes| D::reserve(&self.domain, self.page, bytes);
+        let reserve = |bytes| D::reserve(&self.domain, size.page, bytes);
         let reserved = match reserve(wish) {
             Ok(base) => (base, wish),
             Err(_) => (reserve(least)?, least),
@@ -206,21 +231,37 @@ impl<D: Driver> Paged<D> {
 
     /// Ends all reservations, unless there is memory in them still. Those that ended are told.
     pub fn close(&self, window: &dyn Fn(Slab)) {
-        let mut space = enter(&self.space);
-        if !space.present.is_empty() {
-            return;
+        for size in &self.sizes {
+            let mut space = enter(&size.space);
+            if !space.present.is_empty() {
+                continue;
+            }
+            for slab in std::mem::take(&mut space.windows) {
+                window(slab);
+                D::unreserve(&self.domain, slab.base as usize, slab.bytes as usize);
+            }
         }
-        for slab in std::mem::take(&mut space.windows) {
-            window(slab);
-            D::unreserve(&self.domain, slab.base as usize, slab.bytes as usize);
-        }
+    }
+
+    /// The pages that lie around an address. None of one size are among those of another.
+    fn size_at(&self, addr: u64) -> &Size {
+        let has = |size: &&Size| {
+            let space = enter(&size.space);
+            let mut windows = space.windows.iter();
+            windows.any(|window| (window.base..window.end()).contains(&addr))
+        };
+        let (least, larger) = (&self.sizes[0], &self.sizes[1..]);
+        larger.iter().find(has).unwrap_or(least)
     }
 
     fn device(&self) -> Option<&Object<D::Device>> {
         self.device.as_deref()
     }
+}
 
-    fn steps(&self, slab: Slab) -> impl Iterator<Item = u64> + use<D> {
+impl Size {
+    /// Where pages start in a range.
+    fn steps(&self, slab: Slab) -> impl Iterator<Item = u64> + use<> {
         (slab.base..slab.end()).step_by(self.page)
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct UserBlock {
 impl<D: Driver> Source for SlabSource<D> {
     fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
         if let Some(paged) = &self.paged {
-            return self.gather_pages(paged, &[], bytes);
+            return self.gather_pages(paged, &[], bytes, paged.page() as u64);
         }
         let slab = match &self.user {
             Some(block) => block.take(bytes, &self.budget)?,
@@ -81,9 +81,13 @@ impl<D: Driver> Source for SlabSource<D> {
         self.paged.as_ref().map(|paged| paged.page() as u64)
     }
 
-    fn gather(&self, pieces: &[Slab], fresh: u64) -> Result<Slab, SourceError> {
+    fn large_page(&self) -> Option<u64> {
+        Some(self.paged.as_ref()?.large_page()? as u64)
+    }
+
+    fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
         match &self.paged {
-            Some(paged) => self.gather_pages(paged, pieces, fresh),
+            Some(paged) => self.gather_pages(paged, pieces, fresh, page),
             None => Err(SourceError::OutOfMemory),
         }
     }
@@ -108,6 +112,7 @@ impl<D: Driver> SlabSource<D> {
         paged: &Paged<D>,
         pieces: &[Slab],
         fresh: u64,
+        page: u64,
     ) -> Result<Slab, SourceError> {
         if !self.budget.add(fresh) {
             return Err(SourceError::OutOfMemory);
@@ -117,7 +122,8 @@ impl<D: Driver> SlabSource<D> {
             let memory = &self.domain.memory;
             memory.add_slab(slab.base, slab.bytes, false, core, self.part);
         };
-        paged.gather(pieces, fresh, &window).map_err(|error| {
+        let made = paged.gather(pieces, fresh, page as usize, &window);
+        made.map_err(|error| {
             self.budget.sub(fresh);
             source_error(&error)
         })

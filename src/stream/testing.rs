@@ -569,6 +569,7 @@ macro_rules! fake {
                 domain: &Domain<Self>,
                 _device: Option<&Object<FakeDevice>>,
                 _kind: Kind,
+                _page: usize,
                 count: usize,
                 zeroed: bool,
             ) -> Result<Vec<u64>> {
@@ -588,6 +589,7 @@ macro_rules! fake {
                 domain: &Domain<Self>,
                 _device: Option<&Object<FakeDevice>>,
                 _kind: Kind,
+                _page: usize,
                 addr: usize,
                 pages: &[u64],
             ) -> Result<()> {

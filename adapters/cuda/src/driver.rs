@@ -72,7 +72,7 @@ fn any_gpu() -> Option<Arc<Gpu>> {
 fn pages_of(gpu: &Gpu, kind: Kind) -> Result<Pages> {
     match kind {
         Kind::Host => gpu.host_pages.ok_or(Error::unsupported()),
-        Kind::Device | Kind::Shared => gpu.slab_pages.ok_or(Error::unsupported()),
+        Kind::Device | Kind::Shared => pages(gpu),
     }
 }
 
@@ -190,8 +190,17 @@ impl Driver for Cuda {
             (_, Kind::Host) => (any_gpu()?, true),
             _ => return None,
         };
-        let pages = if all { gpu.host_pages } else { gpu.slab_pages };
+        let pages = if all { gpu.host_pages } else { gpu.pages };
         Some(pages?.bytes)
+    }
+
+    fn large_page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
+        let least = Self::page(device, kind)?;
+        let large = match device {
+            Some(device) if kind == Kind::Device => device.gpu().ok()?.large_page,
+            _ => return None,
+        };
+        (large > least).then_some(large)
     }
 
     fn reserve(domain: &Domain<Self>, page: usize, bytes: usize) -> Result<usize> {
@@ -209,11 +218,12 @@ impl Driver for Cuda {
         domain: &Domain<Self>,
         device: Option<&Object<Device>>,
         kind: Kind,
+        page: usize,
         count: usize,
         zeroed: bool,
     ) -> Result<Vec<u64>> {
         let gpu = gpu(domain, device)?;
-        let pages = pages_of(gpu, kind)?;
+        let pages = pages_of(gpu, kind)?.with(page);
         let bytes = count.saturating_mul(pages.bytes);
         let (there, none) = match kind {
             _ if bytes <= LITTLE => (true, UR_RESULT_ERROR_UNKNOWN),
@@ -239,11 +249,12 @@ impl Driver for Cuda {
         domain: &Domain<Self>,
         device: Option<&Object<Device>>,
         kind: Kind,
+        page: usize,
         addr: usize,
         all: &[u64],
     ) -> Result<()> {
         let gpu = gpu(domain, device)?;
-        let pages = pages_of(gpu, kind)?;
+        let pages = pages_of(gpu, kind)?.with(page);
         let mut who = vec![pages.home];
         if kind == Kind::Host {
             who.extend(domain.state().gpus.iter().map(|gpu| gpu.place()));

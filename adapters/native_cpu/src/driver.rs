@@ -121,6 +121,7 @@ impl Driver for Cpu {
         _: &Domain<Self>,
         _: Option<&Object<Device>>,
         kind: Kind,
+        _: usize,
         count: usize,
         _: bool,
     ) -> Result<Vec<u64>> {
@@ -131,6 +132,7 @@ impl Driver for Cpu {
         _: &Domain<Self>,
         _: Option<&Object<Device>>,
         _: Kind,
+        _: usize,
         addr: usize,
         pages: &[u64],
     ) -> Result<()> {

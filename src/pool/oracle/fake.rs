@@ -22,6 +22,8 @@ struct Ledger {
     /// Such addresses, of which the page has been given back.
     dangling: BTreeSet<u64>,
     numbered: u64,
+    /// Where large pages lie, and how large they are.
+    large: BTreeMap<u64, u64>,
     /// Addresses that led nowhere from some moment on, since last asked.
     retired: Vec<Slab>,
 }
@@ -41,6 +43,7 @@ pub struct FakeSource {
     /// Added to every base: a source that breaks its promise of alignment.
     skew: u64,
     page: Option<u64>,
+    large: Option<u64>,
     ledger: Mutex<Ledger>,
 }
 
@@ -54,6 +57,7 @@ impl FakeSource {
             granularity,
             skew,
             page: None,
+            large: None,
             ledger: Mutex::new(Ledger {
                 next: 1 << 32,
                 ..Ledger::default()
@@ -66,6 +70,14 @@ impl FakeSource {
         Self {
             page: Some(page),
             ..Self::new(page)
+        }
+    }
+
+    /// The same, with larger pages for pools that hold much.
+    pub fn mixed(page: u64, large: u64) -> Self {
+        Self {
+            large: Some(large),
+            ..Self::paged(page)
         }
     }
 
@@ -177,10 +189,14 @@ impl Ledger {
         Ok(base)
     }
 
-    fn map(&mut self, numbers: &[u64], page: u64) -> Result<Slab, SourceError> {
+    fn map(&mut self, numbers: &[u64], page: u64, of: u64) -> Result<Slab, SourceError> {
         let bytes = numbers.len() as u64 * page;
         let gap = self.calls.is_multiple_of(3);
-        let base = self.addresses(bytes, page, gap)?;
+        let base = self.addresses(bytes, of, gap)?;
+        if of > page {
+            let steps = (base..base + bytes).step_by(of as usize);
+            self.large.extend(steps.map(|addr| (addr, of)));
+        }
         for (addr, number) in (base..).step_by(page as usize).zip(numbers) {
             self.pages.insert(addr, *number);
         }
@@ -198,6 +214,14 @@ impl Ledger {
 
     /// The pages at a piece's addresses, which they leave.
     fn leave(&mut self, piece: Slab, page: u64) -> Vec<(u64, u64)> {
+        let large = self.large.extract_if(piece.base..piece.end(), |_, _| true);
+        let whole: u64 = large.map(|(_, bytes)| bytes).sum();
+        let before = self.large.range(..piece.base).next_back();
+        let cut = before.is_some_and(|(addr, bytes)| addr + bytes > piece.base);
+        if cut || whole != 0 && whole != piece.bytes {
+            self.wrong
+                .push(format!("{piece:?} is a part of a large page"));
+        }
         let mut out = Vec::new();
         for addr in (piece.base..piece.end()).step_by(page as usize) {
             match self.pages.remove(&addr) {
@@ -220,7 +244,7 @@ impl Source for FakeSource {
                     .push(format!("{bytes} bytes are no whole pages"));
             }
             let numbers = ledger.number(bytes / page);
-            return ledger.map(&numbers, page);
+            return ledger.map(&numbers, page, page);
         }
         let unit = self.granularity.max(4096);
         let base = ledger.addresses(bytes + self.skew, unit, true)? + self.skew;
@@ -251,7 +275,11 @@ impl Source for FakeSource {
         self.page
     }
 
-    fn gather(&self, pieces: &[Slab], fresh: u64) -> Result<Slab, SourceError> {
+    fn large_page(&self) -> Option<u64> {
+        self.large
+    }
+
+    fn gather(&self, pieces: &[Slab], fresh: u64, of: u64) -> Result<Slab, SourceError> {
         let page = self.page.ok_or(SourceError::OutOfMemory)?;
         let mut ledger = self.ledger();
         ledger.ask(fresh, self.page)?;
@@ -263,7 +291,7 @@ impl Source for FakeSource {
         }
         let new = ledger.number(fresh / page);
         numbers.extend(new);
-        ledger.map(&numbers, page)
+        ledger.map(&numbers, page, of)
     }
 
     fn retire(&self, piece: Slab) {

@@ -26,11 +26,11 @@ pub struct Gpu {
     pub(super) fills: OnceLock<Fills>,
     /// For what must be done at once. Held while it is.
     errands: Mutex<Option<Errands>>,
-    /// The device's pages as small as they come.
+    /// The device's pages, and the host's.
     pub pages: Option<Pages>,
-    /// The device's and the host's pages for slabs.
-    pub slab_pages: Option<Pages>,
     pub host_pages: Option<Pages>,
+    /// Bytes of a page of the device's where it holds much.
+    pub large_page: usize,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
@@ -66,8 +66,7 @@ impl Gpu {
         let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&mut context, device) };
         check(api, code, "cuDevicePrimaryCtxRetain")?;
         let pages = Pages::of_device(api, device);
-        let slab_pages = pages.map(|least| least.for_slabs(api, device));
-        let host_pages = slab_pages.and_then(|like| Pages::of_host(api, device, &like));
+        let host_pages = pages.and_then(|like| Pages::of_host(api, device, &like));
         Ok(Arc::new(Self {
             api,
             device,
@@ -79,8 +78,8 @@ impl Gpu {
             fills: OnceLock::new(),
             errands: Mutex::default(),
             pages,
-            slab_pages,
             host_pages,
+            large_page: pages.map_or(0, |pages| pages.large(api, device)),
         }))
     }
 

@@ -1,0 +1,96 @@
+//! Pools whose memory comes in pages of two sizes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use ur::pool::oracle::{FakeSource, Rng};
+use ur::pool::*;
+use ur::timeline::Frontier;
+
+const PAGE: u64 = 1024;
+const LARGE: u64 = 4096;
+
+fn make(max_bytes: Option<u64>) -> (Arc<FakeSource>, Pool<Arc<FakeSource>>) {
+    let source = Arc::new(FakeSource::mixed(PAGE, LARGE));
+    let config = Config {
+        min_align: 64,
+        max_bytes,
+        ..Config::default()
+    };
+    let pool = Pool::new(Arc::clone(&source), config);
+    (source, pool)
+}
+
+fn alloc(pool: &Pool<Arc<FakeSource>>, bytes: u64) -> Result<Block, PoolError> {
+    let request = Request {
+        bytes,
+        align: 0,
+        order: Order::Sync,
+        may_wait: false,
+        story: None,
+    };
+    pool.acquire(&request).map(|acquired| acquired.block())
+}
+
+#[test]
+fn a_pool_that_holds_much_grows_in_large_pages() {
+    let (source, pool) = make(None);
+    let mut reserved = Vec::new();
+    for _ in 0..300 {
+        alloc(&pool, PAGE).expect("there is no limit");
+        reserved.push(pool.figures().reserved);
+    }
+    let steps: Vec<u64> = reserved.windows(2).map(|two| two[1] - two[0]).collect();
+    let (few, many) = steps.split_at((64 * LARGE / PAGE) as usize - 1);
+    assert!(few.iter().all(|step| *step == PAGE), "{few:?}");
+    assert_eq!(&many[..5], [LARGE, 0, 0, 0, LARGE]);
+    assert_eq!(source.wrong(), [""; 0]);
+}
+
+#[test]
+fn a_maximum_is_used_to_its_last_page() {
+    let most = 64 * LARGE + PAGE;
+    let (_, pool) = make(Some(most));
+    for _ in 0..most / PAGE {
+        alloc(&pool, PAGE).expect("there is room");
+    }
+    assert_eq!(pool.figures().reserved, most);
+    assert!(alloc(&pool, 64).is_err());
+}
+
+#[test]
+fn pages_of_both_sizes_are_gathered_and_given_back_whole() {
+    for seed in 0..20 {
+        let (source, pool) = make(None);
+        let (mut rng, mut live) = (Rng::new(seed), BTreeMap::new());
+        for step in 0..3_000 {
+            // Mostly much of it, now and then hardly any.
+            let much = step % 1_000 < 700;
+            if live.is_empty() || rng.chance(if much { 55 } else { 25 }) {
+                let block = alloc(&pool, 1 + rng.below(6 * LARGE)).expect("there is no limit");
+                let before = live.range(..=block.addr).next_back();
+                assert!(before.is_none_or(|(addr, bytes)| addr + bytes <= block.addr));
+                let after = live.range(block.addr..).next();
+                assert!(after.is_none_or(|(addr, _)| block.addr + block.bytes <= *addr));
+                live.insert(block.addr, block.bytes);
+            } else {
+                let at = rng.below(live.len() as u64) as usize;
+                let addr = *live.keys().nth(at).expect("there are that many");
+                live.remove(&addr);
+                pool.release(addr, Frontier::new()).expect("it is live");
+            }
+            if step % 500 == 499 {
+                pool.expire();
+                pool.trim(pool.figures().used);
+            }
+        }
+        assert!(pool.counters().gathers > 0, "seed {seed}");
+        for addr in live.keys() {
+            pool.release(*addr, Frontier::new()).expect("it is live");
+        }
+        pool.expire();
+        pool.trim(0);
+        assert_eq!(pool.figures().reserved, 0);
+        assert_eq!(source.extents(), []);
+        assert_eq!(source.wrong(), [""; 0], "seed {seed}");
+    }
+}
