@@ -169,13 +169,18 @@ impl<T: Body> Object<T> {
         self.handle()
     }
 
-    /// As [`Object::into_handle`], for who has no more use for the object: its reference becomes the API's.
-    pub fn hand_out(self: Arc<Self>) -> *mut c_void {
-        let handle = self.handle();
-        if !self.immortal && self.api_refs.fetch_add(1, Ordering::Relaxed) == 0 {
-            std::mem::forget(self);
-        }
-        handle
+    /// The handle of a new object that nobody but the API refers to.
+    #[inline]
+    pub fn handed_out(ddi: &'static ur_dditable_t, body: T) -> *mut c_void {
+        census::born(T::KIND as u32);
+        let object = Arc::new(Self {
+            ddi,
+            kind: T::KIND as u32,
+            api_refs: AtomicU32::new(1),
+            immortal: false,
+            body,
+        });
+        Arc::into_raw(object).cast_mut().cast()
     }
 
     /// The object behind a handle, if it is one of this adapter and of this kind.

@@ -18,6 +18,7 @@ use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::pool::{Acquired, Block, Order, PoolKey, Request, Story};
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 impl<D: Driver> Queue<D> {
     pub(crate) fn alloc(
@@ -81,7 +82,7 @@ impl<D: Driver> Queue<D> {
         drop(entry);
         let (block, reach) = served?;
         if let Some(reach) = reach.filter(|_| event.wanted()) {
-            let (reach, times) = this.timed(&reach).inspect_err(|_| {
+            let (reach, times) = this.timed(Arc::clone(&reach)).inspect_err(|_| {
                 // Nobody gets to know the block.
                 pool.core().release(part, block.addr, reach.done.clone());
             })?;
@@ -111,7 +112,7 @@ impl<D: Driver> Queue<D> {
         kind: Kind,
         pool: Option<&Object<UsmPool<D>>>,
         size: usize,
-    ) -> Result<Option<(Block, Reach)>> {
+    ) -> Result<Option<(Block, Arc<Reach>)>> {
         let key = self.key(kind, pool).filter(|_| !self.is_profiled());
         let Some(key) = key else { return Ok(None) };
         let mut state = lane.after(&Reach::default())?;
@@ -185,7 +186,7 @@ impl<D: Driver> Queue<D> {
                     entry.free(addr as u64, &reach.done);
                 }
                 lanes.add_loose(&reach);
-                Some(reach)
+                Some(Arc::new(reach))
             }
         };
         drop(entry);
@@ -194,7 +195,7 @@ impl<D: Driver> Queue<D> {
         };
         // The block is free, whatever becomes of the event's times.
         let (reach, times) = match this.is_profiled() {
-            true => this.timed(&reach).unwrap_or((reach, None)),
+            true => this.timed(Arc::clone(&reach)).unwrap_or((reach, None)),
             false => (reach, None),
         };
         let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
@@ -224,7 +225,7 @@ struct Ask<'a, D: Driver> {
     story: Option<&'a RefCell<Story>>,
 }
 
-type Served = Result<(Block, Option<Reach>)>;
+type Served = Result<(Block, Option<Arc<Reach>>)>;
 
 impl<D: Driver> Ask<'_, D> {
     fn request<'b>(&'b self, order: Order<'b>, may_wait: bool) -> Request<'b> {
@@ -266,6 +267,6 @@ impl<D: Driver> Ask<'_, D> {
             reach.join_frontier(frontier);
         }
         lanes.add_loose(&reach);
-        Ok((acquired.block(), self.wanted.then_some(reach)))
+        Ok((acquired.block(), self.wanted.then(|| Arc::new(reach))))
     }
 }

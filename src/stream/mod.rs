@@ -29,6 +29,7 @@ mod driver;
 mod engine;
 mod event;
 mod graph;
+mod here;
 mod hooks;
 mod host_task;
 mod lane;

@@ -69,7 +69,7 @@ impl<D: Driver> OutOfOrder<D> {
         work: Work<D>,
         stamps: Option<Arc<Stamps>>,
         wanted: bool,
-    ) -> Result<Option<Reach>> {
+    ) -> Result<Option<Arc<Reach>>> {
         self.submit_with(waits, wanted, |lane, epoch| {
             Progress::work::<D>(lane, epoch, work, stamps)
         })
@@ -81,7 +81,7 @@ impl<D: Driver> OutOfOrder<D> {
         waits: &Reach,
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reach>> {
+    ) -> Result<Option<Arc<Reach>>> {
         let waits = self.with_barrier(waits);
         let at = self.place(&waits)?;
         self.lanes[at].submit_with(&waits, wanted, give)
@@ -92,7 +92,7 @@ impl<D: Driver> OutOfOrder<D> {
         let mut reach = self.with_barrier(waits).into_owned();
         if everything {
             for lane in &self.lanes {
-                reach.join(&lane.reach_now()?);
+                reach.join(&*lane.reach_now()?);
             }
             self.loose.prune();
             reach.join(&self.loose);

@@ -1,0 +1,119 @@
+//! Where a lane stands, as events made there tell: events of one place share what they reach, and a
+//! command moves it on in place while nobody holds it.
+//!
+//! Owns the last reach that was handed out, and what has happened since. Knows no driver; its lane's
+//! submission lock guards it.
+//!
+//! | since the last one | the next is |
+//! |---|---|
+//! | nothing | the same |
+//! | commands that waited for nothing new | the same with a later epoch, if nobody holds it, else new |
+//! | anything else | new |
+
+use super::reach::{Reach, Ticket};
+use crate::timeline::{Clock, Point};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::Arc;
+
+pub(crate) struct Here {
+    /// The lane's last command.
+    point: Point,
+    last: Option<Arc<Reach>>,
+    since: Since,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    Nothing,
+    Commands,
+    Waits,
+}
+
+impl Here {
+    pub fn new(clock: &Arc<Clock>) -> Self {
+        Self {
+            point: Point::new(clock, 0),
+            last: None,
+            since: Since::Waits,
+        }
+    }
+
+    /// There is one command more, which is all that now proves the lane's end. `alone` if one was all
+    /// before, too: then a later epoch is the one difference.
+    #[inline]
+    pub fn step(&mut self, epoch: u64, alone: bool) {
+        self.point.epoch = epoch;
+        if !alone {
+            // It may have others' tickets.
+            self.clear();
+        } else if self.since == Since::Nothing {
+            self.since = Since::Commands;
+        }
+    }
+
+    /// What the next event reaches may have become anything else.
+    pub fn change(&mut self) {
+        self.since = Since::Waits;
+    }
+
+    /// Lets go of the last reach.
+    pub fn clear(&mut self) {
+        self.last = None;
+        self.since = Since::Waits;
+    }
+
+    /// Whether anybody else has a ticket, or the last reach with it.
+    pub fn is_wanted(&self, ticket: &Ticket) -> bool {
+        let own = |last: &&Arc<Reach>| {
+            let first = last.tickets.first();
+            first.is_some_and(|first| Arc::ptr_eq(first, ticket))
+        };
+        let Some(last) = self.last.as_ref().filter(own) else {
+            return Arc::strong_count(ticket) > 1;
+        };
+        if Arc::strong_count(last) > 1 {
+            return true;
+        }
+        // Whoever let go of the reach may have taken a ticket out of it before.
+        fence(Ordering::Acquire);
+        Arc::strong_count(ticket) > 2
+    }
+
+    /// What an event made now reaches. `own` and `ticket` are as its reach is to have them; `make`
+    /// gives what else it is if that cannot be told from the last.
+    #[inline]
+    pub fn reach(
+        &mut self,
+        own: bool,
+        ticket: Option<&Ticket>,
+        make: impl FnOnce() -> Reach,
+    ) -> Arc<Reach> {
+        if self.since != Since::Waits
+            && let Some(last) = &mut self.last
+            && last.tickets.first().map(Arc::as_ptr) == ticket.map(Arc::as_ptr)
+        {
+            if self.since == Since::Nothing && last.own == own {
+                return Arc::clone(last);
+            }
+            if let Some(moved) = Arc::get_mut(last) {
+                moved.done.join_point(&self.point);
+                moved.order.join_point(&self.point);
+                moved.own = own;
+                self.since = Since::Nothing;
+                return Arc::clone(last);
+            }
+        }
+        self.since = Since::Nothing;
+        self.renew(make())
+    }
+
+    fn renew(&mut self, reach: Reach) -> Arc<Reach> {
+        if let Some(last) = &mut self.last
+            && let Some(unheld) = Arc::get_mut(last)
+        {
+            *unheld = reach;
+            return Arc::clone(last);
+        }
+        Arc::clone(self.last.insert(Arc::new(reach)))
+    }
+}
