@@ -169,18 +169,24 @@ impl<T: Body> Object<T> {
         self.handle()
     }
 
-    /// The handle of a new object that nobody but the API refers to.
+    /// The handle of a new object that nobody but the API refers to. Its memory comes first, so that
+    /// `body` is made where it stays.
     #[inline]
-    pub fn handed_out(ddi: &'static ur_dditable_t, body: T) -> *mut c_void {
+    pub fn handed_out(ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) -> *mut c_void {
         census::born(T::KIND as u32);
-        let object = Arc::new(Self {
-            ddi,
-            kind: T::KIND as u32,
-            api_refs: AtomicU32::new(1),
-            immortal: false,
-            body,
-        });
-        Arc::into_raw(object).cast_mut().cast()
+        let object = Arc::into_raw(Arc::<Self>::new_uninit())
+            .cast_mut()
+            .cast::<Self>();
+        // SAFETY: new memory for an object, which nobody else knows of; all of it is written. If
+        // `body` panics it is lost, and nothing else.
+        unsafe {
+            (&raw mut (*object).ddi).write(ddi);
+            (&raw mut (*object).kind).write(T::KIND as u32);
+            (&raw mut (*object).api_refs).write(AtomicU32::new(1));
+            (&raw mut (*object).immortal).write(false);
+            (&raw mut (*object).body).write(body());
+        }
+        object.cast()
     }
 
     /// The object behind a handle, if it is one of this adapter and of this kind.

@@ -59,7 +59,7 @@ impl<T: Body> OutHandle<'_, T> {
     pub fn make(self, ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) {
         if self.wanted() {
             // SAFETY: not null, and `new` was promised that it is writable.
-            unsafe { self.to.write(Object::handed_out(ddi, body())) }
+            unsafe { self.to.write(Object::handed_out(ddi, body)) }
         }
     }
 

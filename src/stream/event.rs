@@ -197,7 +197,12 @@ impl<D: Driver> Event<D> {
             return Ok(native.marker.clone());
         }
         let marker = self.find_marker()?;
-        let native = || Box::new(Native { marker, foreign: None });
+        let native = || {
+            Box::new(Native {
+                marker,
+                foreign: None,
+            })
+        };
         Ok(self.native.get_or_init(native).marker.clone())
     }
 

@@ -12,8 +12,8 @@
 
 use super::reach::{Reach, Ticket};
 use crate::timeline::{Clock, Point};
-use std::sync::atomic::{Ordering, fence};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct Here {
     /// The lane's last command.

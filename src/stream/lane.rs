@@ -11,7 +11,7 @@ use super::replay::Part;
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Error, Object, Result};
-use crate::pool::Stash;
+use crate::pool::{Block, PoolKey, Stash};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -173,16 +173,23 @@ impl<D: Driver> LaneCore<D> {
 
     /// Where others put work on the stream, puts a command of ours behind all of it: what stands for
     /// everything up to here then does.
+    #[inline]
     pub fn cover(&self, state: &mut State<D>) -> Result<()> {
-        if !self.is_open() {
-            return Ok(());
+        match self.is_open() {
+            true => self.cover_others(state),
+            false => Ok(()),
         }
+    }
+
+    #[cold]
+    fn cover_others(&self, state: &mut State<D>) -> Result<()> {
         self.record_if_watched(state)?;
         D::submit(&self.native, state.order.epoch() + 1, Work::Marker, None)?;
         self.step(state);
         Ok(())
     }
 
+    #[inline]
     fn cover_or_log(&self, state: &mut State<D>) {
         if let Err(error) = self.cover(state) {
             log::error!("a marker behind native work failed: {:?}", error.code());
@@ -215,11 +222,7 @@ impl<D: Driver> LaneCore<D> {
 
     /// Gives the lane several commands in a row, the first of them after `waits`: how far all that
     /// was given reaches, and whether that is everything.
-    pub fn submit_all(
-        &self,
-        waits: &Reach,
-        parts: &mut [Part<'_, D>],
-    ) -> (Arc<Reach>, Result<()>) {
+    pub fn submit_all(&self, waits: &Reach, parts: &mut [Part<'_, D>]) -> (Arc<Reach>, Result<()>) {
         // Other lanes' locks come before this one's.
         let found: Result<Vec<_>> = parts.iter().map(|part| self.find(&part.waits)).collect();
         let (found, mut state) = match found.and_then(|found| Ok((found, self.after(waits)?))) {
@@ -443,6 +446,20 @@ impl<D: Driver> LaneCore<D> {
         known && self.stash.free(addr as u64, epoch).is_some()
     }
 
+    /// As [`LaneCore::free`], and what an event of it reaches.
+    pub fn free_told(&self, addr: usize) -> Result<Option<Arc<Reach>>> {
+        let mut state = enter(&self.state);
+        self.cover(&mut state)?;
+        Ok(self.free(addr).then(|| self.reach(&mut state)))
+    }
+
+    /// A block that died here, from the lane's own store, and what an event of it reaches.
+    pub fn take(&self, key: PoolKey, bytes: u64) -> Option<(Block, Arc<Reach>)> {
+        let mut state = enter(&self.state);
+        let block = self.stash.lock().take(key, bytes).ok()?;
+        Some((block, self.reach(&mut state)))
+    }
+
     /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
     /// complete already.
     pub fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>> {
@@ -568,7 +585,8 @@ impl<D: Driver> LaneCore<D> {
         let (epoch, _) = state.marks.front()?;
         let complete = *epoch <= self.clock.completed();
         let (_, marker) = complete.then(|| state.marks.pop_front())??;
-        self.marked.store(!state.marks.is_empty(), Ordering::Relaxed);
+        self.marked
+            .store(!state.marks.is_empty(), Ordering::Relaxed);
         Some(marker)
     }
 }

@@ -321,7 +321,11 @@ impl<D: Driver> Queue<D> {
             }
             Shape::OutOfOrder(lanes) => {
                 let everything = list.is_empty();
-                Some(enter(lanes).join_events(&waits, everything, barrier)?.into())
+                Some(
+                    enter(lanes)
+                        .join_events(&waits, everything, barrier)?
+                        .into(),
+                )
             }
         };
         Self::deliver_bookkeeping(this, command, reach, event)
