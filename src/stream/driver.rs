@@ -227,6 +227,8 @@ pub trait Driver:
     /// A kernel with its arguments, ready to be given to a lane. Owns copies of by-value arguments
     /// and keeps alive what it needs. Cheap to clone: a recorded launch is given again and again.
     type Launch: Clone + Send + Sync;
+    /// What a launch that goes to a lane at once is, once it was checked.
+    type Checked;
     /// Work beyond what every backend has; [`Infallible`](std::convert::Infallible) if there is none.
     /// Cheap to clone, too.
     type Native: Clone + Send + Sync;
@@ -321,26 +323,26 @@ pub trait Driver:
     /// Whether a launch goes to a lane by [`Driver::submit_launch`], without being made ready before.
     const LAUNCHES_AT_ONCE: bool = false;
 
-    /// What [`Driver::launch`] checks.
+    /// Checks a launch that goes to a lane at once.
     fn check_launch(
         device: &Object<Self::Device>,
         kernel: &Object<Self::Kernel>,
         request: &LaunchRequest<'_>,
-    ) -> Result<()> {
+    ) -> Result<Self::Checked> {
         let _ = (device, kernel, request);
-        Ok(())
+        Err(Error::unsupported())
     }
 
-    /// A launch that was checked, made ready and submitted in one step: what only has to last for the
-    /// call need not be copied.
+    /// Submits a launch that was checked: what only has to last for the call need not be copied.
     fn submit_launch(
         lane: &Self::Lane,
         epoch: u64,
         kernel: &Object<Self::Kernel>,
         request: &LaunchRequest<'_>,
+        checked: &Self::Checked,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        let _ = (lane, epoch, kernel, request, stamps);
+        let _ = (lane, epoch, kernel, request, checked, stamps);
         Err(Error::unsupported())
     }
 

@@ -189,10 +189,10 @@ impl<D: Driver> Queue<D> {
             let made = this.site().launch(kernel, request)?;
             return Self::give(this, made, waits, event, false);
         }
-        D::check_launch(&this.device, kernel, &request)?;
+        let checked = D::check_launch(&this.device, kernel, &request)?;
         let command = UR_COMMAND_KERNEL_LAUNCH;
         Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
-            D::submit_launch(lane, epoch, kernel, &request, stamps)?;
+            D::submit_launch(lane, epoch, kernel, &request, &checked, stamps)?;
             Ok(Progress::Pending)
         })
     }

@@ -32,6 +32,7 @@ impl Driver for Cpu {
     type Marker = Marker;
     type Signal = Signal;
     type Launch = Arc<Launch>;
+    type Checked = ();
     type Native = Infallible;
 
     const TRACKS: bool = true;

@@ -31,6 +31,7 @@ impl Driver for OpenCl {
     type Marker = Marker;
     type Signal = Signal;
     type Launch = Arc<Launch>;
+    type Checked = ();
     type Native = Native;
 
     /// Commands are asked, since a callback for each of them costs more than the rare question.
@@ -128,6 +129,7 @@ impl Driver for OpenCl {
         _: u64,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
+        _: &(),
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         lane.launch(kernel, request, stamps)

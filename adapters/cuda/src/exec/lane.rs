@@ -26,6 +26,7 @@ use super::times;
 use super::work;
 use crate::Cuda;
 use crate::cu::sys::CUstream;
+use crate::kernel::{Kernel, Ready};
 
 /// An in-order stream.
 pub struct Lane(Arc<Stream>);
@@ -118,6 +119,25 @@ impl Lane {
         Ok(())
     }
 
+    /// Submits a launch, which lasts no longer than the call.
+    pub fn launch(
+        &self,
+        kernel: &Kernel,
+        ready: &Ready,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
+        let mut held = self.0.held();
+        if held.steps.is_empty() {
+            let code = kernel.code_of(ready);
+            return self
+                .0
+                .give_with(stamps, |gpu, stream| ready.enqueue(code, gpu, stream));
+        }
+        let kept = Work::Launch(Arc::new(kernel.keep(ready.clone())));
+        held.steps.push_back(Step::Work(kept, stamps));
+        Ok(())
+    }
+
     /// Has the stream do something now that answers with a value. Where the lane keeps its work back,
     /// `aside` does it instead, a stream on which nothing waits, and what follows waits for that.
     pub fn ask<R>(
@@ -197,16 +217,26 @@ impl Stream {
     }
 
     /// Gives work to the stream.
-    fn give(self: &Arc<Self>, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn give(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        self.give_with(stamps, |gpu, stream| work::give(gpu, stream, work))
+    }
+
+    /// Has `give` do so, between two events if the times are wanted. The context is current for it.
+    #[inline]
+    fn give_with(
+        &self,
+        stamps: Option<Arc<Stamps>>,
+        give: impl FnOnce(&Gpu, CUstream) -> Result<()>,
+    ) -> Result<()> {
         let gpu = &self.gpu;
         let _current = gpu.enter()?;
         let Some(stamps) = stamps else {
-            return work::give(gpu, self.raw, work);
+            return give(gpu, self.raw);
         };
         gpu.sync_clock()?;
         let [start, end] = [gpu.event(true)?, gpu.event(true)?];
         start.record(self.raw)?;
-        work::give(gpu, self.raw, work)?;
+        give(gpu, self.raw)?;
         end.record(self.raw)?;
         times::fill(&stamps, gpu, start, end);
         Ok(())
