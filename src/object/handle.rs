@@ -13,6 +13,7 @@
 use super::{Error, Result, census};
 use crate::abi::*;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -174,9 +175,8 @@ impl<T: Body> Object<T> {
     #[inline]
     pub fn handed_out(ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) -> *mut c_void {
         census::born(T::KIND as u32);
-        let object = Arc::into_raw(Arc::<Self>::new_uninit())
-            .cast_mut()
-            .cast::<Self>();
+        let object = Arc::into_raw(Arc::new(MaybeUninit::<Self>::uninit())).cast_mut();
+        let object = object.cast::<Self>();
         // SAFETY: new memory for an object, which nobody else knows of; all of it is written. If
         // `body` panics it is lost, and nothing else.
         unsafe {

@@ -71,7 +71,7 @@ impl<D: Driver> Queue<D> {
         };
         let part = pool.core().part(kind, this.home());
         let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         if pool.core().parts()[part].native.is_some() {
             let part = (pool.core(), part);
             return Self::alloc_native(this, part, command_of(kind), size, &waits, event);
@@ -169,7 +169,7 @@ impl<D: Driver> Queue<D> {
         if let Some(found) = memory.native(addr) {
             return Self::free_native(this, found, addr as u64, waits, event);
         }
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         // A refused free must not have made the queue wait.
         ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
         let mut entry = this.entry();

@@ -228,7 +228,7 @@ pub trait Driver:
     /// and keeps alive what it needs. Cheap to clone: a recorded launch is given again and again.
     type Launch: Clone + Send + Sync;
     /// What a launch that goes to a lane at once is, once it was checked.
-    type Checked;
+    type Checked: Default;
     /// Work beyond what every backend has; [`Infallible`](std::convert::Infallible) if there is none.
     /// Cheap to clone, too.
     type Native: Clone + Send + Sync;
@@ -323,13 +323,14 @@ pub trait Driver:
     /// Whether a launch goes to a lane by [`Driver::submit_launch`], without being made ready before.
     const LAUNCHES_AT_ONCE: bool = false;
 
-    /// Checks a launch that goes to a lane at once.
+    /// Checks a launch that goes to a lane at once, and notes what has to be known then.
     fn check_launch(
         device: &Object<Self::Device>,
         kernel: &Object<Self::Kernel>,
         request: &LaunchRequest<'_>,
-    ) -> Result<Self::Checked> {
-        let _ = (device, kernel, request);
+        checked: &mut Self::Checked,
+    ) -> Result<()> {
+        let _ = (device, kernel, request, checked);
         Err(Error::unsupported())
     }
 

@@ -256,6 +256,18 @@ impl<D: Driver> Event<D> {
         self.context().domain().engine()
     }
 
+    /// What a wait list reaches: see [`Event::join`].
+    #[inline]
+    pub(crate) fn join_list<'a>(
+        context: &Object<Context<D>>,
+        list: Handles<'a, Self>,
+    ) -> Result<Cow<'a, Reach>> {
+        match list.is_empty() {
+            true => Ok(Cow::Borrowed(Reach::nothing())),
+            false => Self::join(context, list.iter()),
+        }
+    }
+
     /// What a wait list reaches, as a command of `context` waits for it; an event in it that failed
     /// is an error.
     pub(crate) fn join<'a>(

@@ -72,7 +72,7 @@ impl<D: Driver> Queue<D> {
             };
             return Self::record(this, made, waits, event, Span::Command);
         }
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         let times = if event.wanted() {
             this.times(false)?
         } else {

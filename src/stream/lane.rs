@@ -324,11 +324,20 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// Makes later commands wait for `waits` and lets `then` look at the order under the lock.
+    #[inline]
     pub fn after(&self, waits: &Reach) -> Result<MutexGuard<'_, State<D>>> {
-        let mut state = enter(&self.state);
-        if waits.done.is_empty() {
-            return Ok(state);
+        let state = enter(&self.state);
+        match waits.done.is_empty() {
+            true => Ok(state),
+            false => self.after_others(state, waits),
         }
+    }
+
+    fn after_others<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State<D>>,
+        waits: &Reach,
+    ) -> Result<MutexGuard<'a, State<D>>> {
         if !state.order.ordered(&waits.done) {
             let mut missing = waits.done.clone();
             missing.retain(|point| !state.order.orders_point(point));
@@ -548,6 +557,7 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// Before anything else goes onto the lane: records the last command if someone may want it.
+    #[inline]
     fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
         let wanted = |ticket: &Ticket| state.here.is_wanted(ticket);
         if !D::TRACKS && state.ticket.as_ref().is_some_and(wanted) {

@@ -341,7 +341,7 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let unknown = Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT);
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         let native = core.native(part).ok_or(unknown)?;
         let live = core.take_live(part, addr).ok_or(unknown)?;
         let (base, wanted) = (live.base as usize, event.wanted());

@@ -189,7 +189,8 @@ impl<D: Driver> Queue<D> {
             let made = this.site().launch(kernel, request)?;
             return Self::give(this, made, waits, event, false);
         }
-        let checked = D::check_launch(&this.device, kernel, &request)?;
+        let mut checked = D::Checked::default();
+        D::check_launch(&this.device, kernel, &request, &mut checked)?;
         let command = UR_COMMAND_KERNEL_LAUNCH;
         Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
             D::submit_launch(lane, epoch, kernel, &request, &checked, stamps)?;
@@ -207,7 +208,7 @@ impl<D: Driver> Queue<D> {
         give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
     ) -> Result<()> {
         this.engine().check()?;
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
             this.times(false)?
@@ -224,6 +225,7 @@ impl<D: Driver> Queue<D> {
     }
 
     /// Hands out the event of a command that reaches this far, and waits for it if that is asked.
+    #[inline]
     pub(crate) fn deliver(
         this: &Object<Self>,
         command: ur_command_t,
@@ -313,7 +315,7 @@ impl<D: Driver> Queue<D> {
             let made = Command::new(command, Work::Marker);
             return Self::record(this, made, list, event, span);
         }
-        let waits = Event::join(this.context(), list.iter())?;
+        let waits = Event::join_list(this.context(), list)?;
         let reach = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;

@@ -172,8 +172,9 @@ impl Driver for Cuda {
         device: &Object<Device>,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
-    ) -> Result<Ready> {
-        kernel.ready(device, request)
+        ready: &mut Ready,
+    ) -> Result<()> {
+        kernel.make_ready(device, request, ready)
     }
 
     #[inline]

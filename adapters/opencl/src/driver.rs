@@ -120,6 +120,7 @@ impl Driver for OpenCl {
         _: &Object<Device>,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
+        _: &mut (),
     ) -> Result<()> {
         kernel.check_launch(request)
     }

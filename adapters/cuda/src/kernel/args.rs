@@ -9,10 +9,12 @@ use crate::Cuda;
 use crate::mem::Mem;
 
 /// Bytes of all parameters, for no more than most launches have without an allocation.
-#[derive(Clone)]
-pub enum Packed {
-    Few([u64; 16], usize),
-    Many(Box<[u64]>, usize),
+#[derive(Clone, Default)]
+pub struct Packed {
+    few: [u64; 16],
+    /// In place of them, where they are not enough.
+    many: Option<Box<[u64]>>,
+    bytes: usize,
 }
 
 /// The most that any device takes.
@@ -22,32 +24,26 @@ const MOST_BYTES: usize = 32 << 10;
 const LOCAL_ALIGN: usize = 128;
 
 impl Packed {
-    fn new(bytes: usize) -> Result<Self> {
+    /// Makes room for so many, none of which are written yet.
+    fn resize(&mut self, bytes: usize) -> Result<()> {
         ensure(bytes <= MOST_BYTES, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
-        Ok(match bytes <= 128 {
-            true => Self::Few([0; 16], bytes),
-            false => Self::Many(vec![0; bytes.div_ceil(8)].into(), bytes),
-        })
+        self.bytes = bytes;
+        if bytes > size_of_val(&self.few) {
+            self.many = Some(vec![0; bytes.div_ceil(8)].into());
+        }
+        Ok(())
     }
 
     pub fn len(&self) -> usize {
-        match self {
-            Self::Few(_, bytes) | Self::Many(_, bytes) => *bytes,
-        }
+        self.bytes
     }
 
     pub fn start(&self) -> *const u64 {
-        match self {
-            Self::Few(words, _) => words.as_ptr(),
-            Self::Many(words, _) => words.as_ptr(),
-        }
+        self.many.as_deref().unwrap_or(&self.few).as_ptr()
     }
 
     fn words(&mut self) -> Words<'_> {
-        Words(match self {
-            Self::Few(words, _) => words,
-            Self::Many(words, _) => words,
-        })
+        Words(self.many.as_deref_mut().unwrap_or(&mut self.few))
     }
 }
 
@@ -99,7 +95,7 @@ fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
 }
 
 /// Arguments as a launch takes them.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Args {
     pub packed: Packed,
     /// Bytes of local memory that they ask for.
@@ -108,12 +104,13 @@ pub struct Args {
     pub complete: bool,
 }
 
-/// Packs the arguments, after which comes the offset if there is one.
+/// Packs the arguments into new ones, after which comes the offset if there is one.
 pub fn pack(
     function: &Function,
     list: &[ur_exp_kernel_arg_properties_t],
     offset: Option<[u32; 3]>,
-) -> Result<Args> {
+    args: &mut Args,
+) -> Result<()> {
     let guessed;
     let layout = match &function.layout {
         Some(layout) => layout,
@@ -131,8 +128,8 @@ pub fn pack(
     };
     let explicit = layout.len() - usize::from(offset.is_some()).min(layout.len());
     let bytes = layout.last().map_or(0, |(at, bytes)| at + bytes);
-    let mut packed = Packed::new(bytes)?;
-    let mut words = packed.words();
+    args.packed.resize(bytes)?;
+    let mut words = args.packed.words();
     let mut locals: Vec<(usize, usize)> = Vec::new();
     let mut given = 0u64;
     for arg in list {
@@ -171,7 +168,7 @@ pub fn pack(
             }
         }
     }
-    let complete = given.trailing_ones() as usize >= explicit.min(63);
+    args.complete = given.trailing_ones() as usize >= explicit.min(63);
     if let (Some(offset), Some(place)) = (offset, layout.get(explicit)) {
         let bytes: Vec<u8> = offset.iter().flat_map(|axis| axis.to_ne_bytes()).collect();
         words.write(place.0, &bytes[..bytes.len().min(place.1)]);
@@ -186,11 +183,8 @@ pub fn pack(
             .checked_add(bytes)
             .ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
     }
-    Ok(Args {
-        packed,
-        local_bytes: local,
-        complete,
-    })
+    args.local_bytes = local;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub struct Launch {
 }
 
 /// A launch that was checked, with copies of its arguments. It needs its kernel.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Ready {
     /// Where the kernel has the code.
     place: usize,
@@ -42,7 +42,9 @@ const BYTES: *mut c_void = std::ptr::without_provenance_mut(2);
 impl Kernel {
     /// Checks a launch and copies its arguments.
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
-        self.ready(device, request).map(|ready| self.keep(ready))
+        let mut ready = Ready::default();
+        self.make_ready(device, request, &mut ready)?;
+        Ok(self.keep(ready))
     }
 
     /// What needs the kernel no longer.
@@ -58,11 +60,15 @@ impl Kernel {
     }
 
     /// As [`Kernel::launch`], for what does not outlast the kernel.
-    pub fn ready(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Ready> {
-        let wishes = match request.properties {
-            Some(_) => request.wishes(device.launch_properties())?,
-            None => Wishes::default(),
-        };
+    pub fn make_ready(
+        &self,
+        device: &Object<Device>,
+        request: &LaunchRequest<'_>,
+        ready: &mut Ready,
+    ) -> Result<()> {
+        if request.properties.is_some() {
+            ready.wishes = request.wishes(device.launch_properties())?;
+        }
         let place = self.place(device)?;
         let code = &self.codes[place].1;
         let limits = &device.limits;
@@ -93,22 +99,20 @@ impl Kernel {
         let fits = (0..3).all(|axis| groups[axis] <= limits.grid[axis]);
         ensure(fits, UR_RESULT_ERROR_INVALID_VALUE)?;
         let offset = offset.map(|offset| offset.map(|axis| axis as u32));
-        let args = pack(function, request.args, offset)?;
-        let wanted = wishes.group_memory.unwrap_or(0);
-        let local_bytes = args
+        pack(function, request.args, offset, &mut ready.args)?;
+        let wanted = ready.wishes.group_memory.unwrap_or(0);
+        let local_bytes = ready
+            .args
             .local_bytes
             .checked_add(wanted)
             .ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
         function.allow(code.gpu(), limits, local_bytes)?;
-        Ok(Ready {
-            place,
-            with_offset: offset.is_some(),
-            args,
-            groups: groups.map(|axis| axis as u32),
-            items: local.map(|axis| axis as u32),
-            local_bytes: local_bytes as u32,
-            wishes,
-        })
+        ready.place = place;
+        ready.with_offset = offset.is_some();
+        ready.groups = groups.map(|axis| axis as u32);
+        ready.items = local.map(|axis| axis as u32);
+        ready.local_bytes = local_bytes as u32;
+        Ok(())
     }
 
     fn check_group(&self, function: &Function, limits: &Limits, local: [usize; 3]) -> Result<()> {
