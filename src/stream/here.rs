@@ -117,3 +117,83 @@ impl Here {
         Arc::clone(self.last.insert(Arc::new(reach)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::Frontier;
+
+    fn at(clock: &Arc<Clock>, epoch: u64, ticket: &Ticket) -> Reach {
+        let point = Frontier::from(Point::new(clock, epoch));
+        Reach {
+            done: point.clone(),
+            order: point,
+            tickets: crate::stream::reach::Tickets::of(Some(Ticket::clone(ticket))),
+            own: true,
+        }
+    }
+
+    fn never() -> Reach {
+        unreachable!("it can be told from the last")
+    }
+
+    #[test]
+    fn what_is_held_stays_and_what_is_not_moves_on() {
+        let (clock, ticket) = (Clock::new(), Ticket::default());
+        let mut here = Here::new(&clock);
+        here.step(1, true);
+        let first = here.reach(true, Some(&ticket), || at(&clock, 1, &ticket));
+        assert!(Arc::ptr_eq(&first, &here.reach(true, Some(&ticket), never)));
+        here.step(2, true);
+        let second = here.reach(true, Some(&ticket), || at(&clock, 2, &ticket));
+        assert_eq!(first.done, Frontier::from(Point::new(&clock, 1)));
+        drop(second);
+        (3..6).for_each(|epoch| here.step(epoch, true));
+        let third = here.reach(false, Some(&ticket), never);
+        let five = Frontier::from(Point::new(&clock, 5));
+        assert_eq!((&third.done, &third.order), (&five, &five));
+        assert!(!third.own);
+    }
+
+    #[test]
+    fn what_was_waited_for_is_asked_for_anew() {
+        let (clock, ticket) = (Clock::new(), Ticket::default());
+        let mut here = Here::new(&clock);
+        for (since, change) in [(2, true), (3, false)] {
+            drop(here.reach(true, Some(&ticket), || at(&clock, 1, &ticket)));
+            match change {
+                true => here.change(),
+                false => here.step(since, false),
+            }
+            let mut asked = false;
+            here.reach(true, Some(&ticket), || {
+                asked = true;
+                at(&clock, since, &ticket)
+            });
+            assert!(asked, "after {since}");
+            here.clear();
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_wanted_while_anyone_has_it_or_the_reach_with_it() {
+        let (clock, ticket) = (Clock::new(), Ticket::default());
+        let mut here = Here::new(&clock);
+        assert!(!here.is_wanted(&ticket));
+        let reach = here.reach(true, Some(&ticket), || at(&clock, 1, &ticket));
+        assert!(here.is_wanted(&ticket));
+        let taken = reach.tickets.first().cloned();
+        drop(reach);
+        assert!(here.is_wanted(&ticket));
+        drop(taken);
+        assert!(!here.is_wanted(&ticket));
+        // One that the last reach does not have.
+        let other = Ticket::default();
+        let reach = here.reach(true, Some(&ticket), never);
+        assert!(!here.is_wanted(&other));
+        let held = Ticket::clone(&other);
+        drop(reach);
+        assert!(here.is_wanted(&other));
+        drop(held);
+    }
+}
