@@ -5,7 +5,7 @@
 
 use super::{
     CommandBuffer, Context, Domain, Event, ExecutableGraph, Graph, Hooks, LaunchRequest,
-    NativeLimits, NativePool, Queue, RecordedCommand, UsmPool,
+    NativeLimits, NativePool, Pattern, Queue, RecordedCommand, UsmPool,
 };
 use crate::abi::*;
 use crate::hal::Backend;
@@ -41,13 +41,13 @@ pub enum Work<D: Driver> {
     /// Repeats `pattern` over `bytes`, a multiple of its length.
     Fill {
         dst: usize,
-        pattern: Arc<[u8]>,
+        pattern: Pattern,
         bytes: usize,
     },
     /// Repeats `pattern` over each row of `region` (bytes, rows, slices).
     FillRect {
         dst: Pitched,
-        pattern: Arc<[u8]>,
+        pattern: Pattern,
         region: [usize; 3],
     },
     /// A hint: the range will be used on the host, or on the lane's device.
@@ -75,10 +75,10 @@ impl<D: Driver> Clone for Work<D> {
             Self::Copy { dst, src, bytes } => Self::Copy { dst, src, bytes },
             Self::CopyRect { dst, src, region } => Self::CopyRect { dst, src, region },
             Self::Fill { dst, ref pattern, bytes } => {
-                Self::Fill { dst, pattern: Arc::clone(pattern), bytes }
+                Self::Fill { dst, pattern: pattern.clone(), bytes }
             }
             Self::FillRect { dst, ref pattern, region } => {
-                Self::FillRect { dst, pattern: Arc::clone(pattern), region }
+                Self::FillRect { dst, pattern: pattern.clone(), region }
             }
             Self::Prefetch { addr, bytes, to_host } => Self::Prefetch { addr, bytes, to_host },
             Self::Advise { addr, bytes, advice } => Self::Advise { addr, bytes, advice },

@@ -193,7 +193,7 @@ fn command(work: Work<Cpu>) -> Command {
             bytes,
         } => Command::Fill {
             dst,
-            pattern,
+            pattern: pattern[..].into(),
             bytes,
         },
         Work::FillRect {
@@ -202,7 +202,7 @@ fn command(work: Work<Cpu>) -> Command {
             region,
         } => Command::FillRect {
             dst: pitched(dst),
-            pattern,
+            pattern: pattern[..].into(),
             region,
         },
         Work::Launch(launch) => Command::Launch(launch),

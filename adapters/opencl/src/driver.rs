@@ -299,7 +299,7 @@ fn free(domain: &Domain<OpenCl>, start: usize) {
 /// Zeroes new memory and waits for that.
 fn clear(state: &State, device: &Object<Device>, start: usize, bytes: usize) -> Result<()> {
     let lane = Lane::open(&state.context, device, ur_queue_flags_t(0))?;
-    let pattern: Arc<[u8]> = Arc::new([0; 16]);
+    let pattern = [0; 16][..].into();
     lane.submit(
         Work::Fill {
             dst: start,
