@@ -146,7 +146,7 @@ impl<D: Driver> Queue<D> {
                     return Ok(());
                 }
             } else if !this.is_profiled()
-                && let Some(reach) = lane.free_told(addr)?
+                && let Some(reach) = lane.free_told(addr)
             {
                 let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
                 event.make(D::table(), || Event::new(this, command, reach, None));

@@ -456,10 +456,9 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// As [`LaneCore::free`], and what an event of it reaches.
-    pub fn free_told(&self, addr: usize) -> Result<Option<Arc<Reach>>> {
+    pub fn free_told(&self, addr: usize) -> Option<Arc<Reach>> {
         let mut state = enter(&self.state);
-        self.cover(&mut state)?;
-        Ok(self.free(addr).then(|| self.reach(&mut state)))
+        self.free(addr).then(|| self.reach(&mut state))
     }
 
     /// A block that died here, from the lane's own store, and what an event of it reaches.
