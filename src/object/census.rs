@@ -1,21 +1,79 @@
 //! How many objects of each kind are alive, so that what a program, or this library, leaves behind
 //! shows.
 //!
-//! Each thread counts in one of a few places, since a count that all threads share would cost more
-//! than the rest of making an event. Sums are exact once nobody makes or drops an object meanwhile.
+//! Each thread counts in a place of its own, which another gets when it ends, since a count that
+//! threads share would cost as much as the rest of making an event. Sums are exact once nobody makes
+//! or drops an object meanwhile.
 
 use super::Kind;
+use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicIsize, Ordering};
+use std::iter;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
-const PLACES: usize = 16;
-
-/// The counts of some threads, on cache lines of their own.
+/// One thread's counts, on cache lines of their own.
 #[repr(align(128))]
-struct Place([AtomicIsize; Kind::ALL.len()]);
+struct Place {
+    counts: [AtomicIsize; Kind::ALL.len()],
+    taken: AtomicBool,
+    next: OnceLock<&'static Place>,
+}
 
-static PLACE: [Place; PLACES] =
-    [const { Place([const { AtomicIsize::new(0) }; Kind::ALL.len()]) }; PLACES];
+impl Place {
+    const fn taken() -> Self {
+        Self {
+            counts: [const { AtomicIsize::new(0) }; Kind::ALL.len()],
+            taken: AtomicBool::new(true),
+            next: OnceLock::new(),
+        }
+    }
+
+    /// As many as there ever were threads at once, behind the shared one.
+    fn all() -> impl Iterator<Item = &'static Place> {
+        iter::successors(Some(&SHARED), |place| place.next.get().copied())
+    }
+}
+
+/// For threads that have let go of theirs, as they end.
+static SHARED: Place = Place::taken();
+
+/// The place that a thread has.
+struct Own(Cell<Option<&'static Place>>);
+
+impl Own {
+    #[inline]
+    fn place(&self) -> &'static Place {
+        self.0.get().unwrap_or_else(|| self.take())
+    }
+
+    #[cold]
+    fn take(&self) -> &'static Place {
+        let vacant = |place: &&Place| !place.taken.swap(true, Ordering::Acquire);
+        let place = Place::all().find(vacant).unwrap_or_else(|| {
+            let new: &'static Place = Box::leak(Box::new(Place::taken()));
+            let mut last = &SHARED;
+            while !std::ptr::eq(last, new) {
+                last = last.next.get_or_init(|| new);
+            }
+            new
+        });
+        self.0.set(Some(place));
+        place
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some(place) = self.0.take() {
+            place.taken.store(false, Ordering::Release);
+        }
+    }
+}
+
+thread_local! {
+    static OWN: Own = const { Own(Cell::new(None)) };
+}
 
 /// One more object of a kind, given by its number.
 pub(super) fn born(kind: u32) {
@@ -27,14 +85,19 @@ pub(super) fn died(kind: u32) {
     count(kind, -1);
 }
 
+#[inline]
 fn count(kind: u32, by: isize) {
-    thread_local! {
-        static MARK: u8 = const { 0 };
+    let at = kind as usize - 1;
+    match OWN.try_with(Own::place) {
+        // Nobody else writes it.
+        Ok(own) => {
+            let count = &own.counts[at];
+            count.store(count.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+        }
+        Err(_) => {
+            SHARED.counts[at].fetch_add(by, Ordering::Relaxed);
+        }
     }
-    // Threads lie pages apart, so their thread-locals do.
-    let page = MARK.try_with(|mark| std::ptr::from_ref(mark).addr() >> 12);
-    let place = page.unwrap_or(0) % PLACES;
-    PLACE[place].0[kind as usize - 1].fetch_add(by, Ordering::Relaxed);
 }
 
 /// The objects alive, immortal ones left out. Displays as `2 Event, 1 Queue`, or as `none`.
@@ -44,7 +107,7 @@ pub struct Census([isize; Kind::ALL.len()]);
 impl Census {
     pub fn take() -> Self {
         Self(std::array::from_fn(|kind| {
-            let counts = PLACE.iter().map(|place| &place.0[kind]);
+            let counts = Place::all().map(|place| &place.counts[kind]);
             counts.map(|count| count.load(Ordering::Relaxed)).sum()
         }))
     }
@@ -114,5 +177,14 @@ mod tests {
         assert_eq!(only.to_string(), "2 Event, 1 Queue");
         drop((made, immortal));
         assert_eq!(alive(), 0);
+    }
+
+    #[test]
+    fn a_place_serves_one_thread_after_another() {
+        let count = || Place::all().count();
+        let one = || drop(std::thread::spawn(|| Own(Cell::new(None)).take().next.get()).join());
+        (0..200).for_each(|_| one());
+        // Other tests' threads take some, too.
+        assert!(count() < 100, "{}", count());
     }
 }

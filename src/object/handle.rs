@@ -13,6 +13,7 @@
 use super::{Error, Result, census};
 use crate::abi::*;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -169,13 +170,23 @@ impl<T: Body> Object<T> {
         self.handle()
     }
 
-    /// As [`Object::into_handle`], for who has no more use for the object: its reference becomes the API's.
-    pub fn hand_out(self: Arc<Self>) -> *mut c_void {
-        let handle = self.handle();
-        if !self.immortal && self.api_refs.fetch_add(1, Ordering::Relaxed) == 0 {
-            std::mem::forget(self);
+    /// The handle of a new object that nobody but the API refers to. Its memory comes first, so that
+    /// `body` is made where it stays.
+    #[inline]
+    pub fn handed_out(ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) -> *mut c_void {
+        census::born(T::KIND as u32);
+        let object = Arc::into_raw(Arc::new(MaybeUninit::<Self>::uninit())).cast_mut();
+        let object = object.cast::<Self>();
+        // SAFETY: new memory for an object, which nobody else knows of; all of it is written. If
+        // `body` panics it is lost, and nothing else.
+        unsafe {
+            (&raw mut (*object).ddi).write(ddi);
+            (&raw mut (*object).kind).write(T::KIND as u32);
+            (&raw mut (*object).api_refs).write(AtomicU32::new(1));
+            (&raw mut (*object).immortal).write(false);
+            (&raw mut (*object).body).write(body());
         }
-        handle
+        object.cast()
     }
 
     /// The object behind a handle, if it is one of this adapter and of this kind.

@@ -1,6 +1,7 @@
 //! Outputs of a call: written once, on success, through a type; a null one is "not wanted".
 
 use super::{Body, Object};
+use crate::abi::ur_dditable_t;
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -53,11 +54,12 @@ impl<T: Body> OutHandle<'_, T> {
         !self.to.is_null()
     }
 
-    /// As [`OutHandle::set`], of an object that is made for this call.
-    pub fn give(self, object: Arc<Object<T>>) {
+    /// Makes an object for the handle, if that is wanted.
+    #[inline]
+    pub fn make(self, ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) {
         if self.wanted() {
             // SAFETY: not null, and `new` was promised that it is writable.
-            unsafe { self.to.write(object.hand_out()) }
+            unsafe { self.to.write(Object::handed_out(ddi, body)) }
         }
     }
 

@@ -168,6 +168,7 @@ impl Stash {
         self.inner.lock().retired = true;
     }
 
+    #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
     }

@@ -18,8 +18,10 @@ use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::pool::{Acquired, Block, Order, PoolKey, Request, Story};
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 impl<D: Driver> Queue<D> {
+    #[inline]
     pub(crate) fn alloc(
         this: &Object<Self>,
         kind: Kind,
@@ -30,23 +32,36 @@ impl<D: Driver> Queue<D> {
     ) -> Result<*mut c_void> {
         this.live(waits)?;
         if waits.is_empty()
-            && !event.wanted()
             && this.watched.is_none()
             && let Shape::InOrder(lane) = &this.shape
             && let Some(key) = this.key(kind, pool)
-            && let Ok(block) = lane.stash.lock().take(key, size as u64)
         {
-            return Ok(address(&block));
+            if !event.wanted() {
+                if let Ok(block) = lane.stash.lock().take(key, size as u64) {
+                    return Ok(address(&block));
+                }
+            } else if !this.is_profiled()
+                && let Some((block, reach)) = lane.take(key, size as u64)
+            {
+                event.make(D::table(), || {
+                    Event::new(this, command_of(kind), reach, None)
+                });
+                return Ok(address(&block));
+            }
         }
-        if waits.is_empty()
-            && event.wanted()
-            && this.watched.is_none()
-            && let Shape::InOrder(lane) = &this.shape
-            && let Some((block, reach)) = this.cached(lane, kind, pool, size)?
-        {
-            Self::deliver(this, command_of(kind), Some(reach), None, event, false)?;
-            return Ok(address(&block));
-        }
+        Self::alloc_slowly(this, kind, pool, size, waits, event)
+    }
+
+    /// As [`Queue::alloc`], where the lane's own store does not serve.
+    #[inline(never)]
+    fn alloc_slowly(
+        this: &Object<Self>,
+        kind: Kind,
+        pool: Option<&Object<UsmPool<D>>>,
+        size: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<*mut c_void> {
         let pool = match pool {
             Some(pool) => {
                 this.context().check_pool(pool)?;
@@ -56,7 +71,7 @@ impl<D: Driver> Queue<D> {
         };
         let part = pool.core().part(kind, this.home());
         let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         if pool.core().parts()[part].native.is_some() {
             let part = (pool.core(), part);
             return Self::alloc_native(this, part, command_of(kind), size, &waits, event);
@@ -81,7 +96,7 @@ impl<D: Driver> Queue<D> {
         drop(entry);
         let (block, reach) = served?;
         if let Some(reach) = reach.filter(|_| event.wanted()) {
-            let (reach, times) = this.timed(&reach).inspect_err(|_| {
+            let (reach, times) = this.timed(Arc::clone(&reach)).inspect_err(|_| {
                 // Nobody gets to know the block.
                 pool.core().release(part, block.addr, reach.done.clone());
             })?;
@@ -102,23 +117,7 @@ impl<D: Driver> Queue<D> {
         }
     }
 
-    /// A block that died on this in-order queue, from its lane's own store, and what its event reaches
-    /// where that needs no times.
-    #[inline(never)]
-    fn cached(
-        &self,
-        lane: &LaneCore<D>,
-        kind: Kind,
-        pool: Option<&Object<UsmPool<D>>>,
-        size: usize,
-    ) -> Result<Option<(Block, Reach)>> {
-        let key = self.key(kind, pool).filter(|_| !self.is_profiled());
-        let Some(key) = key else { return Ok(None) };
-        let mut state = lane.after(&Reach::default())?;
-        let block = lane.stash.lock().take(key, size as u64).ok();
-        Ok(block.map(|block| (block, lane.reach(&mut state))))
-    }
-
+    #[inline]
     fn is_profiled(&self) -> bool {
         self.flags().contains(UR_QUEUE_FLAG_PROFILING_ENABLE)
     }
@@ -138,13 +137,21 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         this.live(waits)?;
         if waits.is_empty()
-            && !event.wanted()
             && this.watched.is_none()
             && let Shape::InOrder(lane) = &this.shape
             && this.context().domain().memory.is_flat()
-            && lane.free(addr)
         {
-            return Ok(());
+            if !event.wanted() {
+                if lane.free(addr) {
+                    return Ok(());
+                }
+            } else if !this.is_profiled()
+                && let Some(reach) = lane.free_told(addr)
+            {
+                let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
+                event.make(D::table(), || Event::new(this, command, reach, None));
+                return Ok(());
+            }
         }
         Self::free_slowly(this, addr, waits, event)
     }
@@ -162,7 +169,7 @@ impl<D: Driver> Queue<D> {
         if let Some(found) = memory.native(addr) {
             return Self::free_native(this, found, addr as u64, waits, event);
         }
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         // A refused free must not have made the queue wait.
         ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
         let mut entry = this.entry();
@@ -179,13 +186,13 @@ impl<D: Driver> Queue<D> {
             }
             Shape::OutOfOrder(lanes) => {
                 let mut lanes = enter(lanes);
-                let reach = lanes.with_barrier(&waits).into_owned();
+                let reach = lanes.reach_of(&waits);
                 ensure(memory.free(addr, &reach.done), unknown)?;
                 if let Some(entry) = &mut entry {
                     entry.free(addr as u64, &reach.done);
                 }
                 lanes.add_loose(&reach);
-                Some(reach)
+                Some(Arc::new(reach))
             }
         };
         drop(entry);
@@ -194,7 +201,7 @@ impl<D: Driver> Queue<D> {
         };
         // The block is free, whatever becomes of the event's times.
         let (reach, times) = match this.is_profiled() {
-            true => this.timed(&reach).unwrap_or((reach, None)),
+            true => this.timed(Arc::clone(&reach)).unwrap_or((reach, None)),
             false => (reach, None),
         };
         let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
@@ -224,7 +231,7 @@ struct Ask<'a, D: Driver> {
     story: Option<&'a RefCell<Story>>,
 }
 
-type Served = Result<(Block, Option<Reach>)>;
+type Served = Result<(Block, Option<Arc<Reach>>)>;
 
 impl<D: Driver> Ask<'_, D> {
     fn request<'b>(&'b self, order: Order<'b>, may_wait: bool) -> Request<'b> {
@@ -259,13 +266,13 @@ impl<D: Driver> Ask<'_, D> {
 
     /// Without an event nothing could wait for a block's death, so it must be ordered or complete.
     fn out_of_order(&self, lanes: &mut OutOfOrder<D>, waits: &Reach) -> Served {
-        let mut reach = lanes.with_barrier(waits).into_owned();
+        let mut reach = lanes.reach_of(waits);
         let request = self.request(Order::Frontier(&reach.order), self.wanted);
         let acquired = self.pool.acquire(self.part, &request, None)?;
         if let Acquired::After(_, frontier) = &acquired {
             reach.join_frontier(frontier);
         }
         lanes.add_loose(&reach);
-        Ok((acquired.block(), self.wanted.then_some(reach)))
+        Ok((acquired.block(), self.wanted.then(|| Arc::new(reach))))
     }
 }

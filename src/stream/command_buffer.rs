@@ -214,7 +214,7 @@ impl<D: Driver> CommandBuffer<D> {
             && Arc::ptr_eq(&this.device, queue.device());
         ensure(own, UR_RESULT_ERROR_INVALID_QUEUE)?;
         queue.live(waits)?;
-        let waits = Event::join(queue.context(), waits.iter())?;
+        let waits = Event::join_list(queue.context(), waits)?;
         let mut state = this.state();
         let State::Finalized(replay) = &mut *state else {
             return Err(Error::new(UR_RESULT_ERROR_INVALID_OPERATION));

@@ -5,7 +5,7 @@
 
 use super::{
     CommandBuffer, Context, Domain, Event, ExecutableGraph, Graph, Hooks, LaunchRequest,
-    NativeLimits, NativePool, Queue, RecordedCommand, UsmPool,
+    NativeLimits, NativePool, Pattern, Queue, RecordedCommand, UsmPool,
 };
 use crate::abi::*;
 use crate::hal::Backend;
@@ -41,13 +41,13 @@ pub enum Work<D: Driver> {
     /// Repeats `pattern` over `bytes`, a multiple of its length.
     Fill {
         dst: usize,
-        pattern: Arc<[u8]>,
+        pattern: Pattern,
         bytes: usize,
     },
     /// Repeats `pattern` over each row of `region` (bytes, rows, slices).
     FillRect {
         dst: Pitched,
-        pattern: Arc<[u8]>,
+        pattern: Pattern,
         region: [usize; 3],
     },
     /// A hint: the range will be used on the host, or on the lane's device.
@@ -75,10 +75,10 @@ impl<D: Driver> Clone for Work<D> {
             Self::Copy { dst, src, bytes } => Self::Copy { dst, src, bytes },
             Self::CopyRect { dst, src, region } => Self::CopyRect { dst, src, region },
             Self::Fill { dst, ref pattern, bytes } => {
-                Self::Fill { dst, pattern: Arc::clone(pattern), bytes }
+                Self::Fill { dst, pattern: pattern.clone(), bytes }
             }
             Self::FillRect { dst, ref pattern, region } => {
-                Self::FillRect { dst, pattern: Arc::clone(pattern), region }
+                Self::FillRect { dst, pattern: pattern.clone(), region }
             }
             Self::Prefetch { addr, bytes, to_host } => Self::Prefetch { addr, bytes, to_host },
             Self::Advise { addr, bytes, advice } => Self::Advise { addr, bytes, advice },
@@ -227,6 +227,8 @@ pub trait Driver:
     /// A kernel with its arguments, ready to be given to a lane. Owns copies of by-value arguments
     /// and keeps alive what it needs. Cheap to clone: a recorded launch is given again and again.
     type Launch: Clone + Send + Sync;
+    /// What a launch that goes to a lane at once is, once it was checked.
+    type Checked: Default;
     /// Work beyond what every backend has; [`Infallible`](std::convert::Infallible) if there is none.
     /// Cheap to clone, too.
     type Native: Clone + Send + Sync;
@@ -321,26 +323,27 @@ pub trait Driver:
     /// Whether a launch goes to a lane by [`Driver::submit_launch`], without being made ready before.
     const LAUNCHES_AT_ONCE: bool = false;
 
-    /// What [`Driver::launch`] checks.
+    /// Checks a launch that goes to a lane at once, and notes what has to be known then.
     fn check_launch(
         device: &Object<Self::Device>,
         kernel: &Object<Self::Kernel>,
         request: &LaunchRequest<'_>,
+        checked: &mut Self::Checked,
     ) -> Result<()> {
-        let _ = (device, kernel, request);
-        Ok(())
+        let _ = (device, kernel, request, checked);
+        Err(Error::unsupported())
     }
 
-    /// A launch that was checked, made ready and submitted in one step: what only has to last for the
-    /// call need not be copied.
+    /// Submits a launch that was checked: what only has to last for the call need not be copied.
     fn submit_launch(
         lane: &Self::Lane,
         epoch: u64,
         kernel: &Object<Self::Kernel>,
         request: &LaunchRequest<'_>,
+        checked: &Self::Checked,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        let _ = (lane, epoch, kernel, request, stamps);
+        let _ = (lane, epoch, kernel, request, checked, stamps);
         Err(Error::unsupported())
     }
 

@@ -171,7 +171,9 @@ impl<D: Driver> Engine<D> {
     /// Blocks the host until all of it has completed, since the program asked for that.
     pub(crate) fn wait(&self, frontier: &Frontier) -> Result<()> {
         for point in frontier.points() {
-            if let Some(mark) = self.mark(point)? {
+            if !point.is_done()
+                && let Some(mark) = self.mark(point)?
+            {
                 self.check()?;
                 D::block(&mark.marker)?;
                 mark.point.clock.raise(mark.point.epoch);
@@ -299,6 +301,7 @@ impl<D: Driver> Engine<D> {
     }
 }
 
+#[inline]
 fn trace_wait(frontier: &Frontier) {
     if let Some(trace) = Trace::get() {
         trace.waited(frontier);

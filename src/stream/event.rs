@@ -25,13 +25,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// An event's handle.
+///
+/// Small, since one is made for nearly every command: what few have is boxed.
 pub struct Event<D: Driver> {
     of: Of<D>,
-    command: ur_command_t,
     standing: Standing<D>,
-    failed: AtomicBool,
     /// What stands for it in the backend, once that was asked for.
-    native: OnceLock<D::Marker>,
+    native: OnceLock<Box<Native<D>>>,
+    command: ur_command_t,
+    failed: AtomicBool,
+}
+
+struct Native<D: Driver> {
+    marker: D::Marker,
     /// The point of an event that the backend itself made.
     foreign: Option<ForeignPoint<D>>,
 }
@@ -45,9 +51,9 @@ enum Of<D: Driver> {
 /// What an event stands for.
 enum Standing<D: Driver> {
     /// A command, for good.
-    Command(Reach, Option<Times>),
+    Command(Arc<Reach>, Option<Times>),
     /// A recorded command: its present execution.
-    Recorded(Signal<D>),
+    Recorded(Box<Signal<D>>),
     /// A command of a graph, by its number: what only the graph's capture can wait for.
     Captured(Weak<Object<Graph<D>>>, u32),
 }
@@ -67,20 +73,30 @@ impl<D: Driver> Body for Event<D> {
 }
 
 impl<D: Driver> Event<D> {
+    /// The event of a command that reaches this far.
+    #[inline]
     pub(crate) fn new(
         queue: &Object<Queue<D>>,
         command: ur_command_t,
-        reach: Reach,
+        reach: Arc<Reach>,
         times: Option<Times>,
-    ) -> Arc<Object<Self>> {
-        hal::new::<D, _>(Self {
-            of: Of::Queue(queue.arc()),
+    ) -> Self {
+        Self::made(
+            Of::Queue(queue.arc()),
             command,
-            standing: Standing::Command(reach, times),
-            failed: AtomicBool::new(false),
+            Standing::Command(reach, times),
+        )
+    }
+
+    #[inline]
+    fn made(of: Of<D>, command: ur_command_t, standing: Standing<D>) -> Self {
+        Self {
+            of,
+            standing,
             native: OnceLock::new(),
-            foreign: None,
-        })
+            command,
+            failed: AtomicBool::new(false),
+        }
     }
 
     /// The event of a recorded command.
@@ -90,14 +106,12 @@ impl<D: Driver> Event<D> {
         recording: u64,
         node: u32,
     ) -> Arc<Object<Self>> {
-        hal::new::<D, _>(Self {
-            of: Of::Context(Arc::clone(context)),
+        let signal = Signal::new(context.domain(), recording, node);
+        hal::new::<D, _>(Self::made(
+            Of::Context(Arc::clone(context)),
             command,
-            standing: Standing::Recorded(Signal::new(context.domain(), recording, node)),
-            failed: AtomicBool::new(false),
-            native: OnceLock::new(),
-            foreign: None,
-        })
+            Standing::Recorded(Box::new(signal)),
+        ))
     }
 
     /// The event of a captured command.
@@ -107,14 +121,11 @@ impl<D: Driver> Event<D> {
         graph: &Arc<Object<Graph<D>>>,
         node: u32,
     ) -> Arc<Object<Self>> {
-        hal::new::<D, _>(Self {
-            of: Of::Queue(queue.arc()),
+        hal::new::<D, _>(Self::made(
+            Of::Queue(queue.arc()),
             command,
-            standing: Standing::Captured(Arc::downgrade(graph), node),
-            failed: AtomicBool::new(false),
-            native: OnceLock::new(),
-            foreign: None,
-        })
+            Standing::Captured(Arc::downgrade(graph), node),
+        ))
     }
 
     /// The graph and the number of a captured command; an error if there is no graph any more.
@@ -136,7 +147,7 @@ impl<D: Driver> Event<D> {
     }
 
     /// Has the event of a recorded command stand for this execution; none: it failed.
-    pub(crate) fn stand_for(&self, execution: Option<(Reach, Option<Times>)>) {
+    pub(crate) fn stand_for(&self, execution: Option<(Arc<Reach>, Option<Times>)>) {
         if let Standing::Recorded(signal) = &self.standing {
             signal.stand_for(execution);
             self.failed.store(false, Ordering::Relaxed);
@@ -147,7 +158,7 @@ impl<D: Driver> Event<D> {
     fn reach(&self) -> Result<Cow<'_, Reach>> {
         match &self.standing {
             Standing::Command(reach, _) => Ok(Cow::Borrowed(reach)),
-            Standing::Recorded(signal) => signal.reach().map(Cow::Owned),
+            Standing::Recorded(signal) => signal.reach().map(|reach| Cow::Owned((*reach).clone())),
             Standing::Captured(..) => Err(CAPTURED),
         }
     }
@@ -163,31 +174,36 @@ impl<D: Driver> Event<D> {
         engine.check()?;
         let foreign = engine.foreign_point(marker.clone());
         let point = Frontier::from(foreign.point.clone());
-        Ok(hal::new::<D, _>(Self {
-            of: Of::Context(context.arc()),
+        let reach = Reach {
+            done: point.clone(),
+            order: point,
+            own: true,
+            ..Reach::default()
+        };
+        let times = stamps.map(|(queued, stamps)| Times { queued, stamps });
+        let foreign = Some(foreign);
+        let mut event = Self::made(
+            Of::Context(context.arc()),
             command,
-            standing: Standing::Command(
-                Reach {
-                    done: point.clone(),
-                    order: point,
-                    own: true,
-                    ..Reach::default()
-                },
-                stamps.map(|(queued, stamps)| Times { queued, stamps }),
-            ),
-            failed: AtomicBool::new(false),
-            native: OnceLock::from(marker),
-            foreign: Some(foreign),
-        }))
+            Standing::Command(reach.into(), times),
+        );
+        event.native = OnceLock::from(Box::new(Native { marker, foreign }));
+        Ok(hal::new::<D, _>(event))
     }
 
     /// What stands for the event in the backend, and stays as long as it does.
     pub fn marker(&self) -> Result<D::Marker> {
-        if let Some(marker) = self.native.get() {
-            return Ok(marker.clone());
+        if let Some(native) = self.native.get() {
+            return Ok(native.marker.clone());
         }
         let marker = self.find_marker()?;
-        Ok(self.native.get_or_init(|| marker).clone())
+        let native = || {
+            Box::new(Native {
+                marker,
+                foreign: None,
+            })
+        };
+        Ok(self.native.get_or_init(native).marker.clone())
     }
 
     fn find_marker(&self) -> Result<D::Marker> {
@@ -240,13 +256,25 @@ impl<D: Driver> Event<D> {
         self.context().domain().engine()
     }
 
+    /// What a wait list reaches: see [`Event::join`].
+    #[inline]
+    pub(crate) fn join_list<'a>(
+        context: &Object<Context<D>>,
+        list: Handles<'a, Self>,
+    ) -> Result<Cow<'a, Reach>> {
+        match list.is_empty() {
+            true => Ok(Cow::Borrowed(Reach::nothing())),
+            false => Self::join(context, list.iter()),
+        }
+    }
+
     /// What a wait list reaches, as a command of `context` waits for it; an event in it that failed
     /// is an error.
     pub(crate) fn join<'a>(
         context: &Object<Context<D>>,
         events: impl IntoIterator<Item = &'a Object<Self>>,
-    ) -> Result<Reach> {
-        let mut all = Reach::default();
+    ) -> Result<Cow<'a, Reach>> {
+        let mut all = Cow::Borrowed(Reach::nothing());
         for event in events {
             let failed = event.failed.load(Ordering::Relaxed);
             ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
@@ -254,10 +282,13 @@ impl<D: Driver> Event<D> {
             if reach.done.is_complete() {
                 continue;
             }
-            if D::SPANS || std::ptr::eq(&**event.context(), context) {
-                all.join(&reach);
-            } else {
-                all.join(&event.stand_in(&reach, context)?);
+            let reach = match D::SPANS || std::ptr::eq(&**event.context(), context) {
+                true => reach,
+                false => Cow::Owned(event.stand_in(&reach, context)?),
+            };
+            match all.is_empty() {
+                true => all = reach,
+                false => all.to_mut().join(&reach),
             }
         }
         Ok(all)
@@ -300,9 +331,9 @@ impl<D: Driver> Event<D> {
             return UR_EVENT_STATUS_ERROR;
         }
         let reach = match &self.standing {
-            Standing::Command(reach, _) => Cow::Borrowed(reach),
+            Standing::Command(reach, _) => Arc::clone(reach),
             Standing::Recorded(signal) => match signal.present() {
-                Ok(Some(reach)) => Cow::Owned(reach),
+                Ok(Some(reach)) => reach,
                 Ok(None) => return UR_EVENT_STATUS_QUEUED,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
             },
@@ -334,7 +365,8 @@ impl<D: Driver> Drop for Event<D> {
             queue.forget(&reach.done);
         }
         // Others may wait for the point of a foreign event: it stays until it is complete.
-        if let Some(foreign) = self.foreign.take()
+        if let Some(native) = self.native.take()
+            && let Some(foreign) = native.foreign
             && !foreign.point.is_done()
         {
             let point = Frontier::from(foreign.point.clone());

@@ -207,7 +207,7 @@ impl<D: Driver> ExecutableGraph<D> {
             && device.is_none_or(|device| Arc::ptr_eq(device, queue.device()));
         ensure(own, UR_RESULT_ERROR_INVALID_QUEUE)?;
         queue.live(waits)?;
-        let waits = Event::join(queue.context(), waits.iter())?;
+        let waits = Event::join_list(queue.context(), waits)?;
         let mut replay = enter(&this.replay);
         let command = UR_COMMAND_ENQUEUE_GRAPH_EXP;
         Queue::replay(queue, &mut replay, command, &waits, event, false)

@@ -72,7 +72,7 @@ impl<D: Driver> Queue<D> {
             };
             return Self::record(this, made, waits, event, Span::Command);
         }
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         let times = if event.wanted() {
             this.times(false)?
         } else {
@@ -85,7 +85,7 @@ impl<D: Driver> Queue<D> {
             .as_ref()
             .map(|times: &Times| Arc::clone(&times.stamps));
         Self::start(this, call, point, stamps, before)?;
-        let reach = event.wanted().then_some(reach);
+        let reach = event.wanted().then(|| Arc::new(reach));
         Self::deliver(this, UR_COMMAND_HOST_TASK_EXP, reach, times, event, false)
     }
 

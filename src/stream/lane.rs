@@ -5,12 +5,13 @@
 //! else. No two lanes' locks are ever held at once: markers of other lanes are found before.
 
 use super::engine::{Mark, enter};
+use super::here::Here;
 use super::reach::{Reach, Ticket, Tickets};
 use super::replay::Part;
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Error, Object, Result};
-use crate::pool::Stash;
+use crate::pool::{Block, PoolKey, Stash};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -34,6 +35,8 @@ pub(crate) struct LaneCore<D: Driver> {
     tip_epoch: AtomicU64,
     /// The epoch of the last command.
     last: AtomicU64,
+    /// Whether there are recorded markers, for who would else take the lock to give none back.
+    marked: AtomicBool,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
     context: Arc<Object<Context<D>>>,
 }
@@ -72,6 +75,8 @@ pub(crate) struct State<D: Driver> {
     marks: VecDeque<(u64, D::Marker)>,
     /// Held by others too while someone may want the last command recorded exactly.
     ticket: Option<Ticket>,
+    /// What events made at the lane's end share.
+    here: Here,
 }
 
 impl<D: Driver> LaneCore<D> {
@@ -100,6 +105,7 @@ impl<D: Driver> LaneCore<D> {
             recent: Reach::default(),
             marks: VecDeque::new(),
             ticket: None,
+            here: Here::new(&clock),
         };
         let lane = Arc::new(Self {
             clock,
@@ -112,6 +118,7 @@ impl<D: Driver> LaneCore<D> {
             stash,
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
+            marked: AtomicBool::new(false),
             context: Arc::clone(context),
         });
         lane.engine.add_lane(&lane);
@@ -166,18 +173,23 @@ impl<D: Driver> LaneCore<D> {
 
     /// Where others put work on the stream, puts a command of ours behind all of it: what stands for
     /// everything up to here then does.
+    #[inline]
     pub fn cover(&self, state: &mut State<D>) -> Result<()> {
-        if !self.is_open() {
-            return Ok(());
+        match self.is_open() {
+            true => self.cover_others(state),
+            false => Ok(()),
         }
+    }
+
+    #[cold]
+    fn cover_others(&self, state: &mut State<D>) -> Result<()> {
         self.record_if_watched(state)?;
         D::submit(&self.native, state.order.epoch() + 1, Work::Marker, None)?;
-        state.order.step();
-        state.recent = Reach::default();
-        self.publish(state);
+        self.step(state);
         Ok(())
     }
 
+    #[inline]
     fn cover_or_log(&self, state: &mut State<D>) {
         if let Err(error) = self.cover(state) {
             log::error!("a marker behind native work failed: {:?}", error.code());
@@ -191,7 +203,7 @@ impl<D: Driver> LaneCore<D> {
         work: Work<D>,
         stamps: Option<Arc<Stamps>>,
         wanted: bool,
-    ) -> Result<Option<Reach>> {
+    ) -> Result<Option<Arc<Reach>>> {
         self.submit_with(waits, wanted, |lane, epoch| {
             Progress::work::<D>(lane, epoch, work, stamps)
         })
@@ -203,29 +215,29 @@ impl<D: Driver> LaneCore<D> {
         waits: &Reach,
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reach>> {
+    ) -> Result<Option<Arc<Reach>>> {
         let mut state = self.after(waits)?;
         self.give(&mut state, wanted, give)
     }
 
     /// Gives the lane several commands in a row, the first of them after `waits`: how far all that
     /// was given reaches, and whether that is everything.
-    pub fn submit_all(&self, waits: &Reach, parts: &mut [Part<'_, D>]) -> (Reach, Result<()>) {
+    pub fn submit_all(&self, waits: &Reach, parts: &mut [Part<'_, D>]) -> (Arc<Reach>, Result<()>) {
         // Other lanes' locks come before this one's.
         let found: Result<Vec<_>> = parts.iter().map(|part| self.find(&part.waits)).collect();
         let (found, mut state) = match found.and_then(|found| Ok((found, self.after(waits)?))) {
             Ok(ready) => ready,
-            Err(error) => return (Reach::default(), Err(error)),
+            Err(error) => return (Arc::default(), Err(error)),
         };
         let mut give = |state: &mut State<D>| {
             for (part, (missing, marks)) in parts.iter_mut().zip(&found) {
                 if !state.order.ordered(missing) {
                     self.wait_for(state, missing.clone(), &part.waits, marks)?;
                 }
-                state.order.wait_for(&part.waits.order);
+                state.wait_for(&part.waits.order);
                 if let Some(held) = &mut part.held {
                     let (point, marker) = (&held.point.point, &held.point.marker);
-                    part.reach = Some(held.follow(self.hold_here(state, point, marker)?));
+                    part.reach = Some(held.follow(self.hold_here(state, point, marker)?).into());
                     continue;
                 }
                 part.reach = self.give(state, part.wanted, |lane, epoch| {
@@ -245,7 +257,7 @@ impl<D: Driver> LaneCore<D> {
         state: &mut State<D>,
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reach>> {
+    ) -> Result<Option<Arc<Reach>>> {
         self.record_if_watched(state)?;
         let given = match give(&self.native, state.order.epoch() + 1) {
             Ok(given) => given,
@@ -253,29 +265,29 @@ impl<D: Driver> LaneCore<D> {
                 if !D::TRACKS {
                     // A part of it may be there: what comes to pass now includes that.
                     state.order.step();
+                    state.here.clear();
                     self.publish(state);
                 }
                 return Err(error);
             }
         };
-        state.order.step();
-        state.recent = Reach::default();
-        self.publish(state);
-        if given == Progress::Done {
+        self.step(state);
+        let watched = given == Progress::Pending;
+        if !watched {
             self.clock.raise(state.order.epoch());
-            return Ok(wanted.then(|| Reach {
-                done: Frontier::from(state.order.current()),
-                order: state.order.frontier(),
-                tickets: Tickets::default(),
-                own: true,
-            }));
         }
-        Ok(wanted.then(|| Reach {
-            done: Frontier::from(state.order.current()),
-            order: state.order.frontier(),
-            tickets: self.watch(state),
-            own: true,
-        }))
+        Ok(wanted.then(|| self.reach_here(state, true, watched)))
+    }
+
+    /// There is one command more.
+    fn step(&self, state: &mut State<D>) {
+        let alone = state.recent.done.is_empty();
+        state.order.step();
+        state.here.step(state.order.epoch(), alone);
+        if !alone {
+            state.recent = Reach::default();
+        }
+        self.publish(state);
     }
 
     /// The part of what is waited for that other lanes have yet to complete, with its markers.
@@ -306,16 +318,26 @@ impl<D: Driver> LaneCore<D> {
             ..Reach::default()
         });
         state.recent.prune();
+        state.here.change();
         self.publish(state);
         Ok(())
     }
 
     /// Makes later commands wait for `waits` and lets `then` look at the order under the lock.
+    #[inline]
     pub fn after(&self, waits: &Reach) -> Result<MutexGuard<'_, State<D>>> {
-        let mut state = enter(&self.state);
-        if waits.done.is_empty() {
-            return Ok(state);
+        let state = enter(&self.state);
+        match waits.done.is_empty() {
+            true => Ok(state),
+            false => self.after_others(state, waits),
         }
+    }
+
+    fn after_others<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State<D>>,
+        waits: &Reach,
+    ) -> Result<MutexGuard<'a, State<D>>> {
         if !state.order.ordered(&waits.done) {
             let mut missing = waits.done.clone();
             missing.retain(|point| !state.order.orders_point(point));
@@ -324,7 +346,7 @@ impl<D: Driver> LaneCore<D> {
             state = enter(&self.state);
             self.wait_for(&mut state, missing, waits, &marks)?;
         }
-        state.order.wait_for(&waits.order);
+        state.wait_for(&waits.order);
         Ok(state)
     }
 
@@ -348,21 +370,46 @@ impl<D: Driver> LaneCore<D> {
         D::wait(&self.native, marker)?;
         let mut held = before.order.clone();
         held.join_point(point);
-        state.order.wait_for(&held);
+        state.wait_for(&held);
         state.recent.done.join_point(point);
         self.publish(state);
         Ok(before)
     }
 
     /// What an event reaches that stands for everything up to here, without a command of its own.
-    pub fn reach(&self, state: &mut State<D>) -> Reach {
+    pub fn reach(&self, state: &mut State<D>) -> Arc<Reach> {
         self.cover_or_log(state);
-        Reach {
-            done: state.tip(),
-            order: state.order.frontier(),
-            tickets: self.watch(state),
-            own: false,
+        self.reach_here(state, false, true)
+    }
+
+    /// What an event made now reaches. With `watched`, it may want the last command recorded exactly.
+    fn reach_here(&self, state: &mut State<D>, own: bool, watched: bool) -> Arc<Reach> {
+        let watched = watched && !D::TRACKS;
+        // Others may put work behind the command at any time: its record cannot wait for ours.
+        if watched
+            && self.is_open()
+            && let Err(error) = self.keep_mark(state)
+        {
+            log::error!("recording an event failed: {:?}", error.code());
         }
+        let State {
+            order,
+            recent,
+            ticket,
+            here,
+            ..
+        } = state;
+        let ticket = watched.then(|| &*ticket.get_or_insert_default());
+        here.reach(own, ticket, || {
+            let mut tickets = Tickets::of(ticket.map(Ticket::clone));
+            tickets.join(&recent.tickets);
+            Reach {
+                done: tip(order, recent),
+                order: order.frontier(),
+                tickets,
+                own,
+            }
+        })
     }
 
     /// The least frontier that proves everything submitted or waited for so far.
@@ -373,7 +420,7 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// As [`LaneCore::reach`], now, and recorded exactly.
-    pub fn reach_now(&self) -> Result<Reach> {
+    pub fn reach_now(&self) -> Result<Arc<Reach>> {
         let mut state = enter(&self.state);
         let reach = self.reach(&mut state);
         if !D::TRACKS && !state.order.current().is_done() {
@@ -408,6 +455,19 @@ impl<D: Driver> LaneCore<D> {
         known && self.stash.free(addr as u64, epoch).is_some()
     }
 
+    /// As [`LaneCore::free`], and what an event of it reaches.
+    pub fn free_told(&self, addr: usize) -> Option<Arc<Reach>> {
+        let mut state = enter(&self.state);
+        self.free(addr).then(|| self.reach(&mut state))
+    }
+
+    /// A block that died here, from the lane's own store, and what an event of it reaches.
+    pub fn take(&self, key: PoolKey, bytes: u64) -> Option<(Block, Arc<Reach>)> {
+        let mut state = enter(&self.state);
+        let block = self.stash.lock().take(key, bytes).ok()?;
+        Some((block, self.reach(&mut state)))
+    }
+
     /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
     /// complete already.
     pub fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>> {
@@ -440,8 +500,10 @@ impl<D: Driver> LaneCore<D> {
 
     /// Gives the markers of what was seen complete back. One at a time, since that calls the driver.
     pub fn forget(&self) {
-        let oldest = || enter(&self.state).pop_complete(&self.clock);
-        while let Some(marker) = oldest() {
+        let oldest = || self.pop_complete(&mut enter(&self.state));
+        while self.marked.load(Ordering::Relaxed)
+            && let Some(marker) = oldest()
+        {
             drop(marker);
         }
     }
@@ -451,7 +513,7 @@ impl<D: Driver> LaneCore<D> {
         loop {
             let oldest = {
                 let mut state = enter(&self.state);
-                state.forget_complete(&self.clock);
+                self.forget_complete(&mut state);
                 state.marks.front().cloned()
             };
             match oldest {
@@ -493,26 +555,13 @@ impl<D: Driver> LaneCore<D> {
         marks.filter_map(Result::transpose).collect()
     }
 
-    fn watch(&self, state: &mut State<D>) -> Tickets {
-        // Others may put work behind the command at any time: its record cannot wait for ours.
-        if !D::TRACKS
-            && self.is_open()
-            && let Err(error) = self.keep_mark(state)
-        {
-            log::error!("recording an event failed: {:?}", error.code());
-        }
-        let mut tickets = state.recent.tickets.clone();
-        if !D::TRACKS {
-            tickets.add(Ticket::clone(state.ticket.get_or_insert_default()));
-        }
-        tickets
-    }
-
     /// Before anything else goes onto the lane: records the last command if someone may want it.
+    #[inline]
     fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
-        let held = |ticket: &Ticket| Arc::strong_count(ticket) > 1;
-        if !D::TRACKS && state.ticket.as_ref().is_some_and(held) {
+        let wanted = |ticket: &Ticket| state.here.is_wanted(ticket);
+        if !D::TRACKS && state.ticket.as_ref().is_some_and(wanted) {
             state.ticket = None;
+            state.here.clear();
             self.keep_mark(state)?;
         }
         Ok(())
@@ -529,32 +578,49 @@ impl<D: Driver> LaneCore<D> {
     fn keep_mark(&self, state: &mut State<D>) -> Result<()> {
         let epoch = state.order.epoch();
         if state.marks.back().is_none_or(|(at, _)| *at != epoch) {
-            state.forget_complete(&self.clock);
+            self.forget_complete(state);
             let marker = D::mark(&self.native, epoch)?;
             state.marks.push_back((epoch, marker));
+            self.marked.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    fn forget_complete(&self, state: &mut State<D>) {
+        while self.pop_complete(state).is_some() {}
+    }
+
+    fn pop_complete(&self, state: &mut State<D>) -> Option<D::Marker> {
+        let (epoch, _) = state.marks.front()?;
+        let complete = *epoch <= self.clock.completed();
+        let (_, marker) = complete.then(|| state.marks.pop_front())??;
+        self.marked
+            .store(!state.marks.is_empty(), Ordering::Relaxed);
+        Some(marker)
     }
 }
 
 impl<D: Driver> State<D> {
     pub fn tip(&self) -> Frontier {
-        let mut tip = self.recent.done.clone();
-        if self.order.epoch() > 0 {
-            tip.join_point(&self.order.current());
+        tip(&self.order, &self.recent)
+    }
+
+    /// All later commands come after this.
+    fn wait_for(&mut self, frontier: &Frontier) {
+        if !frontier.is_empty() {
+            self.order.wait_for(frontier);
+            self.here.change();
         }
-        tip
     }
+}
 
-    fn forget_complete(&mut self, clock: &Clock) {
-        while self.pop_complete(clock).is_some() {}
-    }
-
-    fn pop_complete(&mut self, clock: &Clock) -> Option<D::Marker> {
-        let (epoch, _) = self.marks.front()?;
-        let (_, marker) = (*epoch <= clock.completed()).then(|| self.marks.pop_front())??;
-        Some(marker)
-    }
+fn tip(order: &Lane, recent: &Reach) -> Frontier {
+    let mut tip = match order.epoch() {
+        0 => Frontier::new(),
+        _ => Frontier::from(order.current()),
+    };
+    tip.join(&recent.done);
+    tip
 }
 
 impl<D: Driver> Drop for LaneCore<D> {

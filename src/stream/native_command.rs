@@ -49,7 +49,7 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         this.engine().check()?;
         this.live(waits)?;
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         let queued = match event.wanted() {
             true => this.times(false)?,
             false => None,

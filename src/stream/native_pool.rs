@@ -322,7 +322,7 @@ impl<D: Driver> Queue<D> {
         let memory = asked.served(base, base);
         if let Some(reach) = reach.filter(|_| wanted) {
             let done = reach.done.clone();
-            let (reach, times) = this.timed(&reach).inspect_err(|_| {
+            let (reach, times) = this.timed(reach).inspect_err(|_| {
                 // Nobody gets to know the memory.
                 let found = (Arc::clone(core), part);
                 this.context().domain().free_native(found, base, done);
@@ -341,7 +341,7 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let unknown = Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT);
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         let native = core.native(part).ok_or(unknown)?;
         let live = core.take_live(part, addr).ok_or(unknown)?;
         let (base, wanted) = (live.base as usize, event.wanted());
@@ -358,7 +358,7 @@ impl<D: Driver> Queue<D> {
             return Ok(());
         };
         // The memory is free, whatever becomes of the event's times.
-        let (reach, times) = this.timed(&reach).unwrap_or((reach, None));
+        let (reach, times) = this.timed(Arc::clone(&reach)).unwrap_or((reach, None));
         let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
         Self::deliver(this, command, Some(reach), times, event, false)
     }

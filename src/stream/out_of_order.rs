@@ -44,7 +44,7 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     /// A wait list with what the queue demands besides.
-    pub fn with_barrier<'a>(&mut self, waits: &'a Reach) -> Cow<'a, Reach> {
+    fn with_barrier<'a>(&mut self, waits: &'a Reach) -> Cow<'a, Reach> {
         if self.barrier.is_empty() {
             return Cow::Borrowed(waits);
         }
@@ -54,9 +54,18 @@ impl<D: Driver> OutOfOrder<D> {
         Cow::Owned(all)
     }
 
+    /// The same as what a command without work reaches.
+    pub fn reach_of(&mut self, waits: &Reach) -> Reach {
+        Reach {
+            // A wait list may be a single event, whose own point this is.
+            own: false,
+            ..self.with_barrier(waits).into_owned()
+        }
+    }
+
     /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
     pub fn lend(&mut self, waits: &Reach) -> Result<(Arc<LaneCore<D>>, Reach)> {
-        let waits = self.with_barrier(waits).into_owned();
+        let waits = self.reach_of(waits);
         let at = self.place(&waits)?;
         let lane = &self.lanes[at];
         lane.lend()?;
@@ -69,7 +78,7 @@ impl<D: Driver> OutOfOrder<D> {
         work: Work<D>,
         stamps: Option<Arc<Stamps>>,
         wanted: bool,
-    ) -> Result<Option<Reach>> {
+    ) -> Result<Option<Arc<Reach>>> {
         self.submit_with(waits, wanted, |lane, epoch| {
             Progress::work::<D>(lane, epoch, work, stamps)
         })
@@ -81,7 +90,7 @@ impl<D: Driver> OutOfOrder<D> {
         waits: &Reach,
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reach>> {
+    ) -> Result<Option<Arc<Reach>>> {
         let waits = self.with_barrier(waits);
         let at = self.place(&waits)?;
         self.lanes[at].submit_with(&waits, wanted, give)
@@ -89,10 +98,10 @@ impl<D: Driver> OutOfOrder<D> {
 
     /// An event wait or a barrier, without a command on any lane.
     pub fn join_events(&mut self, waits: &Reach, everything: bool, barrier: bool) -> Result<Reach> {
-        let mut reach = self.with_barrier(waits).into_owned();
+        let mut reach = self.reach_of(waits);
         if everything {
             for lane in &self.lanes {
-                reach.join(&lane.reach_now()?);
+                reach.join(&*lane.reach_now()?);
             }
             self.loose.prune();
             reach.join(&self.loose);
@@ -110,7 +119,7 @@ impl<D: Driver> OutOfOrder<D> {
 
     /// A host task: what it waits for. The point is pending from now on.
     pub fn hold(&mut self, waits: &Reach, point: &Point) -> Reach {
-        let before = self.with_barrier(waits).into_owned();
+        let before = self.reach_of(waits);
         self.add_loose(&Reach {
             done: point.clone().into(),
             order: point.clone().into(),

@@ -303,8 +303,10 @@ impl<D: Driver> PoolCore<D> {
     }
 
     pub fn wants_settling(&self) -> bool {
+        // Without a threshold, as mostly, nobody need be asked.
+        let threshold = self.threshold();
         self.closed.load(Ordering::Acquire)
-            || self.reserved.current() > self.threshold()
+            || threshold < u64::MAX && self.reserved.current() > threshold
             || self.lingers()
     }
 

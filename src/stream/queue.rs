@@ -189,10 +189,11 @@ impl<D: Driver> Queue<D> {
             let made = this.site().launch(kernel, request)?;
             return Self::give(this, made, waits, event, false);
         }
-        D::check_launch(&this.device, kernel, &request)?;
+        let mut checked = D::Checked::default();
+        D::check_launch(&this.device, kernel, &request, &mut checked)?;
         let command = UR_COMMAND_KERNEL_LAUNCH;
         Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
-            D::submit_launch(lane, epoch, kernel, &request, stamps)?;
+            D::submit_launch(lane, epoch, kernel, &request, &checked, stamps)?;
             Ok(Progress::Pending)
         })
     }
@@ -207,7 +208,7 @@ impl<D: Driver> Queue<D> {
         give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
     ) -> Result<()> {
         this.engine().check()?;
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
             this.times(false)?
@@ -224,10 +225,11 @@ impl<D: Driver> Queue<D> {
     }
 
     /// Hands out the event of a command that reaches this far, and waits for it if that is asked.
+    #[inline]
     pub(crate) fn deliver(
         this: &Object<Self>,
         command: ur_command_t,
-        reach: Option<Reach>,
+        reach: Option<Arc<Reach>>,
         times: Option<Times>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
@@ -236,9 +238,7 @@ impl<D: Driver> Queue<D> {
         if blocking {
             this.engine().wait_reach(&reach)?;
         }
-        if event.wanted() {
-            event.give(Event::new(this, command, reach, times));
-        }
+        event.make(D::table(), || Event::new(this, command, reach, times));
         Ok(())
     }
 
@@ -249,7 +249,7 @@ impl<D: Driver> Queue<D> {
         work: Work<D>,
         times: Option<&Times>,
         wanted: bool,
-    ) -> Result<Option<Reach>> {
+    ) -> Result<Option<Arc<Reach>>> {
         self.engine().check()?;
         let stamps = times.map(|times| Arc::clone(&times.stamps));
         match &self.shape {
@@ -275,24 +275,24 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn deliver_bookkeeping(
         this: &Object<Self>,
         command: ur_command_t,
-        reach: Option<Reach>,
+        reach: Option<Arc<Reach>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let Some(reach) = reach.filter(|_| event.wanted()) else {
             return Ok(());
         };
-        let (reach, times) = this.timed(&reach)?;
+        let (reach, times) = this.timed(reach)?;
         Self::deliver(this, command, Some(reach), times, event, false)
     }
 
     /// What reaches as far, with its times where the queue keeps them.
-    pub(crate) fn timed(&self, reach: &Reach) -> Result<(Reach, Option<Times>)> {
+    pub(crate) fn timed(&self, reach: Arc<Reach>) -> Result<(Arc<Reach>, Option<Times>)> {
         let times = self.times(false)?;
         let marked = match &times {
-            Some(_) => self.submit(reach, Work::Marker, times.as_ref(), true)?,
+            Some(_) => self.submit(&reach, Work::Marker, times.as_ref(), true)?,
             None => None,
         };
-        Ok((marked.unwrap_or_else(|| reach.clone()), times))
+        Ok((marked.unwrap_or(reach), times))
     }
 
     /// An event wait: after the list or, without one, after everything before. A barrier also holds
@@ -315,7 +315,7 @@ impl<D: Driver> Queue<D> {
             let made = Command::new(command, Work::Marker);
             return Self::record(this, made, list, event, span);
         }
-        let waits = Event::join(this.context(), list.iter())?;
+        let waits = Event::join_list(this.context(), list)?;
         let reach = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;
@@ -323,7 +323,11 @@ impl<D: Driver> Queue<D> {
             }
             Shape::OutOfOrder(lanes) => {
                 let everything = list.is_empty();
-                Some(enter(lanes).join_events(&waits, everything, barrier)?)
+                Some(
+                    enter(lanes)
+                        .join_events(&waits, everything, barrier)?
+                        .into(),
+                )
             }
         };
         Self::deliver_bookkeeping(this, command, reach, event)

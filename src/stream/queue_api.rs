@@ -416,7 +416,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
         this.live(waits)?;
-        let waits = Event::join(this.context(), waits.iter())?;
+        let waits = Event::join_list(this.context(), waits)?;
         let times = this.times(true)?;
         let reach = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
         let command = UR_COMMAND_TIMESTAMP_RECORDING_EXP;

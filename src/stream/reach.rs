@@ -9,31 +9,48 @@ pub(crate) type Ticket = Arc<()>;
 /// Tickets beyond which a reach looks for ones to forget.
 const MANY: usize = 32;
 
-/// The tickets of a reach. Nearly all have one at most, which lies in place.
+/// The tickets of a reach. Nearly all have one at most, which lies in place; more are shared until one
+/// is added.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tickets {
     one: Option<Ticket>,
-    more: Vec<Ticket>,
+    more: Option<Arc<Vec<Ticket>>>,
 }
 
 impl Tickets {
-    pub fn add(&mut self, ticket: Ticket) {
-        match self.one {
-            None => self.one = Some(ticket),
-            Some(_) => self.more.push(ticket),
+    pub fn of(ticket: Option<Ticket>) -> Self {
+        Self {
+            one: ticket,
+            more: None,
         }
     }
 
-    fn join(&mut self, other: &Self) {
-        for ticket in other.one.iter().chain(&other.more) {
+    /// The first one.
+    pub fn first(&self) -> Option<&Ticket> {
+        self.one.as_ref()
+    }
+
+    fn add(&mut self, ticket: Ticket) {
+        match self.one {
+            None => self.one = Some(ticket),
+            Some(_) => Arc::make_mut(self.more.get_or_insert_default()).push(ticket),
+        }
+    }
+
+    pub fn join(&mut self, other: &Self) {
+        let more = other.more.as_deref().into_iter().flatten();
+        for ticket in other.one.iter().chain(more) {
             self.add(Ticket::clone(ticket));
         }
-        if self.more.len() >= MANY {
+        if let Some(more) = &mut self.more
+            && more.len() >= MANY
+        {
             // One of each is enough, or they would double with every join; and what nobody else holds
             // any more has been recorded, or is worth no record.
-            self.more.sort_unstable_by_key(Arc::as_ptr);
-            self.more.dedup_by(|one, other| Arc::ptr_eq(one, other));
-            self.more.retain(|ticket| Arc::strong_count(ticket) > 1);
+            let more = Arc::make_mut(more);
+            more.sort_unstable_by_key(Arc::as_ptr);
+            more.dedup_by(|one, other| Arc::ptr_eq(one, other));
+            more.retain(|ticket| Arc::strong_count(ticket) > 1);
         }
     }
 
@@ -90,6 +107,20 @@ impl Reach {
 
     pub fn is_empty(&self) -> bool {
         self.done.is_empty() && self.order.is_empty()
+    }
+
+    /// What no wait list reaches.
+    pub fn nothing() -> &'static Self {
+        static NOTHING: Reach = Reach {
+            done: Frontier::new(),
+            order: Frontier::new(),
+            tickets: Tickets {
+                one: None,
+                more: None,
+            },
+            own: false,
+        };
+        &NOTHING
     }
 
     /// What must complete before the command starts. One without a point of its own never runs.

@@ -39,7 +39,7 @@ pub(crate) struct Part<'a, D: Driver> {
     pub held: Option<Held<D>>,
     pub wanted: bool,
     /// How far it reaches, once it was given and if that was wanted.
-    pub reach: Option<Reach>,
+    pub reach: Option<Arc<Reach>>,
 }
 
 /// A host task on its way: the point that it signals, and what it waits for once that is known.
@@ -191,7 +191,7 @@ impl<D: Driver> Replay<D> {
         waits: &Reach,
         queued: Option<u64>,
         wanted: bool,
-    ) -> Result<(Reach, Option<Times>)> {
+    ) -> Result<(Arc<Reach>, Option<Times>)> {
         queue.engine().check()?;
         let timed = queued.is_some();
         let mut parts = self.program.parts(queue, timed, wanted)?;
@@ -208,7 +208,7 @@ impl<D: Driver> Replay<D> {
         let result = started.fold(result, Result::and);
         // What was given of a failed submission comes before the next one, too.
         match result {
-            Ok(()) => self.last = reach.clone(),
+            Ok(()) => self.last = Reach::clone(&reach),
             Err(_) => self.last.join(&reach),
         }
         result?;
@@ -246,7 +246,7 @@ impl<D: Driver> Program<D> {
                 Some(compiled) => Given::Compiled(&**compiled),
                 None => Given::Work(&node.work),
             },
-            waits: Event::join(queue.context(), outside)?,
+            waits: Event::join(queue.context(), outside)?.into_owned(),
             stamps: timed.then(Arc::default),
             held: node.host.map(|call| Held::new(queue, call)).transpose()?,
             wanted: signals,
@@ -273,7 +273,7 @@ fn spread<D: Driver>(
     lanes: &mut OutOfOrder<D>,
     waits: &Reach,
     parts: &mut [Part<'_, D>],
-) -> (Reach, Result<()>) {
+) -> (Arc<Reach>, Result<()>) {
     let mut result = Ok(());
     for (at, unit) in units.iter().enumerate() {
         let (before, rest) = parts.split_at_mut(at);
@@ -291,7 +291,7 @@ fn spread<D: Driver>(
         }
         if let Some(held) = &mut part.held {
             let before = lanes.hold(&own, &held.point.point);
-            part.reach = Some(held.follow(before));
+            part.reach = Some(held.follow(before).into());
             continue;
         }
         let give = |lane: &D::Lane, epoch| {
@@ -312,7 +312,7 @@ fn spread<D: Driver>(
             all.join(reach);
         }
     }
-    (all, result)
+    (all.into(), result)
 }
 
 impl<D: Driver> Drop for Replay<D> {

@@ -29,7 +29,7 @@ pub(crate) struct Signal<D: Driver> {
 enum State<D: Driver> {
     Unsubmitted,
     Awaited(HostPoint<D>),
-    Submitted(Reach, Option<Times>),
+    Submitted(Arc<Reach>, Option<Times>),
     Failed,
 }
 
@@ -44,7 +44,7 @@ impl<D: Driver> Signal<D> {
     }
 
     /// How far the present execution reaches; none before the first.
-    pub fn present(&self) -> Result<Option<Reach>> {
+    pub fn present(&self) -> Result<Option<Arc<Reach>>> {
         match &*enter(&self.state) {
             State::Unsubmitted | State::Awaited(_) => Ok(None),
             State::Submitted(reach, _) => Ok(Some(reach.clone())),
@@ -53,7 +53,7 @@ impl<D: Driver> Signal<D> {
     }
 
     /// How far the present execution reaches, or will when there is one.
-    pub fn reach(&self) -> Result<Reach> {
+    pub fn reach(&self) -> Result<Arc<Reach>> {
         if let Some(reach) = self.present()? {
             return Ok(reach);
         }
@@ -65,12 +65,12 @@ impl<D: Driver> Signal<D> {
         match &*state {
             State::Awaited(point) => {
                 let point = Frontier::from(point.point.clone());
-                Ok(Reach {
+                Ok(Arc::new(Reach {
                     done: point.clone(),
                     order: point,
                     own: true,
                     ..Reach::default()
-                })
+                }))
             }
             State::Submitted(reach, _) => Ok(reach.clone()),
             State::Unsubmitted | State::Failed => {
@@ -87,13 +87,13 @@ impl<D: Driver> Signal<D> {
     }
 
     /// Stands for this execution from now on; none: it failed.
-    pub fn stand_for(&self, execution: Option<(Reach, Option<Times>)>) {
+    pub fn stand_for(&self, execution: Option<(Arc<Reach>, Option<Times>)>) {
         let next = match execution {
             Some((reach, times)) => State::Submitted(reach, times),
             None => State::Failed,
         };
         let done = match &next {
-            State::Submitted(reach, _) => reach.clone(),
+            State::Submitted(reach, _) => Reach::clone(reach),
             _ => Reach::default(),
         };
         let before = std::mem::replace(&mut *enter(&self.state), next);

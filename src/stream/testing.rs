@@ -348,6 +348,7 @@ macro_rules! fake {
             type Marker = Marker;
             type Signal = (Arc<World>, Arc<Flag>);
             type Launch = u32;
+            type Checked = ();
             type Native = std::convert::Infallible;
             const TRACKS: bool = $tracks;
             const SPANS: bool = $tracks;

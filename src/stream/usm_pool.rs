@@ -173,7 +173,7 @@ fn zero<D: Driver>(
     let device = devices
         .first()
         .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-    let pattern = Arc::new([0]);
+    let pattern = [0][..].into();
     let fill = Work::Fill {
         dst: buffer.pMem.addr(),
         pattern,

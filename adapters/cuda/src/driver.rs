@@ -18,7 +18,7 @@ use crate::device::Device;
 use crate::exec::{
     Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point,
 };
-use crate::kernel::{Kernel, Launch};
+use crate::kernel::{Kernel, Launch, Ready};
 use crate::mem::Mem;
 use crate::program::Program;
 use crate::virtual_mem::AddressSpace;
@@ -99,6 +99,7 @@ impl Driver for Cuda {
     type Marker = Marker;
     type Signal = Signal;
     type Launch = Arc<Launch>;
+    type Checked = Ready;
     type Native = Native;
 
     /// Streams are asked, since to be told costs more than the rare question.
@@ -162,6 +163,30 @@ impl Driver for Cuda {
         request: &LaunchRequest<'_>,
     ) -> Result<Arc<Launch>> {
         kernel.launch(device, request).map(Arc::new)
+    }
+
+    const LAUNCHES_AT_ONCE: bool = true;
+
+    #[inline]
+    fn check_launch(
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        request: &LaunchRequest<'_>,
+        ready: &mut Ready,
+    ) -> Result<()> {
+        kernel.make_ready(device, request, ready)
+    }
+
+    #[inline]
+    fn submit_launch(
+        lane: &Lane,
+        _: u64,
+        kernel: &Object<Kernel>,
+        _: &LaunchRequest<'_>,
+        ready: &Ready,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
+        lane.launch(kernel, ready, stamps)
     }
 
     fn acquire(

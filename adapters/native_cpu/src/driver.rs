@@ -32,6 +32,7 @@ impl Driver for Cpu {
     type Marker = Marker;
     type Signal = Signal;
     type Launch = Arc<Launch>;
+    type Checked = ();
     type Native = Infallible;
 
     const TRACKS: bool = true;
@@ -194,7 +195,7 @@ fn command(work: Work<Cpu>) -> Command {
             bytes,
         } => Command::Fill {
             dst,
-            pattern,
+            pattern: pattern[..].into(),
             bytes,
         },
         Work::FillRect {
@@ -203,7 +204,7 @@ fn command(work: Work<Cpu>) -> Command {
             region,
         } => Command::FillRect {
             dst: pitched(dst),
-            pattern,
+            pattern: pattern[..].into(),
             region,
         },
         Work::Launch(launch) => Command::Launch(launch),

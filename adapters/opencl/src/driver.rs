@@ -31,6 +31,7 @@ impl Driver for OpenCl {
     type Marker = Marker;
     type Signal = Signal;
     type Launch = Arc<Launch>;
+    type Checked = ();
     type Native = Native;
 
     /// Commands are asked, since a callback for each of them costs more than the rare question.
@@ -119,6 +120,7 @@ impl Driver for OpenCl {
         _: &Object<Device>,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
+        _: &mut (),
     ) -> Result<()> {
         kernel.check_launch(request)
     }
@@ -128,6 +130,7 @@ impl Driver for OpenCl {
         _: u64,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
+        _: &(),
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         lane.launch(kernel, request, stamps)
@@ -296,7 +299,7 @@ fn free(domain: &Domain<OpenCl>, start: usize) {
 /// Zeroes new memory and waits for that.
 fn clear(state: &State, device: &Object<Device>, start: usize, bytes: usize) -> Result<()> {
     let lane = Lane::open(&state.context, device, ur_queue_flags_t(0))?;
-    let pattern: Arc<[u8]> = Arc::new([0; 16]);
+    let pattern = [0; 16][..].into();
     lane.submit(
         Work::Fill {
             dst: start,

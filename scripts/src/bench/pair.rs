@@ -18,7 +18,7 @@ const LIMITS: [(&str, &str, f64); 6] = [
     (
         "events 4096",
         "the same, each with an event, released",
-        2560.0,
+        1497.0,
     ),
     ("clock 4", "order of an enqueue after two, 4 queues", 2385.0),
     ("clock 16", "the same, 16 queues", 5665.0),

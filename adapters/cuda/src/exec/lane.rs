@@ -14,6 +14,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
@@ -26,6 +27,7 @@ use super::times;
 use super::work;
 use crate::Cuda;
 use crate::cu::sys::CUstream;
+use crate::kernel::{Kernel, Ready};
 
 /// An in-order stream.
 pub struct Lane(Arc<Stream>);
@@ -35,6 +37,9 @@ pub struct Stream {
     raw: CUstream,
     /// Whether it ends with the lane.
     own: bool,
+    /// Whether anything is kept back. What is given to the lane comes one at a time, by the engine's
+    /// promise, and nothing else is ever kept back: who gives and finds nothing here needs no lock.
+    keeps: AtomicBool,
     held: Mutex<Held>,
 }
 
@@ -101,6 +106,7 @@ impl Lane {
             gpu: Arc::clone(gpu),
             raw,
             own,
+            keeps: AtomicBool::new(false),
             held: Mutex::default(),
         }))
     }
@@ -110,11 +116,33 @@ impl Lane {
     }
 
     pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        if !self.0.keeps() {
+            return self.0.give(work, stamps);
+        }
         let mut held = self.0.held();
         if held.steps.is_empty() {
             return self.0.give(work, stamps);
         }
-        held.steps.push_back(Step::Work(work, stamps));
+        self.0.keep(&mut held, Step::Work(work, stamps));
+        Ok(())
+    }
+
+    /// Submits a launch, which lasts no longer than the call.
+    pub fn launch(
+        &self,
+        kernel: &Kernel,
+        ready: &Ready,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
+        let mut held = self.0.held();
+        if held.steps.is_empty() {
+            let code = kernel.code_of(ready);
+            return self
+                .0
+                .give_with(stamps, |gpu, stream| ready.enqueue(code, gpu, stream));
+        }
+        let kept = Work::Launch(Arc::new(kernel.keep(ready.clone())));
+        held.steps.push_back(Step::Work(kept, stamps));
         Ok(())
     }
 
@@ -150,12 +178,15 @@ impl Lane {
 
     /// A marker of everything submitted so far.
     pub fn mark(&self) -> Result<Marker> {
+        if !self.0.keeps() {
+            return Ok(Marker::Event(self.0.record()?));
+        }
         let mut held = self.0.held();
         if held.steps.is_empty() {
             return Ok(Marker::Event(self.0.record()?));
         }
         let promise = Promise::new(&self.0);
-        held.steps.push_back(Step::Mark(Arc::clone(&promise)));
+        self.0.keep(&mut held, Step::Mark(Arc::clone(&promise)));
         Ok(Marker::Promise(promise))
     }
 
@@ -173,7 +204,7 @@ impl Lane {
         if held.steps.is_empty() && self.0.wait(marker, held.open)? {
             return Ok(());
         }
-        held.steps.push_back(Step::Wait(marker.clone()));
+        self.0.keep(&mut held, Step::Wait(marker.clone()));
         drop(held);
         let stream = Arc::downgrade(&self.0);
         marker.when_there(Box::new(move || {
@@ -196,17 +227,37 @@ impl Stream {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline]
+    fn keeps(&self) -> bool {
+        self.keeps.load(Ordering::Acquire)
+    }
+
+    fn keep(&self, held: &mut Held, step: Step) {
+        held.steps.push_back(step);
+        self.keeps.store(true, Ordering::Relaxed);
+    }
+
     /// Gives work to the stream.
-    fn give(self: &Arc<Self>, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn give(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        self.give_with(stamps, |gpu, stream| work::give(gpu, stream, work))
+    }
+
+    /// Has `give` do so, between two events if the times are wanted. The context is current for it.
+    #[inline]
+    fn give_with(
+        &self,
+        stamps: Option<Arc<Stamps>>,
+        give: impl FnOnce(&Gpu, CUstream) -> Result<()>,
+    ) -> Result<()> {
         let gpu = &self.gpu;
         let _current = gpu.enter()?;
         let Some(stamps) = stamps else {
-            return work::give(gpu, self.raw, work);
+            return give(gpu, self.raw);
         };
         gpu.sync_clock()?;
         let [start, end] = [gpu.event(true)?, gpu.event(true)?];
         start.record(self.raw)?;
-        work::give(gpu, self.raw, work)?;
+        give(gpu, self.raw)?;
         end.record(self.raw)?;
         times::fill(&stamps, gpu, start, end);
         Ok(())
@@ -306,6 +357,8 @@ impl Stream {
                     failed = Some(error);
                 }
             }
+            // Whoever sees it gives behind all this.
+            self.keeps.store(!held.steps.is_empty(), Ordering::Release);
         }
         // Others may go on now, and no lock of ours is held while they do.
         for (promise, event) in kept {

@@ -9,9 +9,12 @@ use crate::Cuda;
 use crate::mem::Mem;
 
 /// Bytes of all parameters, for no more than most launches have without an allocation.
-pub enum Packed {
-    Few([u64; 16], usize),
-    Many(Box<[u64]>, usize),
+#[derive(Clone, Default)]
+pub struct Packed {
+    few: [u64; 16],
+    /// In place of them, where they are not enough.
+    many: Option<Box<[u64]>>,
+    bytes: usize,
 }
 
 /// The most that any device takes.
@@ -21,36 +24,51 @@ const MOST_BYTES: usize = 32 << 10;
 const LOCAL_ALIGN: usize = 128;
 
 impl Packed {
-    fn new(bytes: usize) -> Result<Self> {
+    /// Makes room for so many, none of which are written yet.
+    fn resize(&mut self, bytes: usize) -> Result<()> {
         ensure(bytes <= MOST_BYTES, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
-        Ok(match bytes <= 128 {
-            true => Self::Few([0; 16], bytes),
-            false => Self::Many(vec![0; bytes.div_ceil(8)].into(), bytes),
-        })
+        self.bytes = bytes;
+        if bytes > size_of_val(&self.few) {
+            self.many = Some(vec![0; bytes.div_ceil(8)].into());
+        }
+        Ok(())
     }
 
     pub fn len(&self) -> usize {
-        match self {
-            Self::Few(_, bytes) | Self::Many(_, bytes) => *bytes,
-        }
+        self.bytes
     }
 
     pub fn start(&self) -> *const u64 {
-        match self {
-            Self::Few(words, _) => words.as_ptr(),
-            Self::Many(words, _) => words.as_ptr(),
-        }
+        self.many.as_deref().unwrap_or(&self.few).as_ptr()
     }
 
+    fn words(&mut self) -> Words<'_> {
+        Words(self.many.as_deref_mut().unwrap_or(&mut self.few))
+    }
+}
+
+/// Where parameters are written to.
+struct Words<'a>(&'a mut [u64]);
+
+impl Words<'_> {
     fn write(&mut self, at: usize, bytes: &[u8]) {
-        let words: &mut [u64] = match self {
-            Self::Few(words, _) => words,
-            Self::Many(words, _) => words,
-        };
-        let (start, room) = (words.as_mut_ptr().cast::<u8>(), size_of_val(words));
+        let (start, room) = (self.0.as_mut_ptr().cast::<u8>(), size_of_val(self.0));
         assert!(at + bytes.len() <= room, "places are checked before");
         // SAFETY: within the words, as just checked; they are ours alone.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(at), bytes.len()) };
+    }
+
+    /// An address or a place, as wide as the parameter is.
+    #[inline]
+    fn number(&mut self, (at, room): (usize, usize), number: usize) {
+        match self.0.get_mut(at / 8) {
+            // As nearly all are.
+            Some(word) if room == 8 && at.is_multiple_of(8) => *word = number as u64,
+            _ => {
+                let bytes = number.to_ne_bytes();
+                self.write(at, &bytes[..bytes.len().min(room)]);
+            }
+        }
     }
 }
 
@@ -77,6 +95,7 @@ fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
 }
 
 /// Arguments as a launch takes them.
+#[derive(Clone, Default)]
 pub struct Args {
     pub packed: Packed,
     /// Bytes of local memory that they ask for.
@@ -85,12 +104,13 @@ pub struct Args {
     pub complete: bool,
 }
 
-/// Packs the arguments, after which comes the offset if there is one.
+/// Packs the arguments into new ones, after which comes the offset if there is one.
 pub fn pack(
     function: &Function,
     list: &[ur_exp_kernel_arg_properties_t],
     offset: Option<[u32; 3]>,
-) -> Result<Args> {
+    args: &mut Args,
+) -> Result<()> {
     let guessed;
     let layout = match &function.layout {
         Some(layout) => layout,
@@ -108,7 +128,8 @@ pub fn pack(
     };
     let explicit = layout.len() - usize::from(offset.is_some()).min(layout.len());
     let bytes = layout.last().map_or(0, |(at, bytes)| at + bytes);
-    let mut packed = Packed::new(bytes)?;
+    args.packed.resize(bytes)?;
+    let mut words = args.packed.words();
     let mut locals: Vec<(usize, usize)> = Vec::new();
     let mut given = 0u64;
     for arg in list {
@@ -128,14 +149,10 @@ pub fn pack(
                         0 < arg.size && arg.size <= room,
                         UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE,
                     )?;
-                    packed.write(at, checks::slice(arg.value.value.cast(), arg.size)?);
+                    words.write(at, checks::slice(arg.value.value.cast(), arg.size)?);
                 }
                 UR_EXP_KERNEL_ARG_TYPE_POINTER => {
-                    number(
-                        &mut packed,
-                        (at, room),
-                        arg.value.pointer.expose_provenance(),
-                    );
+                    words.number((at, room), arg.value.pointer.expose_provenance());
                 }
                 UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ => {
                     let handle = arg.value.memObjTuple.hMem;
@@ -143,7 +160,7 @@ pub fn pack(
                         true => 0,
                         false => Object::<Mem>::borrow(handle.cast(), Cuda::table())?.address(),
                     };
-                    number(&mut packed, (at, room), address);
+                    words.number((at, room), address);
                 }
                 UR_EXP_KERNEL_ARG_TYPE_LOCAL => locals.push((index, arg.size)),
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => return Err(Error::unsupported()),
@@ -151,32 +168,23 @@ pub fn pack(
             }
         }
     }
-    let complete = (0..explicit.min(63)).all(|index| given >> index & 1 != 0);
+    args.complete = given.trailing_ones() as usize >= explicit.min(63);
     if let (Some(offset), Some(place)) = (offset, layout.get(explicit)) {
         let bytes: Vec<u8> = offset.iter().flat_map(|axis| axis.to_ne_bytes()).collect();
-        packed.write(place.0, &bytes[..bytes.len().min(place.1)]);
+        words.write(place.0, &bytes[..bytes.len().min(place.1)]);
     }
     locals.sort_unstable();
     let mut local = 0usize;
     for (index, bytes) in locals {
         let align = bytes.max(1).next_power_of_two().min(LOCAL_ALIGN);
         local = local.next_multiple_of(align);
-        number(&mut packed, layout[index], local);
+        words.number(layout[index], local);
         local = local
             .checked_add(bytes)
             .ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
     }
-    Ok(Args {
-        packed,
-        local_bytes: local,
-        complete,
-    })
-}
-
-/// An address or a place, as wide as the parameter is.
-fn number(packed: &mut Packed, (at, room): (usize, usize), number: usize) {
-    let bytes = number.to_ne_bytes();
-    packed.write(at, &bytes[..bytes.len().min(room)]);
+    args.local_bytes = local;
+    Ok(())
 }
 
 #[cfg(test)]

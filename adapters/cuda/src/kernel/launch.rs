@@ -15,9 +15,17 @@ use crate::cu::sys::*;
 use crate::device::{Device, Limits};
 use crate::exec::Gpu;
 
-/// A launch with copies of its arguments.
+/// A launch that may be given to a stream at any time.
 pub struct Launch {
     code: Arc<Code>,
+    ready: Ready,
+}
+
+/// A launch that was checked, with copies of its arguments. It needs its kernel.
+#[derive(Clone, Default)]
+pub struct Ready {
+    /// Where the kernel has the code.
+    place: usize,
     with_offset: bool,
     args: Args,
     groups: [u32; 3],
@@ -34,50 +42,77 @@ const BYTES: *mut c_void = std::ptr::without_provenance_mut(2);
 impl Kernel {
     /// Checks a launch and copies its arguments.
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
-        let wishes = request.wishes(device.launch_properties())?;
-        let code = self.code(device)?;
+        let mut ready = Ready::default();
+        self.make_ready(device, request, &mut ready)?;
+        Ok(self.keep(ready))
+    }
+
+    /// What needs the kernel no longer.
+    pub fn keep(&self, ready: Ready) -> Launch {
+        Launch {
+            code: Arc::clone(self.code_of(&ready)),
+            ready,
+        }
+    }
+
+    pub fn code_of(&self, ready: &Ready) -> &Arc<Code> {
+        &self.codes[ready.place].1
+    }
+
+    /// As [`Kernel::launch`], for what does not outlast the kernel.
+    pub fn make_ready(
+        &self,
+        device: &Object<Device>,
+        request: &LaunchRequest<'_>,
+        ready: &mut Ready,
+    ) -> Result<()> {
+        if request.properties.is_some() {
+            ready.wishes = request.wishes(device.launch_properties())?;
+        }
+        let place = self.place(device)?;
+        let code = &self.codes[place].1;
         let limits = &device.limits;
         let dims = request.dims as usize;
-        let sizes = |given: [usize; 3], rest| -> [usize; 3] {
-            std::array::from_fn(|axis| if axis < dims { given[axis] } else { rest })
-        };
-        let offset = sizes(request.offset, 0);
         let offset = match &code.with_offset {
-            Some(_) if offset != [0; 3] => Some(offset),
+            Some(_) if request.offset[..dims] != [0; 3][..dims] => Some(request.offset),
             _ => None,
         };
         let function = match (&code.with_offset, offset) {
             (Some(function), Some(_)) => function,
             _ => &code.plain,
         };
-        let global = sizes(request.global, 1);
+        let global = request.global;
         let local = match request.local {
-            Some(local) => sizes(local, 1),
+            Some(local) => local,
             None => self.choose(code, limits, global),
         };
         self.check_group(function, limits, local)?;
-        let even = (0..3).all(|axis| global[axis].is_multiple_of(local[axis]));
-        ensure(even, UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
-        let groups: [usize; 3] = std::array::from_fn(|axis| global[axis] / local[axis]);
+        let mut groups = [1; 3];
+        // The others are 1, too: a division takes longer than all the rest of an axis.
+        for axis in 0..dims {
+            groups[axis] = global[axis] / local[axis];
+            ensure(
+                groups[axis] * local[axis] == global[axis],
+                UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE,
+            )?;
+        }
         let fits = (0..3).all(|axis| groups[axis] <= limits.grid[axis]);
         ensure(fits, UR_RESULT_ERROR_INVALID_VALUE)?;
         let offset = offset.map(|offset| offset.map(|axis| axis as u32));
-        let args = pack(function, request.args, offset)?;
-        let wanted = wishes.group_memory.unwrap_or(0);
-        let local_bytes = args
+        pack(function, request.args, offset, &mut ready.args)?;
+        let wanted = ready.wishes.group_memory.unwrap_or(0);
+        let local_bytes = ready
+            .args
             .local_bytes
             .checked_add(wanted)
             .ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
         function.allow(code.gpu(), limits, local_bytes)?;
-        Ok(Launch {
-            with_offset: offset.is_some(),
-            code: Arc::clone(code),
-            args,
-            groups: groups.map(|axis| axis as u32),
-            items: local.map(|axis| axis as u32),
-            local_bytes: local_bytes as u32,
-            wishes,
-        })
+        ready.place = place;
+        ready.with_offset = offset.is_some();
+        ready.groups = groups.map(|axis| axis as u32);
+        ready.items = local.map(|axis| axis as u32);
+        ready.local_bytes = local_bytes as u32;
+        Ok(())
     }
 
     fn check_group(&self, function: &Function, limits: &Limits, local: [usize; 3]) -> Result<()> {
@@ -130,10 +165,25 @@ impl Kernel {
 }
 
 impl Launch {
-    fn function(&self) -> CUfunction {
-        match (&self.code.with_offset, self.with_offset) {
+    /// The launch as a graph's node, if it can be one.
+    pub fn described<R>(
+        &self,
+        look: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
+    ) -> Option<R> {
+        self.ready.described(&self.code, look)
+    }
+
+    /// Gives the launch to a stream. The context is current.
+    pub fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        self.ready.enqueue(&self.code, gpu, stream)
+    }
+}
+
+impl Ready {
+    fn function(&self, code: &Code) -> CUfunction {
+        match (&code.with_offset, self.with_offset) {
             (Some(function), true) => function.raw,
-            _ => self.code.plain.raw,
+            _ => code.plain.raw,
         }
     }
 
@@ -146,9 +196,9 @@ impl Launch {
         self.wishes != plain
     }
 
-    /// The launch as a graph's node, if it can be one.
-    pub fn described<R>(
+    fn described<R>(
         &self,
+        code: &Code,
         look: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
     ) -> Option<R> {
         if self.is_extended() || !self.args.complete {
@@ -164,7 +214,7 @@ impl Launch {
         ];
         let ([gx, gy, gz], [x, y, z]) = (self.groups, self.items);
         let what = CUDA_KERNEL_NODE_PARAMS_v1 {
-            func: self.function(),
+            func: self.function(code),
             gridDimX: gx,
             gridDimY: gy,
             gridDimZ: gz,
@@ -183,8 +233,8 @@ impl Launch {
     }
 
     /// Gives the launch to a stream. The context is current.
-    pub fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
-        let function = self.function();
+    pub fn enqueue(&self, code: &Code, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        let function = self.function(code);
         ensure(self.args.complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         let mut bytes = self.args.packed.len();
         let all = [

@@ -13,7 +13,7 @@ use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Queue;
 
 pub use code::Code;
-pub use launch::Launch;
+pub use launch::{Launch, Ready};
 
 use crate::Cuda;
 use crate::cu::sys::CUfunc_cache;
@@ -43,12 +43,15 @@ impl Kernel {
         })
     }
 
-    fn code(&self, device: &Object<Device>) -> Result<&Arc<Code>> {
+    /// Where the code for a device stands.
+    fn place(&self, device: &Object<Device>) -> Result<usize> {
         let mut codes = self.codes.iter();
-        let found = codes.find(|(own, _)| std::ptr::eq(&**own, device));
-        found
-            .map(|(_, code)| code)
-            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
+        let found = codes.position(|(own, _)| std::ptr::eq(&**own, device));
+        found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
+    }
+
+    fn code(&self, device: &Object<Device>) -> Result<&Arc<Code>> {
+        Ok(&self.codes[self.place(device)?].1)
     }
 
     fn first(&self) -> Result<&Arc<Code>> {

@@ -245,7 +245,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    fn fill(&mut self, dst: usize, pattern: &Arc<[u8]>, bytes: usize) -> Result<()> {
+    fn fill(&mut self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
         let size = pattern.len();
         if bytes == 0 || size == 0 {
             return self.marker();
@@ -277,8 +277,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Writes the pattern once and doubles what is there until all is full.
-    fn fill_by_copies(&mut self, dst: usize, pattern: &Arc<[u8]>, bytes: usize) -> Result<()> {
-        let staged = Arc::clone(pattern);
+    fn fill_by_copies(&mut self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+        let staged: Arc<[u8]> = pattern.into();
         let mut done = staged.len().min(bytes);
         self.copy(dst, staged.as_ptr().expose_provenance(), done)?;
         self.keep(staged);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Handles, Object};
-use ur::stream::{Landing, Pitched, Work};
+use ur::stream::{Landing, Pattern, Pitched, Work};
 
 use super::Mem;
 use crate::OpenCl;
@@ -325,7 +325,7 @@ fn copy_rect(
 /// The longest pattern that OpenCL repeats by itself.
 const MAX_PATTERN: usize = 128;
 
-fn fill(to: MemRef, offset: usize, pattern: &Arc<[u8]>, bytes: usize) -> Work<OpenCl> {
+fn fill(to: MemRef, offset: usize, pattern: &Pattern, bytes: usize) -> Work<OpenCl> {
     let size = pattern.len();
     if bytes == 0 || size == 0 {
         return Work::Marker;
@@ -340,8 +340,8 @@ fn fill(to: MemRef, offset: usize, pattern: &Arc<[u8]>, bytes: usize) -> Work<Op
         native.keep = Some(staged);
         return Work::Native(native);
     }
-    let (pattern, target) = (Arc::clone(pattern), to.clone());
-    let again = Arc::clone(&pattern);
+    let (pattern, target) = (pattern.clone(), to.clone());
+    let again = pattern.clone();
     let native = Native::new(move |api, slot| {
         let Slot {
             queue,

@@ -1,0 +1,199 @@
+//! Where a lane stands, as events made there tell: events of one place share what they reach, and a
+//! command moves it on in place while nobody holds it.
+//!
+//! Owns the last reach that was handed out, and what has happened since. Knows no driver; its lane's
+//! submission lock guards it.
+//!
+//! | since the last one | the next is |
+//! |---|---|
+//! | nothing | the same |
+//! | commands that waited for nothing new | the same with a later epoch, if nobody holds it, else new |
+//! | anything else | new |
+
+use super::reach::{Reach, Ticket};
+use crate::timeline::{Clock, Point};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+pub(crate) struct Here {
+    /// The lane's last command.
+    point: Point,
+    last: Option<Arc<Reach>>,
+    since: Since,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    Nothing,
+    Commands,
+    Waits,
+}
+
+impl Here {
+    pub fn new(clock: &Arc<Clock>) -> Self {
+        Self {
+            point: Point::new(clock, 0),
+            last: None,
+            since: Since::Waits,
+        }
+    }
+
+    /// There is one command more, which is all that now proves the lane's end. `alone` if one was all
+    /// before, too: then a later epoch is the one difference.
+    #[inline]
+    pub fn step(&mut self, epoch: u64, alone: bool) {
+        self.point.epoch = epoch;
+        if !alone {
+            // It may have others' tickets.
+            self.clear();
+        } else if self.since == Since::Nothing {
+            self.since = Since::Commands;
+        }
+    }
+
+    /// What the next event reaches may have become anything else.
+    pub fn change(&mut self) {
+        self.since = Since::Waits;
+    }
+
+    /// Lets go of the last reach.
+    pub fn clear(&mut self) {
+        self.last = None;
+        self.since = Since::Waits;
+    }
+
+    /// Whether anybody else has a ticket, or the last reach with it.
+    pub fn is_wanted(&self, ticket: &Ticket) -> bool {
+        let own = |last: &&Arc<Reach>| {
+            let first = last.tickets.first();
+            first.is_some_and(|first| Arc::ptr_eq(first, ticket))
+        };
+        let Some(last) = self.last.as_ref().filter(own) else {
+            return Arc::strong_count(ticket) > 1;
+        };
+        if Arc::strong_count(last) > 1 {
+            return true;
+        }
+        // Whoever let go of the reach may have taken a ticket out of it before.
+        fence(Ordering::Acquire);
+        Arc::strong_count(ticket) > 2
+    }
+
+    /// What an event made now reaches. `own` and `ticket` are as its reach is to have them; `make`
+    /// gives what else it is if that cannot be told from the last.
+    #[inline]
+    pub fn reach(
+        &mut self,
+        own: bool,
+        ticket: Option<&Ticket>,
+        make: impl FnOnce() -> Reach,
+    ) -> Arc<Reach> {
+        if self.since != Since::Waits
+            && let Some(last) = &mut self.last
+            && last.tickets.first().map(Arc::as_ptr) == ticket.map(Arc::as_ptr)
+        {
+            if self.since == Since::Nothing && last.own == own {
+                return Arc::clone(last);
+            }
+            if let Some(moved) = Arc::get_mut(last) {
+                moved.done.join_point(&self.point);
+                moved.order.join_point(&self.point);
+                moved.own = own;
+                self.since = Since::Nothing;
+                return Arc::clone(last);
+            }
+        }
+        self.since = Since::Nothing;
+        self.renew(make())
+    }
+
+    fn renew(&mut self, reach: Reach) -> Arc<Reach> {
+        if let Some(last) = &mut self.last
+            && let Some(unheld) = Arc::get_mut(last)
+        {
+            *unheld = reach;
+            return Arc::clone(last);
+        }
+        Arc::clone(self.last.insert(Arc::new(reach)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::Frontier;
+
+    fn at(clock: &Arc<Clock>, epoch: u64, ticket: &Ticket) -> Reach {
+        let point = Frontier::from(Point::new(clock, epoch));
+        Reach {
+            done: point.clone(),
+            order: point,
+            tickets: crate::stream::reach::Tickets::of(Some(Ticket::clone(ticket))),
+            own: true,
+        }
+    }
+
+    fn never() -> Reach {
+        unreachable!("it can be told from the last")
+    }
+
+    #[test]
+    fn what_is_held_stays_and_what_is_not_moves_on() {
+        let (clock, ticket) = (Clock::new(), Ticket::default());
+        let mut here = Here::new(&clock);
+        here.step(1, true);
+        let first = here.reach(true, Some(&ticket), || at(&clock, 1, &ticket));
+        assert!(Arc::ptr_eq(&first, &here.reach(true, Some(&ticket), never)));
+        here.step(2, true);
+        let second = here.reach(true, Some(&ticket), || at(&clock, 2, &ticket));
+        assert_eq!(first.done, Frontier::from(Point::new(&clock, 1)));
+        drop(second);
+        (3..6).for_each(|epoch| here.step(epoch, true));
+        let third = here.reach(false, Some(&ticket), never);
+        let five = Frontier::from(Point::new(&clock, 5));
+        assert_eq!((&third.done, &third.order), (&five, &five));
+        assert!(!third.own);
+    }
+
+    #[test]
+    fn what_was_waited_for_is_asked_for_anew() {
+        let (clock, ticket) = (Clock::new(), Ticket::default());
+        let mut here = Here::new(&clock);
+        for (since, change) in [(2, true), (3, false)] {
+            drop(here.reach(true, Some(&ticket), || at(&clock, 1, &ticket)));
+            match change {
+                true => here.change(),
+                false => here.step(since, false),
+            }
+            let mut asked = false;
+            here.reach(true, Some(&ticket), || {
+                asked = true;
+                at(&clock, since, &ticket)
+            });
+            assert!(asked, "after {since}");
+            here.clear();
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_wanted_while_anyone_has_it_or_the_reach_with_it() {
+        let (clock, ticket) = (Clock::new(), Ticket::default());
+        let mut here = Here::new(&clock);
+        assert!(!here.is_wanted(&ticket));
+        let reach = here.reach(true, Some(&ticket), || at(&clock, 1, &ticket));
+        assert!(here.is_wanted(&ticket));
+        let taken = reach.tickets.first().cloned();
+        drop(reach);
+        assert!(here.is_wanted(&ticket));
+        drop(taken);
+        assert!(!here.is_wanted(&ticket));
+        // One that the last reach does not have.
+        let other = Ticket::default();
+        let reach = here.reach(true, Some(&ticket), never);
+        assert!(!here.is_wanted(&other));
+        let held = Ticket::clone(&other);
+        drop(reach);
+        assert!(here.is_wanted(&other));
+        drop(held);
+    }
+}

@@ -1,0 +1,56 @@
+//! What a fill repeats.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Bytes of a pattern, in place if they are few, as nearly all are.
+#[derive(Clone, Debug)]
+pub struct Pattern(Repr);
+
+#[derive(Clone, Debug)]
+enum Repr {
+    Few([u8; MOST], u8),
+    Many(Arc<[u8]>),
+}
+
+const MOST: usize = 16;
+
+impl From<&[u8]> for Pattern {
+    #[inline]
+    fn from(bytes: &[u8]) -> Self {
+        let mut few = [0; MOST];
+        Self(match few.get_mut(..bytes.len()) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                Repr::Few(few, bytes.len() as u8)
+            }
+            None => Repr::Many(bytes.into()),
+        })
+    }
+}
+
+impl Deref for Pattern {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Few(bytes, length) => &bytes[..usize::from(*length)],
+            Repr::Many(bytes) => bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_the_bytes_that_it_was_made_of() {
+        let bytes: [u8; 40] = std::array::from_fn(|at| at as u8 + 1);
+        for length in 0..=40 {
+            let pattern = Pattern::from(&bytes[..length]);
+            assert_eq!(*pattern.clone(), bytes[..length]);
+        }
+    }
+}
