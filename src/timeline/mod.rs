@@ -25,9 +25,10 @@ mod clock;
 mod frontier;
 mod lane;
 pub mod sync;
+mod table;
 
-pub use clock::{Clock, LaneId, Point};
-pub use frontier::Frontier;
+pub use clock::{Clock, LaneId, Point, PointRef};
+pub use frontier::{Frontier, Points};
 pub use lane::Lane;
 
 #[cfg(all(test, loom))]
