@@ -68,6 +68,11 @@ impl Clock {
         self.id
     }
 
+    /// Whether there is nothing more to come, and all of it may be relied on.
+    pub(super) fn has_ended(&self) -> bool {
+        self.reliable() == u64::MAX
+    }
+
     pub(super) fn seat(&self) -> usize {
         self.seat.load(std::sync::atomic::Ordering::Relaxed)
     }

@@ -291,45 +291,51 @@ impl Frontier {
         }
     }
 
-    /// Takes in the points of `other`, but for that of `own`, if its roster names them all.
+    /// Takes in the points of `other`, but for that of `own`, if its roster names all lanes that
+    /// `other` knows of and that have not ended. It would do for it to name those of the points, but
+    /// then lanes that meet would keep rosters of their own.
     pub(super) fn absorb_here(&mut self, other: &Frontier, own: LaneId) -> bool {
-        match &mut self.0 {
-            Repr::Many(many) => many.absorb(other.points().filter(|point| point.lane() != own)),
-            _ => false,
+        let named = self.names_all(other);
+        if let Repr::Many(many) = &mut self.0
+            && named
+        {
+            many.raise_to(other.points().filter(|point| point.lane() != own));
         }
+        named
     }
 
     /// As [`Frontier::absorb_here`], but makes `spare` that.
     pub(super) fn absorb_to(&self, other: &Frontier, own: LaneId, spare: &mut Frontier) -> bool {
-        let named = |point: PointRef<'_>| {
-            let roster = self.roster();
-            roster.is_some_and(|roster| roster.find(point.clock).is_some())
-        };
-        other.points().all(named) && self.join_to(self, spare) && spare.absorb_here(other, own)
+        self.names_all(other) && self.join_to(self, spare) && spare.absorb_here(other, own)
     }
 
-    /// The form in which the lane of `own` keeps it. It takes the roster of one of `others` where
-    /// that names them all and few others.
+    fn names_all(&self, other: &Frontier) -> bool {
+        let Some(roster) = self.roster() else {
+            return false;
+        };
+        let named = |clock: &Arc<Clock>| roster.find(clock).is_some() || clock.has_ended();
+        match other.roster() {
+            Some(theirs) => theirs.clocks().iter().all(named),
+            None => other.points().all(|point| named(point.clock)),
+        }
+    }
+
+    /// The form in which the lane of `own` keeps it: over a roster of all lanes that `others` know
+    /// of and that have not ended, so that lanes which meet come to share one.
     pub(super) fn seated(self, own: &Arc<Clock>, others: [&Frontier; 2]) -> Frontier {
         if !matches!(self.0, Repr::Many(_)) {
             return self;
         }
-        let count = self.len();
-        let mut rosters: Vec<&Arc<Roster>> = others.iter().filter_map(|f| f.roster()).collect();
-        rosters.retain(|roster| roster.is_worth(count + 1));
-        rosters.sort_by_key(|roster| std::cmp::Reverse(roster.len()));
-        let mut forms = rosters
-            .iter()
-            .filter_map(|roster| Many::seated(self.points(), own, roster));
-        if let Some(many) = forms.next() {
-            return Self(Repr::Many(many));
+        let known: Vec<&Arc<Roster>> = others.iter().filter_map(|f| f.roster()).collect();
+        let needed = || self.points().map(|point| point.clock).chain([own]);
+        let lasting = known.iter().flat_map(|roster| roster.clocks());
+        let mut lanes: Vec<_> = lasting.filter(|clock| !clock.has_ended()).collect();
+        lanes.extend(needed());
+        let mut roster = Roster::naming(lanes, &known);
+        let count = needed().count();
+        if !roster.is_worth(count) {
+            roster = Roster::naming(needed().collect(), &known);
         }
-        let here = PointRef {
-            clock: own,
-            epoch: 0,
-        };
-        let all = merged(self.points(), std::iter::once(here));
-        let roster = Roster::new(all.map(|point| Arc::clone(point.clock)).collect());
         let many = Many::seated(self.points(), own, &roster);
         many.map_or_else(|| self.clone(), |many| Self(Repr::Many(many)))
     }

@@ -23,6 +23,22 @@ impl Roster {
         Arc::new(Self { ids, clocks })
     }
 
+    /// A roster of these lanes: one of the known ones, if one is that.
+    pub fn naming(mut lanes: Vec<&Arc<Clock>>, known: &[&Arc<Self>]) -> Arc<Self> {
+        lanes.sort_unstable_by_key(|clock| clock.id());
+        lanes.dedup_by_key(|clock| clock.id());
+        let is_that =
+            |roster: &&&Arc<Self>| lanes.iter().map(|c| c.id()).eq(roster.ids.iter().copied());
+        match known.iter().find(is_that) {
+            Some(roster) => Arc::clone(roster),
+            None => Self::new(lanes.into_iter().cloned().collect()),
+        }
+    }
+
+    pub fn clocks(&self) -> &[Arc<Clock>] {
+        &self.clocks
+    }
+
     pub fn len(&self) -> usize {
         self.ids.len()
     }
@@ -185,12 +201,6 @@ impl Many {
         }
     }
 
-    fn raise(&mut self, at: usize, epoch: u64) {
-        if self.epoch(at) < epoch {
-            self.set(at, epoch);
-        }
-    }
-
     /// A point of a lane that its roster does not name.
     pub fn insert(&mut self, point: PointRef<'_>) {
         let Err(at) = self.table.roster.place(point.lane()) else {
@@ -205,15 +215,22 @@ impl Many {
     /// Takes in all points, if its roster names their lanes.
     pub fn absorb<'a>(&mut self, points: impl Iterator<Item = PointRef<'a>> + Clone) -> bool {
         let roster = &self.table.roster;
-        if !points.clone().all(|p| roster.find(p.clock).is_some()) {
-            return false;
+        let named = points.clone().all(|p| roster.find(p.clock).is_some());
+        if named {
+            self.raise_to(points);
         }
+        named
+    }
+
+    /// Takes in the points of lanes that its roster names.
+    pub fn raise_to<'a>(&mut self, points: impl Iterator<Item = PointRef<'a>>) {
         for point in points {
-            if let Some(at) = self.table.roster.find(point.clock) {
-                self.raise(at, point.epoch);
+            if let Some(at) = self.table.roster.find(point.clock)
+                && self.epoch(at) < point.epoch
+            {
+                self.set(at, point.epoch);
             }
         }
-        true
     }
 
     /// Takes in all of `other`, whose roster is like its own, if nobody shares its table.
