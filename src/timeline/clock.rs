@@ -20,6 +20,9 @@ impl LaneId {
     }
 }
 
+/// The seat of a clock that no roster has named yet.
+pub(super) const NOWHERE: u64 = u64::MAX;
+
 /// A lane's identity and its monotone completed epoch. Epoch 0 stands before the first command and
 /// is always complete.
 ///
@@ -33,8 +36,9 @@ pub struct Clock {
     awaited: Option<AtomicU64>,
     /// Whether the host, or something outside, completes its points, rather than a lane.
     host: bool,
-    /// A guess at where rosters name its lane, for who looks it up. Plain, as it orders nothing.
-    seat: std::sync::atomic::AtomicUsize,
+    /// Where the roster that named its lane last did so, for who looks it up. Plain, as it orders
+    /// nothing.
+    seat: std::sync::atomic::AtomicU64,
 }
 
 impl Clock {
@@ -60,7 +64,7 @@ impl Clock {
             completed: AtomicU64::new(0),
             awaited: deterministic.then(|| AtomicU64::new(0)),
             host,
-            seat: Default::default(),
+            seat: NOWHERE.into(),
         })
     }
 
@@ -73,11 +77,11 @@ impl Clock {
         self.reliable() == u64::MAX
     }
 
-    pub(super) fn seat(&self) -> usize {
+    pub(super) fn seat(&self) -> u64 {
         self.seat.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    pub(super) fn sit(&self, seat: usize) {
+    pub(super) fn sit(&self, seat: u64) {
         self.seat.store(seat, std::sync::atomic::Ordering::Relaxed);
     }
 

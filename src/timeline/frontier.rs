@@ -162,8 +162,8 @@ impl Frontier {
                 *self = out;
             }
             (Repr::Many(own), Repr::Many(many)) => {
-                if own.roster().is_like(many.roster()) {
-                    join_alike(own, many);
+                if own.is_like(many) {
+                    own.join(many);
                 } else if !own.absorb(other.points()) {
                     let mut all = many.clone();
                     if !all.absorb(self.points()) {
@@ -205,7 +205,7 @@ impl Frontier {
                     if keep(point) {
                         left += 1;
                     } else {
-                        many.set(at, 0);
+                        many.clear(at);
                         dropped = true;
                     }
                 }
@@ -270,23 +270,19 @@ impl Frontier {
         let (Repr::Many(own), Repr::Many(many)) = (&mut self.0, &other.0) else {
             return false;
         };
-        if !own.roster().is_like(many.roster()) {
-            return false;
-        }
-        if !own.take_in(many) {
+        let alike = own.is_like(many);
+        if alike && !own.take_in(many) {
             *own = own.joined(many);
+            own.hide_head();
         }
-        own.hide_head();
-        true
+        alike
     }
 
     /// Both tables, if their rosters are alike.
     #[inline]
     fn alike<'a>(&'a self, other: &'a Frontier) -> Option<(&'a Many, &'a Many)> {
         match (&self.0, &other.0) {
-            (Repr::Many(own), Repr::Many(many)) => {
-                own.roster().is_like(many.roster()).then_some((own, many))
-            }
+            (Repr::Many(own), Repr::Many(many)) => own.is_like(many).then_some((own, many)),
             _ => None,
         }
     }
@@ -364,17 +360,6 @@ impl Frontier {
             _ => None,
         }
     }
-}
-
-/// Of two whose rosters are alike.
-fn join_alike(own: &mut Many, other: &Many) {
-    if !own.shares_table(other) && own.take_in(other) || own.reaches(other) {
-        return;
-    }
-    *own = match other.reaches(own) {
-        true => other.clone(),
-        false => own.joined(other),
-    };
 }
 
 /// Both in one, ascending by lane.

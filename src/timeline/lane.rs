@@ -144,7 +144,7 @@ impl Lane {
                 self.settled = Frontier::new();
             }
         }
-        self.until_sweep = self.waited.seats().max(16);
+        self.until_sweep = (4 * self.waited.seats()).max(64);
     }
 
     /// Everything known to come before the next command: the current point and all that was waited
