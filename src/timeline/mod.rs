@@ -34,4 +34,6 @@ pub use lane::Lane;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
+mod model_tests;
+#[cfg(all(test, not(loom)))]
 mod tests;
