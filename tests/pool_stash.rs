@@ -114,6 +114,34 @@ fn what_is_cached_serves_whoever_may_have_it_before_growth() {
 }
 
 #[test]
+fn lanes_take_nothing_from_each_other_while_there_is_free_memory() {
+    let config = Config {
+        min_align: 64,
+        chunk_bytes: 1 << 20,
+        ..Config::default()
+    };
+    let pool: TestPool = Pool::new(Arc::new(FakeSource::new(64)), config);
+    let queues: Vec<Queue> = (0..8).map(|_| Queue::new()).collect();
+    let round = || {
+        for queue in &queues {
+            queue.lane.clock().raise(1);
+            queue.free(&queue.alloc(&pool, 64));
+        }
+    };
+    round();
+    round();
+    let before = pool.counters();
+    (0..10).for_each(|_| round());
+    let after = pool.counters();
+    let expected = Counters {
+        own_lane: before.own_lane + 80,
+        releases: before.releases + 80,
+        ..before
+    };
+    assert_eq!(after, expected, "each has a block of its own by now");
+}
+
+#[test]
 fn highs_follow_what_is_used_and_not_what_lanes_hold() {
     let (pool, q, r) = (pool(), Queue::new(), Queue::new());
     for _ in 0..10 {
@@ -175,15 +203,19 @@ fn trims_and_ends_reach_what_is_cached() {
 #[test]
 fn ended_lanes_leave_nothing_behind() {
     let (pool, last) = (pool(), Queue::new());
+    let mut ended: Option<Arc<Stash>> = None;
     for _ in 0..100 {
         let q = Queue::new();
         let (a, b) = (q.alloc(&pool, 64), q.alloc(&pool, 128));
+        if let Some(stash) = ended.take() {
+            assert_eq!(Arc::strong_count(&stash), 1);
+        }
         q.free(&a);
         q.lane.clock().raise(u64::MAX);
         q.stash.retire();
         // Growth, or a new lane, makes the pool look.
+        ended = Some(q.stash);
         let c = last.alloc(&pool, 192);
-        assert_eq!(Arc::strong_count(&q.stash), 1);
         assert_eq!(pool.release(b.addr, Frontier::new()), Ok(b));
         assert!(pool.release(c.addr, last.lane.tip()).is_ok());
         last.lane.clock().raise(1);

@@ -6,12 +6,14 @@
 
 #[rustfmt::skip]
 mod generated;
+mod logger;
 pub mod metadata;
 
 pub use crate::object::checks;
 pub use generated::info::*;
 pub use generated::shims::ddi;
 pub use generated::traits::*;
+pub use logger::{set_logger, set_logger_level};
 
 use crate::abi::*;
 use crate::object::{Body, Object, Result, ensure};

@@ -59,7 +59,10 @@ struct Bin {
     head: u32,
 }
 
+/// On a cache line of its own, and so at most a neighbour of the same stash: the allocator would put
+/// another lane's memory beside it.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Entry {
     addr: u64,
     bytes: u64,
@@ -71,8 +74,13 @@ struct Entry {
     live: bool,
 }
 
-/// One pool's blocks in one stash.
 #[derive(Debug)]
+#[repr(align(128))]
+struct Bins([Bin; BINS]);
+
+/// One pool's blocks in one stash. Aligned as [`Stash`] is.
+#[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Cache {
     key: PoolKey,
     pub meter: PoolKey,
@@ -87,7 +95,7 @@ pub(crate) struct Cache {
     pub oldest: u64,
     pub hits: u64,
     pub frees: u64,
-    bins: Box<[Bin; BINS]>,
+    bins: Box<Bins>,
 }
 
 /// The blocks that a lane holds, of whatever pools. One a lane, shared with its pools.
@@ -186,7 +194,7 @@ impl Cache {
         let at = spread(bytes);
         (0..WINDOW)
             .map(|step| (at + step) % BINS)
-            .find(|at| self.bins[*at].bytes == bytes && self.bins[*at].head != NIL)
+            .find(|at| self.bins.0[*at].bytes == bytes && self.bins.0[*at].head != NIL)
     }
 
     /// The bin for a block of this size, if there is room for one.
@@ -195,8 +203,8 @@ impl Cache {
         let at = spread(bytes);
         let window = || (0..WINDOW).map(|step| (at + step) % BINS);
         window()
-            .find(|at| self.bins[*at].bytes == bytes)
-            .or_else(|| window().find(|at| self.bins[*at].head == NIL))
+            .find(|at| self.bins.0[*at].bytes == bytes)
+            .or_else(|| window().find(|at| self.bins.0[*at].head == NIL))
     }
 }
 
@@ -241,7 +249,7 @@ impl Inner {
         cache.live += bytes;
         cache.cached -= bytes;
         cache.hits += 1;
-        let bin = &mut cache.bins[bin];
+        let bin = &mut cache.bins.0[bin];
         let head = bin.head as usize;
         let entry = &mut self.entries[head];
         bin.head = entry.next;
@@ -263,7 +271,7 @@ impl Inner {
         }
         let cache = self.caches[entry.cache as usize].as_mut()?;
         let bin = cache.bin_for(entry.bytes)?;
-        let bin = &mut cache.bins[bin];
+        let bin = &mut cache.bins.0[bin];
         entry.live = false;
         entry.epoch = epoch;
         entry.next = bin.head;
@@ -303,7 +311,7 @@ impl Inner {
             oldest: 0,
             hits: 0,
             frees: 0,
-            bins: Box::new([empty; BINS]),
+            bins: Box::new(Bins([empty; BINS])),
         };
         match self.caches.iter_mut().find(|cache| cache.is_none()) {
             Some(vacant) => *vacant = Some(cache),
@@ -371,7 +379,7 @@ impl Inner {
         let Some(cache) = &mut self.caches[at] else {
             return out;
         };
-        for bin in cache.bins.iter_mut() {
+        for bin in cache.bins.0.iter_mut() {
             while bin.head != NIL {
                 let id = bin.head;
                 let entry = &self.entries[id as usize];
@@ -396,7 +404,7 @@ impl Inner {
         let at = self.at(key)?;
         let cache = self.caches[at].as_mut()?;
         let fits = bytes..=bytes.saturating_mul(WASTE);
-        let bins = cache.bins.iter_mut();
+        let bins = cache.bins.0.iter_mut();
         let bins = bins.filter(|bin| bin.head != NIL && fits.contains(&bin.bytes));
         let bin = bins.min_by_key(|bin| bin.bytes)?;
         let id = bin.head;

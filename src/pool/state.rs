@@ -441,7 +441,7 @@ impl State {
     }
 
     /// A place without a wait, with what stashes cache taken back as far as the order of choice
-    /// comes to it: the own lane's, then what is ordered or complete, and all of it before growth.
+    /// comes to it: the own lane's, then what is ordered, what is complete, and all before growth.
     /// Small requests take no more than one block out of their own lane's stash before growth: to empty
     /// it costs all its next requests their short way, and little is gained by placing small blocks well.
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
@@ -462,11 +462,19 @@ impl State {
                 return Some((place, Reuse::OwnLane));
             }
         }
-        lending.recall(store, need.bytes, |stash, oldest| {
-            let own = small && order.own_lane() == Some(stash.lane());
-            !own && (stash.is_complete(oldest) || order.horizon(stash.lane()).is_some())
+        let keep = |stash: &Stash| small && order.own_lane() == Some(stash.lane());
+        lending.recall(store, need.bytes, |stash, _| {
+            !keep(stash) && order.horizon(stash.lane()).is_some()
         });
         if let Some(found) = policy::ready(store, need, order) {
+            return Some(found);
+        }
+        // After what is free for all: who loses blocks to another lane misses them next, and would take
+        // that lane's in turn.
+        let complete = |stash: &Stash, oldest| !keep(stash) && stash.is_complete(oldest);
+        if lending.recall(store, need.bytes, complete)
+            && let Some(found) = policy::ready(store, need, order)
+        {
             return Some(found);
         }
         if !lending.recall(store, 1, |_, _| true) {

@@ -4,10 +4,17 @@
 
 const EMPTY: u32 = u32::MAX;
 
+const IN_A_LINE: usize = 4;
+
+/// A cache line of slots, which nothing else shares: what lies beside it may be another thread's.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Line([(u64, u32); IN_A_LINE]);
+
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     /// A power of two of them, or none.
-    slots: Vec<(u64, u32)>,
+    lines: Vec<Line>,
     used: usize,
 }
 
@@ -16,7 +23,7 @@ impl Table {
     pub fn get(&self, addr: u64) -> Option<u32> {
         let mut at = self.home(addr)?;
         loop {
-            match self.slots[at] {
+            match self.slot(at) {
                 (_, EMPTY) => return None,
                 (found, value) if found == addr => return Some(value),
                 _ => at = self.after(at),
@@ -26,12 +33,12 @@ impl Table {
 
     /// `value` is not `u32::MAX`; `addr` is not in the table.
     pub fn insert(&mut self, addr: u64, value: u32) {
-        if 2 * (self.used + 1) > self.slots.len() {
-            let room = (2 * self.slots.len()).max(16);
-            let old = std::mem::replace(&mut self.slots, vec![(0, EMPTY); room]);
-            for (addr, value) in old.into_iter().filter(|(_, value)| *value != EMPTY) {
-                self.place(addr, value);
-            }
+        if 2 * (self.used + 1) > self.room() {
+            let old = self.all();
+            let lines = (2 * self.lines.len()).max(4);
+            self.lines = vec![Line([(0, EMPTY); IN_A_LINE]); lines];
+            old.iter()
+                .for_each(|(addr, value)| self.place(*addr, *value));
         }
         self.place(addr, value);
         self.used += 1;
@@ -39,55 +46,70 @@ impl Table {
 
     pub fn remove(&mut self, addr: u64) -> Option<u32> {
         let mut at = self.home(addr)?;
-        while self.slots[at].0 != addr || self.slots[at].1 == EMPTY {
-            if self.slots[at].1 == EMPTY {
-                return None;
+        let value = loop {
+            match self.slot(at) {
+                (_, EMPTY) => return None,
+                (found, value) if found == addr => break value,
+                _ => at = self.after(at),
             }
-            at = self.after(at);
-        }
-        let value = self.slots[at].1;
+        };
         self.used -= 1;
         // What was pushed past the gap moves back into it (Knuth, vol. 3, 6.4, algorithm R).
         let mut next = self.after(at);
-        while self.slots[next].1 != EMPTY {
-            let home = self.home(self.slots[next].0)?;
-            let mask = self.slots.len() - 1;
+        while self.slot(next).1 != EMPTY {
+            let home = self.home(self.slot(next).0)?;
+            let mask = self.room() - 1;
             if next.wrapping_sub(home) & mask >= next.wrapping_sub(at) & mask {
-                self.slots[at] = self.slots[next];
+                *self.slot_mut(at) = self.slot(next);
                 at = next;
             }
             next = self.after(next);
         }
-        self.slots[at].1 = EMPTY;
+        self.slot_mut(at).1 = EMPTY;
         Some(value)
     }
 
     /// Everything in it, as it is now.
     pub fn all(&self) -> Vec<(u64, u32)> {
-        let full = self.slots.iter().filter(|(_, value)| *value != EMPTY);
-        full.copied().collect()
+        let slots = self.lines.iter().flat_map(|line| line.0);
+        slots.filter(|(_, value)| *value != EMPTY).collect()
     }
 
     fn place(&mut self, addr: u64, value: u32) {
         let Some(mut at) = self.home(addr) else {
             return;
         };
-        while self.slots[at].1 != EMPTY {
+        while self.slot(at).1 != EMPTY {
             at = self.after(at);
         }
-        self.slots[at] = (addr, value);
+        *self.slot_mut(at) = (addr, value);
+    }
+
+    #[inline]
+    fn slot(&self, at: usize) -> (u64, u32) {
+        self.lines[at / IN_A_LINE].0[at % IN_A_LINE]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, at: usize) -> &mut (u64, u32) {
+        &mut self.lines[at / IN_A_LINE].0[at % IN_A_LINE]
+    }
+
+    #[inline]
+    fn room(&self) -> usize {
+        IN_A_LINE * self.lines.len()
     }
 
     #[inline]
     fn home(&self, addr: u64) -> Option<usize> {
-        let bits = self.slots.len().checked_ilog2()?;
+        let bits = self.room().checked_ilog2()?;
         // Blocks start at multiples of some power of two: only the high bits of the product mix all.
         Some((addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize)
     }
 
     #[inline]
     fn after(&self, at: usize) -> usize {
-        (at + 1) & (self.slots.len() - 1)
+        (at + 1) & (self.room() - 1)
     }
 }
 

@@ -8,6 +8,7 @@
 // of 15 samples of 400 calls, the stream empty at the start of each.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <ur_api.h>
 #include <vector>
 
@@ -50,6 +52,27 @@ static double sample(const std::function<void()> &call, const std::function<void
     std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
     drain();
     return took.count() / calls;
+}
+
+// Millions a second of what `threads` threads do together, each for its own number.
+static double together(int threads, const std::function<void(int)> &call) {
+    const int calls = 500000;
+    std::atomic<int> ready{0};
+    std::vector<std::chrono::steady_clock::time_point> from(threads), to(threads);
+    std::vector<std::thread> all;
+    for (int own = 0; own < threads; ++own)
+        all.emplace_back([&, own] {
+            call(own);
+            ++ready;
+            while (ready < threads) {}
+            from[own] = std::chrono::steady_clock::now();
+            for (int i = 0; i < calls; ++i) call(own);
+            to[own] = std::chrono::steady_clock::now();
+        });
+    for (auto &one : all) one.join();
+    auto first = *std::min_element(from.begin(), from.end());
+    auto last = *std::max_element(to.begin(), to.end());
+    return 1e3 * calls * threads / std::chrono::duration<double, std::nano>(last - first).count();
 }
 
 static double median(std::vector<double> all) {
@@ -184,6 +207,22 @@ int main(int argc, char **argv) {
     add("the same, 4 KiB, two events", {}, pair_with_events);
     add("out of order: launch", {}, [&] { chain(false); });
     add("out of order: alloc, launch, free", {}, [&] { chain(true); });
+
+    std::vector<ur_queue_handle_t> own_queues(8);
+    for (auto &own : own_queues) UR(urQueueCreate(context, device, nullptr, &own));
+    std::printf("## pairs of 4 KiB, each thread on a queue of its own; beside a loop of arithmetic\n");
+    for (int threads : {1, 2, 4, 8}) {
+        double pairs = together(threads, [&](int own) {
+            void *block = nullptr;
+            UR(urEnqueueUSMDeviceAllocExp(own_queues[own], nullptr, 4096, nullptr, 0, nullptr, &block, nullptr));
+            UR(urEnqueueUSMFreeExp(own_queues[own], nullptr, block, 0, nullptr, nullptr));
+        });
+        double steps = together(threads, [](int) {
+            for (volatile int i = 0; i < 40; i = i + 1) {}
+        });
+        std::printf("%d threads: %.1f million pairs a second; %.1f million loops\n", threads, pairs, steps);
+    }
+    for (auto own : own_queues) UR(urQueueRelease(own));
 
     auto drain = [&] {
         CU(cuStreamSynchronize(stream));

@@ -1,12 +1,11 @@
 //! The adapter, what hangs on it as long as the library is loaded, and the threads that come and
 //! go with its references.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ur::abi::*;
 use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
-use ur::object::log::{self, Level, LevelFilter};
 use ur::object::{Body, Census, Error, InfoOut, Kind, ListOut, Object, Origin, Result, last_error};
 use ur::stream::Engine;
 
@@ -160,44 +159,18 @@ impl hal::Adapter<Cpu> for Adapter {
         user_data: *mut c_void,
         level: ur_logger_level_t,
     ) -> Result<()> {
-        let user_data = user_data.expose_provenance();
-        log::set_callback(Some(Arc::new(move |level, text| {
-            let Ok(text) = CString::new(text) else { return };
-            // SAFETY: whoever set the callback promised that it may be called from any thread with
-            // this pointer.
-            unsafe {
-                callback(
-                    ur_level(level),
-                    text.as_ptr(),
-                    std::ptr::with_exposed_provenance_mut(user_data),
-                )
-            }
-        })));
+        // SAFETY: whoever sets the callback promises that any thread may call it with this pointer.
+        unsafe { hal::set_logger(Some(callback), user_data) };
         Self::set_logger_callback_level(this, level)
     }
 
     fn set_logger_callback_level(_: &Object<Self>, level: ur_logger_level_t) -> Result<()> {
-        log::set_callback_level(match level {
-            UR_LOGGER_LEVEL_DEBUG => LevelFilter::Debug,
-            UR_LOGGER_LEVEL_INFO => LevelFilter::Info,
-            UR_LOGGER_LEVEL_WARN => LevelFilter::Warn,
-            UR_LOGGER_LEVEL_ERROR => LevelFilter::Error,
-            _ => LevelFilter::Off,
-        });
+        hal::set_logger_level(level);
         Ok(())
     }
 
     fn platform_get(_: &Object<Self>, platforms: ListOut<'_, Platform>) -> Result<()> {
         platforms.write(std::slice::from_ref(&roots().platform));
         Ok(())
-    }
-}
-
-fn ur_level(level: Level) -> ur_logger_level_t {
-    match level {
-        Level::Error => UR_LOGGER_LEVEL_ERROR,
-        Level::Warn => UR_LOGGER_LEVEL_WARN,
-        Level::Info => UR_LOGGER_LEVEL_INFO,
-        Level::Debug | Level::Trace => UR_LOGGER_LEVEL_DEBUG,
     }
 }

@@ -1,12 +1,11 @@
 //! The adapter, and what hangs on it as long as the library is loaded: the OpenCL library and its
 //! platforms. The engine comes and goes with the adapter's references.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ur::abi::*;
 use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
-use ur::object::log::{self, Level, LevelFilter};
 use ur::object::{
     Body, Census, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error,
 };
@@ -102,30 +101,13 @@ impl hal::Adapter<OpenCl> for Adapter {
         user_data: *mut c_void,
         level: ur_logger_level_t,
     ) -> Result<()> {
-        let user_data = user_data.expose_provenance();
-        log::set_callback(Some(Arc::new(move |level, text| {
-            let Ok(text) = CString::new(text) else { return };
-            // SAFETY: whoever set the callback promised that it may be called from any thread with
-            // this pointer.
-            unsafe {
-                callback(
-                    ur_level(level),
-                    text.as_ptr(),
-                    std::ptr::with_exposed_provenance_mut(user_data),
-                )
-            }
-        })));
+        // SAFETY: whoever sets the callback promises that any thread may call it with this pointer.
+        unsafe { hal::set_logger(Some(callback), user_data) };
         Self::set_logger_callback_level(this, level)
     }
 
     fn set_logger_callback_level(_: &Object<Self>, level: ur_logger_level_t) -> Result<()> {
-        log::set_callback_level(match level {
-            UR_LOGGER_LEVEL_DEBUG => LevelFilter::Debug,
-            UR_LOGGER_LEVEL_INFO => LevelFilter::Info,
-            UR_LOGGER_LEVEL_WARN => LevelFilter::Warn,
-            UR_LOGGER_LEVEL_ERROR => LevelFilter::Error,
-            _ => LevelFilter::Off,
-        });
+        hal::set_logger_level(level);
         Ok(())
     }
 
@@ -194,14 +176,5 @@ impl hal::Adapter<OpenCl> for Adapter {
             unsafe { Handles::borrow(handles.as_ptr(), handles.len(), OpenCl::table(), null) }?;
         context.own(owned);
         Ok(Context::new(&engine, devices, State::new(context)))
-    }
-}
-
-fn ur_level(level: Level) -> ur_logger_level_t {
-    match level {
-        Level::Error => UR_LOGGER_LEVEL_ERROR,
-        Level::Warn => UR_LOGGER_LEVEL_WARN,
-        Level::Info => UR_LOGGER_LEVEL_INFO,
-        Level::Debug | Level::Trace => UR_LOGGER_LEVEL_DEBUG,
     }
 }

@@ -70,12 +70,13 @@ fn events_carry_reuse_across_queues_when_polled() {
 fn completion_carries_reuse_across_queues() {
     let bench = Bench::<Tracked>::new();
     let (p, q) = (bench.in_order(), bench.out_of_order());
-    let block = alloc_only(&p, None, MIB, &[]).unwrap();
+    // All of a page, so that nothing else is free.
+    let block = alloc_only(&p, None, 2 * MIB, &[]).unwrap();
     launch_only(&p, 1, &[]);
     free_only(&p, block, &[]).unwrap();
     bench.world.run();
     let grown = bench.world.calls()[3];
-    assert_eq!(alloc_only(&q, None, MIB, &[]), Ok(block));
+    assert_eq!(alloc_only(&q, None, 2 * MIB, &[]), Ok(block));
     assert_eq!(bench.world.calls()[3], grown);
 }
 

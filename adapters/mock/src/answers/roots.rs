@@ -1,10 +1,10 @@
 //! The adapter, its platform and devices.
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::log::{self, Level, LevelFilter};
+use ur::hal;
 use ur::object::{Kind, ListOut, Result, ensure, last_error};
 
 use crate::control;
@@ -33,17 +33,9 @@ pub fn adapter_get_last_error(p: &ur_adapter_get_last_error_params_t) -> Result<
 pub fn adapter_set_logger_callback(p: &ur_adapter_set_logger_callback_params_t) -> Result<()> {
     // SAFETY: the arguments are there.
     let (callback, user_data, level) = unsafe { (*p.ppfnLoggerCallback, *p.ppUserData, *p.plevel) };
-    let user_data = user_data.expose_provenance();
-    log::set_callback(callback.map(|callback| -> log::Callback {
-        Arc::new(move |level, text| {
-            let Ok(text) = CString::new(text) else { return };
-            let user_data = std::ptr::with_exposed_provenance_mut::<c_void>(user_data);
-            // SAFETY: whoever set the callback promised that it may be called from any thread with
-            // this pointer.
-            unsafe { callback(ur_level(level), text.as_ptr(), user_data) }
-        })
-    }));
-    log::set_callback_level(filter(level));
+    // SAFETY: whoever sets the callback promises that any thread may call it with this pointer.
+    unsafe { hal::set_logger(callback, user_data) };
+    hal::set_logger_level(level);
     Ok(())
 }
 
@@ -51,27 +43,8 @@ pub fn adapter_set_logger_callback_level(
     p: &ur_adapter_set_logger_callback_level_params_t,
 ) -> Result<()> {
     // SAFETY: the argument is there.
-    log::set_callback_level(filter(unsafe { *p.plevel }));
+    hal::set_logger_level(unsafe { *p.plevel });
     Ok(())
-}
-
-fn ur_level(level: Level) -> ur_logger_level_t {
-    match level {
-        Level::Error => UR_LOGGER_LEVEL_ERROR,
-        Level::Warn => UR_LOGGER_LEVEL_WARN,
-        Level::Info => UR_LOGGER_LEVEL_INFO,
-        Level::Debug | Level::Trace => UR_LOGGER_LEVEL_DEBUG,
-    }
-}
-
-fn filter(level: ur_logger_level_t) -> LevelFilter {
-    match level {
-        UR_LOGGER_LEVEL_DEBUG => LevelFilter::Debug,
-        UR_LOGGER_LEVEL_INFO => LevelFilter::Info,
-        UR_LOGGER_LEVEL_WARN => LevelFilter::Warn,
-        UR_LOGGER_LEVEL_ERROR => LevelFilter::Error,
-        _ => LevelFilter::Off,
-    }
 }
 
 pub fn platform_get(p: &ur_platform_get_params_t) -> Result<()> {
