@@ -151,7 +151,7 @@ impl World {
             }
             Step::Retain(shelf, each) => {
                 let (mut frontier, mut map) = self.shelves[shelf].clone();
-                frontier.retain(|point| self.index(point) % each != 0);
+                frontier.retain(|point| !self.index(point).is_multiple_of(each));
                 map.retain(|lane, _| lane % each != 0);
                 self.shelves[shelf] = (frontier, map);
             }
