@@ -22,11 +22,11 @@ const LIMITS: [(&str, &str, f64); 7] = [
     ),
     ("clock 4", "order of an enqueue after two, 4 queues", 535.0),
     ("clock 16", "the same, 16 queues", 602.0),
-    ("clock 64", "the same, 64 queues", 913.0),
+    ("clock 64", "the same, 64 queues", 894.0),
     (
         "clock-running 64",
         "the same, four commands of each outstanding",
-        960.0,
+        940.0,
     ),
 ];
 
