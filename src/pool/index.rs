@@ -13,7 +13,7 @@
 //! ripens, so that each segment is looked at once a point.
 
 use super::offsets::{NIL, Offsets, SegId};
-use crate::timeline::{Clock, Frontier, LaneId, Point};
+use crate::timeline::{Clock, Frontier, LaneId, PointRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ pub(crate) struct Index {
 
 enum Filed<'a> {
     Clear,
-    Run(&'a Point),
-    Mixed(&'a Point),
+    Run(PointRef<'a>),
+    Mixed(PointRef<'a>),
 }
 
 fn filed(death: &Frontier) -> Filed<'_> {
@@ -134,22 +134,22 @@ impl Index {
         }
     }
 
-    fn bin_mut(&mut self, point: &Point) -> &mut Bin {
+    fn bin_mut(&mut self, point: PointRef<'_>) -> &mut Bin {
         self.bins.entry(point.lane()).or_insert_with(|| Bin {
-            clock: Arc::clone(&point.clock),
+            clock: Arc::clone(point.clock),
             runs: BySize::new(),
             mixed: BySize::new(),
             watch: BTreeSet::new(),
         })
     }
 
-    fn unwatch(&mut self, point: &Point, id: SegId) {
+    fn unwatch(&mut self, point: PointRef<'_>, id: SegId) {
         if let Some(bin) = self.bins.get_mut(&point.lane()) {
             bin.watch.remove(&(point.epoch, id));
         }
     }
 
-    fn join_run(&mut self, offsets: &Offsets, id: SegId, point: &Point) {
+    fn join_run(&mut self, offsets: &Offsets, id: SegId, point: PointRef<'_>) {
         let seg = offsets.seg(id);
         let (mut head, mut tail, mut bytes) = (id, id, seg.bytes);
         let mut gone = [None, None];
@@ -175,7 +175,7 @@ impl Index {
         bin.watch.insert((point.epoch, id));
     }
 
-    fn leave_run(&mut self, offsets: &Offsets, id: SegId, point: &Point) {
+    fn leave_run(&mut self, offsets: &Offsets, id: SegId, point: PointRef<'_>) {
         let seg = offsets.seg(id);
         // Completion mostly eats a run from one of its ends, and from there the head is known.
         let last = !self.in_run(offsets, seg.next, point.lane());

@@ -1,7 +1,7 @@
 //! What a pool is asked and what it answers. Values only.
 
 use super::source::{Slab, SourceError};
-use crate::timeline::{Frontier, Lane, LaneId, Point};
+use crate::timeline::{Frontier, Lane, LaneId, PointRef, Points};
 use std::cell::RefCell;
 use std::fmt;
 
@@ -55,7 +55,9 @@ pub enum Order<'a> {
 }
 
 impl Order<'_> {
-    pub fn orders_point(&self, point: &Point) -> bool {
+    #[inline]
+    pub fn orders_point<'p>(&self, point: impl Into<PointRef<'p>>) -> bool {
+        let point = point.into();
         match self {
             Order::Lane(lane) => lane.orders_point(point),
             Order::Frontier(frontier) => frontier.covers_point(point) || point.is_complete(),
@@ -65,7 +67,7 @@ impl Order<'_> {
 
     /// Whether the request comes after all of `death`.
     pub fn admits(&self, death: &Frontier) -> bool {
-        death.points().all(|point| self.orders_point(point))
+        death.all(|point| self.orders_point(point))
     }
 
     /// How far the order reaches on `lane`, completion aside.
@@ -78,11 +80,11 @@ impl Order<'_> {
     }
 
     /// The points it reaches, an own lane's left out.
-    pub(crate) fn foreign(&self) -> std::slice::Iter<'_, Point> {
+    pub(crate) fn foreign(&self) -> Points<'_> {
         match self {
             Order::Lane(lane) => lane.waited().points(),
             Order::Frontier(frontier) => frontier.points(),
-            Order::Sync => [].iter(),
+            Order::Sync => Points::default(),
         }
     }
 

@@ -91,7 +91,7 @@ fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
             assert_eq!((seg.addr, seg.prev), (at, prev), "a gap or a bad link");
             assert!(seg.bytes > 0 && seg.bytes.is_multiple_of(UNIT));
             (at, prev) = (seg.end(), seg_id);
-            let lane = seg.death().and_then(Frontier::single).map(Point::lane);
+            let lane = seg.death().and_then(Frontier::single).map(|p| p.lane());
             if run.is_some_and(|(on, ..)| Some(on) != lane)
                 && let Some((on, bytes, addr, head)) = run.take()
             {

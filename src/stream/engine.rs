@@ -8,7 +8,7 @@ use super::threads::{Job, Threads};
 use super::{Domain, Driver, Notice};
 use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
 use crate::object::{Object, Origin, Result, ensure};
-use crate::timeline::{Clock, Frontier, LaneId, Point};
+use crate::timeline::{Clock, Frontier, LaneId, Point, PointRef};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -128,7 +128,8 @@ impl<D: Driver> Engine<D> {
     }
 
     /// A marker that proves the point complete; none if it is complete already.
-    pub(crate) fn mark(&self, point: &Point) -> Result<Option<Mark<D>>> {
+    pub(crate) fn mark<'a>(&self, point: impl Into<PointRef<'a>>) -> Result<Option<Mark<D>>> {
+        let point = point.into();
         if point.is_done() {
             return Ok(None);
         }
@@ -139,7 +140,7 @@ impl<D: Driver> Engine<D> {
                 None => return Ok(None),
                 Some(Place::Host(marker)) => {
                     return Ok(Some(Mark {
-                        point: point.clone(),
+                        point: point.to_point(),
                         marker: marker.clone(),
                     }));
                 }
@@ -208,7 +209,7 @@ impl<D: Driver> Engine<D> {
 
     /// Follows the frontier point by point. `ours`: on one of our own threads.
     fn follow(self: &Arc<Self>, mut rest: Frontier, job: Job, ours: bool) {
-        while let Some(point) = rest.points().next().cloned() {
+        while let Some(point) = rest.points().next().map(PointRef::to_point) {
             rest.retain(|other| other.lane() != point.lane());
             let mark = match self.mark(&point) {
                 Ok(None) => continue,
@@ -288,8 +289,8 @@ impl<D: Driver> Engine<D> {
         if self.all_signalled() {
             return Frontier::new();
         }
-        let hosts = |point: &&Point| point.clock.is_host() && !point.is_complete();
-        frontier.points().filter(hosts).cloned().collect()
+        let hosts = |point: &PointRef<'_>| point.clock.is_host() && !point.is_complete();
+        frontier.points().filter(hosts).collect()
     }
 
     /// All points of a domain that the host has yet to signal.

@@ -131,7 +131,7 @@ impl Reach {
         let mut out = self.order.clone();
         out.retain(|other| other.lane() != point.lane());
         if point.epoch > 1 {
-            out.join_point(&Point::new(&point.clock, point.epoch - 1));
+            out.join_point(&Point::new(point.clock, point.epoch - 1));
         }
         out
     }

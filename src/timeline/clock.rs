@@ -20,6 +20,9 @@ impl LaneId {
     }
 }
 
+/// The seat of a clock that no roster has named yet.
+pub(super) const NOWHERE: u64 = u64::MAX;
+
 /// A lane's identity and its monotone completed epoch. Epoch 0 stands before the first command and
 /// is always complete.
 ///
@@ -33,6 +36,9 @@ pub struct Clock {
     awaited: Option<AtomicU64>,
     /// Whether the host, or something outside, completes its points, rather than a lane.
     host: bool,
+    /// Where the roster that named its lane last did so, for who looks it up. Plain, as it orders
+    /// nothing.
+    seat: std::sync::atomic::AtomicU64,
 }
 
 impl Clock {
@@ -58,11 +64,25 @@ impl Clock {
             completed: AtomicU64::new(0),
             awaited: deterministic.then(|| AtomicU64::new(0)),
             host,
+            seat: NOWHERE.into(),
         })
     }
 
     pub fn id(&self) -> LaneId {
         self.id
+    }
+
+    /// Whether there is nothing more to come, and all of it may be relied on.
+    pub(super) fn has_ended(&self) -> bool {
+        self.reliable() == u64::MAX
+    }
+
+    pub(super) fn seat(&self) -> u64 {
+        self.seat.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub(super) fn sit(&self, seat: u64) {
+        self.seat.store(seat, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// The last epoch observed complete. Acquire: what the observer saw before raising is visible.
@@ -121,31 +141,86 @@ impl Point {
         }
     }
 
+    #[inline]
+    pub fn by_ref(&self) -> PointRef<'_> {
+        PointRef {
+            clock: &self.clock,
+            epoch: self.epoch,
+        }
+    }
+
     pub fn lane(&self) -> LaneId {
         self.clock.id
     }
 
     /// Whether its completion may be relied on.
     pub fn is_complete(&self) -> bool {
-        self.epoch <= self.clock.reliable()
+        self.by_ref().is_complete()
     }
 
     /// Whether it was observed complete. Nothing that a program can see later may depend on it,
     /// besides time.
     pub fn is_done(&self) -> bool {
-        self.epoch <= self.clock.completed()
+        self.by_ref().is_done()
     }
 
     /// How many epochs lie between what is known complete and this point.
     pub fn outstanding(&self) -> u64 {
-        self.epoch.saturating_sub(self.clock.reliable())
+        self.by_ref().outstanding()
     }
 }
 
 impl PartialEq for Point {
     fn eq(&self, other: &Self) -> bool {
-        self.epoch == other.epoch && self.lane() == other.lane()
+        self.by_ref() == other.by_ref()
     }
 }
 
 impl Eq for Point {}
+
+/// A [`Point`] of a frontier, which keeps clocks and epochs apart.
+#[derive(Clone, Copy, Debug)]
+pub struct PointRef<'a> {
+    pub clock: &'a Arc<Clock>,
+    pub epoch: u64,
+}
+
+impl PointRef<'_> {
+    pub fn to_point(self) -> Point {
+        Point::new(self.clock, self.epoch)
+    }
+
+    pub fn lane(&self) -> LaneId {
+        self.clock.id
+    }
+
+    /// As [`Point::is_complete`].
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        self.epoch <= self.clock.reliable()
+    }
+
+    /// As [`Point::is_done`].
+    pub fn is_done(&self) -> bool {
+        self.epoch <= self.clock.completed()
+    }
+
+    /// As [`Point::outstanding`].
+    pub fn outstanding(&self) -> u64 {
+        self.epoch.saturating_sub(self.clock.reliable())
+    }
+}
+
+impl PartialEq for PointRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.epoch == other.epoch && self.lane() == other.lane()
+    }
+}
+
+impl Eq for PointRef<'_> {}
+
+impl<'a> From<&'a Point> for PointRef<'a> {
+    fn from(point: &'a Point) -> Self {
+        point.by_ref()
+    }
+}

@@ -1,23 +1,26 @@
 //! Sets of points, at most one a lane.
 //!
 //! Empty and single-point frontiers, which are nearly all of them, live in place. Larger ones share
-//! a sorted vector and copy it when written, so that handing one to an event costs a count.
+//! a table and copy it when written, so that handing one to an event costs a count. Tables over the
+//! same roster, as those of queues that keep waiting for each other are, join as columns do.
 
-use super::{LaneId, Point};
-use std::cmp::Ordering;
+use super::clock::PointRef;
+use super::table::{Many, Roster};
+use super::{Clock, LaneId, Point};
+use std::fmt;
 use std::sync::Arc;
 
 /// Everything up to each of its points.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Frontier(Repr);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 enum Repr {
     #[default]
     Empty,
     One(Point),
-    /// Two or more points, ascending by lane.
-    Many(Arc<Vec<Point>>),
+    /// Mostly two points or more.
+    Many(Many),
 }
 
 impl Frontier {
@@ -26,37 +29,77 @@ impl Frontier {
     }
 
     pub fn is_empty(&self) -> bool {
-        matches!(self.0, Repr::Empty)
+        match &self.0 {
+            Repr::Empty => true,
+            Repr::One(_) => false,
+            Repr::Many(_) => self.points().next().is_none(),
+        }
     }
 
     /// Its points, ascending by lane.
-    pub fn points(&self) -> std::slice::Iter<'_, Point> {
-        self.as_slice().iter()
+    #[inline]
+    pub fn points(&self) -> Points<'_> {
+        match &self.0 {
+            Repr::Empty => Points::default(),
+            Repr::One(point) => Points {
+                one: Some(point.by_ref()),
+                many: None,
+            },
+            Repr::Many(many) => Points {
+                one: None,
+                many: Some((many, 0)),
+            },
+        }
     }
 
     pub fn len(&self) -> usize {
-        self.as_slice().len()
+        self.points().count()
     }
 
     /// The epoch up to which it reaches on `lane`.
     pub fn epoch_of(&self, lane: LaneId) -> Option<u64> {
-        let points = self.as_slice();
-        let at = points.binary_search_by_key(&lane, Point::lane).ok()?;
-        Some(points[at].epoch)
+        match &self.0 {
+            Repr::Empty => None,
+            Repr::One(point) => (point.lane() == lane).then_some(point.epoch),
+            Repr::Many(many) => {
+                let at = many.roster().place(lane).ok()?;
+                many.point(at).map(|point| point.epoch)
+            }
+        }
     }
 
     /// The point, when there is exactly one.
-    pub fn single(&self) -> Option<&Point> {
+    #[inline]
+    pub fn single(&self) -> Option<PointRef<'_>> {
         match &self.0 {
-            Repr::One(point) => Some(point),
-            _ => None,
+            Repr::Empty => None,
+            Repr::One(point) => Some(point.by_ref()),
+            Repr::Many(_) => {
+                let mut points = self.points();
+                points.next().filter(|_| points.next().is_none())
+            }
+        }
+    }
+
+    /// Whether all of its points are as `test` says.
+    #[inline]
+    pub(crate) fn all(&self, test: impl Fn(PointRef<'_>) -> bool) -> bool {
+        match &self.0 {
+            Repr::Empty => true,
+            Repr::One(point) => test(point.by_ref()),
+            Repr::Many(_) => self.points().all(test),
         }
     }
 
     /// Whether it reaches `point`'s lane at least that far. Completion is not asked.
-    pub fn covers_point(&self, point: &Point) -> bool {
-        self.epoch_of(point.lane())
-            .is_some_and(|epoch| epoch >= point.epoch)
+    #[inline]
+    pub fn covers_point<'a>(&self, point: impl Into<PointRef<'a>>) -> bool {
+        let point = point.into();
+        match &self.0 {
+            Repr::Empty => false,
+            Repr::One(own) => own.lane() == point.lane() && own.epoch >= point.epoch,
+            Repr::Many(many) => many.covers(point),
+        }
     }
 
     /// Whether every point of `other` is covered or complete.
@@ -67,12 +110,12 @@ impl Frontier {
     }
 
     pub fn is_complete(&self) -> bool {
-        self.points().all(Point::is_complete)
+        self.points().all(|point| point.is_complete())
     }
 
     /// Whether all of it was observed complete: see [`Point::is_done`].
     pub fn is_done(&self) -> bool {
-        self.points().all(Point::is_done)
+        self.points().all(|point| point.is_done())
     }
 
     /// As [`Frontier::mark_complete`], where the program itself awaited it.
@@ -90,88 +133,53 @@ impl Frontier {
         }
     }
 
-    pub fn join_point(&mut self, point: &Point) {
+    pub fn join_point<'a>(&mut self, point: impl Into<PointRef<'a>>) {
+        let point = point.into();
         match &mut self.0 {
-            Repr::Empty => self.0 = Repr::One(point.clone()),
+            Repr::Empty => self.0 = Repr::One(point.to_point()),
             Repr::One(own) if own.lane() == point.lane() => own.epoch = own.epoch.max(point.epoch),
             Repr::One(own) => {
-                let mut both = vec![own.clone(), point.clone()];
-                both.sort_by_key(Point::lane);
-                self.0 = Repr::Many(Arc::new(both));
+                let mut both = [own.by_ref(), point];
+                both.sort_by_key(PointRef::lane);
+                self.0 = Repr::Many(Many::of(both.into_iter()));
             }
-            Repr::Many(points) => match points.binary_search_by_key(&point.lane(), Point::lane) {
-                Ok(at) if points[at].epoch >= point.epoch => {}
-                Ok(at) => Arc::make_mut(points)[at].epoch = point.epoch,
-                Err(at) => Arc::make_mut(points).insert(at, point.clone()),
-            },
-        }
-    }
-
-    pub fn join(&mut self, other: &Frontier) {
-        match (&self.0, &other.0) {
-            (_, Repr::Empty) => {}
-            (Repr::Empty, _) => *self = other.clone(),
-            (_, Repr::One(point)) => self.join_point(point),
-            (Repr::One(own), Repr::Many(points)) => {
-                *self = match other.covers_point(own) {
-                    true => other.clone(),
-                    false => Self(Repr::Many(Arc::new(merged(
-                        std::slice::from_ref(own),
-                        points,
-                    )))),
-                };
-            }
-            (Repr::Many(a), Repr::Many(b)) => {
-                if !Arc::ptr_eq(a, b) {
-                    self.join_many(b);
+            Repr::Many(many) => {
+                if !many.absorb(std::iter::once(point)) {
+                    many.insert(point);
                 }
             }
         }
     }
 
-    /// Joins a sorted list: in place where that needs no other lane and nobody shares this.
-    fn join_many(&mut self, other: &[Point]) {
-        let Repr::Many(points) = &mut self.0 else {
-            return;
-        };
-        let Some(own) = Arc::get_mut(points) else {
-            if !covers_all(points, other) {
-                *points = Arc::new(merged(points, other));
+    pub fn join(&mut self, other: &Frontier) {
+        match (&mut self.0, &other.0) {
+            (_, Repr::Empty) => {}
+            (Repr::Empty, _) => *self = other.clone(),
+            (_, Repr::One(point)) => self.join_point(point),
+            (Repr::One(own), Repr::Many(_)) => {
+                let mut out = other.clone();
+                out.join_point(&*own);
+                *self = out;
             }
-            return;
-        };
-        let mut at = 0;
-        for point in other {
-            while own.get(at).is_some_and(|own| own.lane() < point.lane()) {
-                at += 1;
-            }
-            match own.get_mut(at) {
-                Some(own) if own.lane() == point.lane() => own.epoch = own.epoch.max(point.epoch),
-                _ => {
-                    *own = merged(own, other);
-                    return;
+            (Repr::Many(own), Repr::Many(many)) => {
+                if own.is_like(many) {
+                    own.join(many);
+                } else if !own.absorb(other.points()) {
+                    let mut all = many.clone();
+                    if !all.absorb(self.points()) {
+                        all = Many::of(merged(self.points(), other.points()));
+                    }
+                    self.0 = Repr::Many(all);
                 }
             }
         }
     }
 
     /// Those points of `other` that this does not reach and that `wanted` wants.
-    pub fn missing(&self, other: &Frontier, wanted: impl Fn(&Point) -> bool) -> Frontier {
-        let mut own = self.points().peekable();
-        let mut found = Vec::new();
-        for point in other.points() {
-            while own.next_if(|own| own.lane() < point.lane()).is_some() {}
-            let reached = own
-                .peek()
-                .is_some_and(|own| own.lane() == point.lane() && own.epoch >= point.epoch);
-            if !reached && wanted(point) {
-                if found.is_empty() {
-                    found.reserve_exact(other.len());
-                }
-                found.push(point.clone());
-            }
-        }
-        Self(listed(found))
+    pub fn missing(&self, other: &Frontier, wanted: impl Fn(PointRef<'_>) -> bool) -> Frontier {
+        let mut out = other.clone();
+        out.retain(|point| !self.covers_point(point) && wanted(point));
+        out
     }
 
     /// Drops the points that were observed complete.
@@ -180,80 +188,227 @@ impl Frontier {
     }
 
     /// Keeps the points that `keep` wants.
-    pub fn retain(&mut self, mut keep: impl FnMut(&Point) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(PointRef<'_>) -> bool) {
         match &mut self.0 {
             Repr::Empty => {}
             Repr::One(point) => {
-                if !keep(point) {
+                if !keep(point.by_ref()) {
                     self.0 = Repr::Empty;
                 }
             }
-            Repr::Many(points) => {
+            Repr::Many(many) => {
+                let (mut left, mut dropped) = (0, false);
+                for at in 0..many.seats() {
+                    let Some(point) = many.point(at) else {
+                        continue;
+                    };
+                    if keep(point) {
+                        left += 1;
+                    } else {
+                        many.clear(at);
+                        dropped = true;
+                    }
+                }
                 // Mostly all are kept, and nothing is to be done.
-                let Some(first) = points.iter().position(|point| !keep(point)) else {
-                    return;
-                };
-                let rest = points[first + 1..].iter().filter(|point| keep(point));
-                let left = points[..first].iter().chain(rest).cloned().collect();
-                self.0 = listed(left);
+                if dropped {
+                    self.settle(left);
+                }
             }
         }
     }
 
-    fn as_slice(&self) -> &[Point] {
-        match &self.0 {
-            Repr::Empty => &[],
-            Repr::One(point) => std::slice::from_ref(point),
-            Repr::Many(points) => points,
+    /// The smallest form that suits so many points.
+    fn settle(&mut self, points: usize) {
+        let Repr::Many(many) = &self.0 else { return };
+        if points < 2 {
+            let point = self.points().next();
+            self.0 = point.map_or(Repr::Empty, |point| Repr::One(point.to_point()));
+        } else if !many.roster().is_worth(points) {
+            self.0 = Repr::Many(Many::of(self.points()));
         }
     }
 }
 
-/// Of a list ascending by lane.
-fn listed(mut points: Vec<Point>) -> Repr {
-    match points.len() {
-        0 | 1 => points.pop().map_or(Repr::Empty, Repr::One),
-        _ => Repr::Many(Arc::new(points)),
+/// What a lane does with what it waits for. Where that has a table, its head is the lane's own seat,
+/// and hidden.
+impl Frontier {
+    /// All of it and the lane's own point `epoch`.
+    #[inline]
+    pub(super) fn and_own(&self, own: &Arc<Clock>, epoch: u64) -> Frontier {
+        if let Repr::Many(many) = &self.0 {
+            return Self(Repr::Many(many.with_head(epoch)));
+        }
+        if epoch == 0 {
+            return self.clone();
+        }
+        let mut out = self.clone();
+        out.join_point(PointRef { clock: own, epoch });
+        out
+    }
+
+    /// Makes `spare` both of this and `other`, if their rosters are alike: in its own table if nobody
+    /// else holds that. The head stays hidden.
+    #[inline]
+    pub(super) fn join_to(&self, other: &Frontier, spare: &mut Frontier) -> bool {
+        let Some((own, many)) = self.alike(other) else {
+            return false;
+        };
+        if let Repr::Many(spare) = &mut spare.0
+            && spare.become_both(own, many)
+        {
+            return true;
+        }
+        let mut out = own.joined(many);
+        out.hide_head();
+        spare.0 = Repr::Many(out);
+        true
+    }
+
+    /// As [`Frontier::join_to`], in place where nobody shares the table.
+    #[inline]
+    pub(super) fn join_here(&mut self, other: &Frontier) -> bool {
+        let (Repr::Many(own), Repr::Many(many)) = (&mut self.0, &other.0) else {
+            return false;
+        };
+        let alike = own.is_like(many);
+        if alike && !own.take_in(many) {
+            *own = own.joined(many);
+            own.hide_head();
+        }
+        alike
+    }
+
+    /// Both tables, if their rosters are alike.
+    #[inline]
+    fn alike<'a>(&'a self, other: &'a Frontier) -> Option<(&'a Many, &'a Many)> {
+        match (&self.0, &other.0) {
+            (Repr::Many(own), Repr::Many(many)) => own.is_like(many).then_some((own, many)),
+            _ => None,
+        }
+    }
+
+    /// Takes in the points of `other`, but for that of `own`, if its roster names all lanes that
+    /// `other` knows of and that have not ended. It would do for it to name those of the points, but
+    /// then lanes that meet would keep rosters of their own.
+    pub(super) fn absorb_here(&mut self, other: &Frontier, own: LaneId) -> bool {
+        let named = self.names_all(other);
+        if let Repr::Many(many) = &mut self.0
+            && named
+        {
+            many.raise_to(other.points().filter(|point| point.lane() != own));
+        }
+        named
+    }
+
+    /// As [`Frontier::absorb_here`], but makes `spare` that.
+    pub(super) fn absorb_to(&self, other: &Frontier, own: LaneId, spare: &mut Frontier) -> bool {
+        self.names_all(other) && self.join_to(self, spare) && spare.absorb_here(other, own)
+    }
+
+    fn names_all(&self, other: &Frontier) -> bool {
+        let Some(roster) = self.roster() else {
+            return false;
+        };
+        let named = |clock: &Arc<Clock>| roster.find(clock).is_some() || clock.has_ended();
+        match other.roster() {
+            Some(theirs) => theirs.clocks().iter().all(named),
+            None => other.points().all(|point| named(point.clock)),
+        }
+    }
+
+    /// The form in which the lane of `own` keeps it: over a roster of all lanes that `others` know
+    /// of and that have not ended, so that lanes which meet come to share one.
+    pub(super) fn seated(self, own: &Arc<Clock>, others: [&Frontier; 2]) -> Frontier {
+        if !matches!(self.0, Repr::Many(_)) {
+            return self;
+        }
+        let known: Vec<&Arc<Roster>> = others.iter().filter_map(|f| f.roster()).collect();
+        let needed = || self.points().map(|point| point.clock).chain([own]);
+        let lasting = known.iter().flat_map(|roster| roster.clocks());
+        let mut lanes: Vec<_> = lasting.filter(|clock| !clock.has_ended()).collect();
+        lanes.extend(needed());
+        let mut roster = Roster::naming(lanes, &known);
+        let count = needed().count();
+        if !roster.is_worth(count) {
+            roster = Roster::naming(needed().collect(), &known);
+        }
+        let many = Many::seated(self.points(), own, &roster);
+        many.map_or_else(|| self.clone(), |many| Self(Repr::Many(many)))
+    }
+
+    /// Whether the table, if there is one, has much room for lanes of which nothing is to be said.
+    pub(super) fn is_sparse(&self) -> bool {
+        let running = || self.points().filter(|point| !point.is_complete()).count();
+        self.roster()
+            .is_some_and(|all| !all.is_worth(running() + 1))
+    }
+
+    pub(super) fn seats(&self) -> usize {
+        self.roster().map_or(0, |roster| roster.len())
+    }
+
+    pub(super) fn shares_roster(&self, other: &Frontier) -> bool {
+        match (self.roster(), other.roster()) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            _ => false,
+        }
+    }
+
+    fn roster(&self) -> Option<&Arc<Roster>> {
+        match &self.0 {
+            Repr::Many(many) => Some(many.roster()),
+            _ => None,
+        }
     }
 }
 
-/// Whether the first list reaches all points of the second; both ascend by lane.
-fn covers_all(a: &[Point], b: &[Point]) -> bool {
-    let mut own = a.iter();
-    b.iter().all(|point| {
-        let found = own.find(|own| own.lane() >= point.lane());
-        found.is_some_and(|own| own.lane() == point.lane() && own.epoch >= point.epoch)
+/// Both in one, ascending by lane.
+fn merged<'a>(
+    one: impl Iterator<Item = PointRef<'a>>,
+    other: impl Iterator<Item = PointRef<'a>>,
+) -> impl Iterator<Item = PointRef<'a>> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || {
+        let (Some(a), Some(b)) = (one.peek().copied(), other.peek().copied()) else {
+            return one.next().or_else(|| other.next());
+        };
+        let first = (a.lane() <= b.lane()).then(|| one.next()).flatten();
+        let second = (b.lane() <= a.lane()).then(|| other.next()).flatten();
+        let both = first.into_iter().chain(second);
+        both.max_by_key(|point| point.epoch)
     })
 }
 
-fn merged(a: &[Point], b: &[Point]) -> Vec<Point> {
-    let mut out = Vec::with_capacity(a.len() + b.len());
-    let (mut i, mut j) = (0, 0);
-    while i < a.len() && j < b.len() {
-        match a[i].lane().cmp(&b[j].lane()) {
-            Ordering::Less => {
-                out.push(a[i].clone());
-                i += 1;
-            }
-            Ordering::Greater => {
-                out.push(b[j].clone());
-                j += 1;
-            }
-            Ordering::Equal => {
-                let newer = if a[i].epoch >= b[j].epoch {
-                    &a[i]
-                } else {
-                    &b[j]
-                };
-                out.push(newer.clone());
-                i += 1;
-                j += 1;
+/// The points of a frontier, ascending by lane.
+#[derive(Clone, Default)]
+pub struct Points<'a> {
+    one: Option<PointRef<'a>>,
+    /// The table, and its seat to look at next.
+    many: Option<(&'a Many, usize)>,
+}
+
+impl<'a> Iterator for Points<'a> {
+    type Item = PointRef<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<PointRef<'a>> {
+        let Some((many, at)) = &mut self.many else {
+            return self.one.take();
+        };
+        while *at < many.seats() {
+            *at += 1;
+            if let Some(point) = many.point(*at - 1) {
+                return Some(point);
             }
         }
+        None
     }
-    out.extend_from_slice(&a[i..]);
-    out.extend_from_slice(&b[j..]);
-    out
+}
+
+impl fmt::Debug for Frontier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.points()).finish()
+    }
 }
 
 impl From<Point> for Frontier {
@@ -272,9 +427,19 @@ impl FromIterator<Point> for Frontier {
     }
 }
 
+impl<'a> FromIterator<PointRef<'a>> for Frontier {
+    fn from_iter<I: IntoIterator<Item = PointRef<'a>>>(points: I) -> Self {
+        let mut out = Self::new();
+        for point in points {
+            out.join_point(point);
+        }
+        out
+    }
+}
+
 impl PartialEq for Frontier {
     fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
+        self.points().eq(other.points())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The submission side of one in-order stream.
 
-use super::{Clock, Frontier, LaneId, Point};
+use super::{Clock, Frontier, LaneId, Point, PointRef};
 use std::sync::Arc;
 
 /// What a lane was given so far and what it was made to wait for. Owned behind its queue's lock.
@@ -13,8 +13,12 @@ pub struct Lane {
     epoch: u64,
     /// Foreign points that everything later on this lane comes after.
     waited: Frontier,
-    /// The part of `waited` that is newer than the current point, hence not implied by it.
-    recent: Frontier,
+    /// While `fresh`, what the current point came after; else a table that may be used again.
+    settled: Frontier,
+    /// Whether something was waited for since the current point, hence is not implied by it.
+    fresh: bool,
+    /// Waits until completed points are looked for.
+    until_sweep: usize,
 }
 
 impl Default for Lane {
@@ -34,7 +38,9 @@ impl Lane {
             clock,
             epoch: 0,
             waited: Frontier::new(),
-            recent: Frontier::new(),
+            settled: Frontier::new(),
+            fresh: false,
+            until_sweep: 0,
         }
     }
 
@@ -57,9 +63,15 @@ impl Lane {
     }
 
     /// One command more, whose point nobody wants.
+    #[inline]
     pub fn step(&mut self) {
         self.epoch += 1;
-        self.recent = Frontier::new();
+        if self.fresh {
+            self.fresh = false;
+            if !self.settled.shares_roster(&self.waited) {
+                self.settled = Frontier::new();
+            }
+        }
     }
 
     /// The point of the last command; complete when there was none.
@@ -69,36 +81,93 @@ impl Lane {
 
     /// Records that all later commands come after `frontier`.
     pub fn wait_for(&mut self, frontier: &Frontier) {
-        if frontier.is_empty() {
+        match self.until_sweep.checked_sub(1) {
+            Some(left) => self.until_sweep = left,
+            None => self.sweep(),
+        }
+        if self.fresh {
+            if self.waited.join_here(frontier) {
+                return;
+            }
+        } else if self.waited.join_to(frontier, &mut self.settled) {
+            std::mem::swap(&mut self.waited, &mut self.settled);
+            self.fresh = true;
+            return;
+        }
+        self.wait_for_others(frontier);
+    }
+
+    /// As [`Lane::wait_for`], where what is waited for is no column beside what was.
+    #[cold]
+    fn wait_for_others(&mut self, frontier: &Frontier) {
+        if frontier.is_empty() || self.waited.seats() > 0 && self.ordered(frontier) {
             return;
         }
         let own = self.id();
-        let news = self.waited.missing(frontier, |point| {
-            point.lane() != own && !point.is_complete()
-        });
+        if self.fresh {
+            if self.waited.absorb_here(frontier, own) {
+                return;
+            }
+        } else if self.waited.absorb_to(frontier, own, &mut self.settled) {
+            std::mem::swap(&mut self.waited, &mut self.settled);
+            self.fresh = true;
+            return;
+        }
+        let mut all = self.waited.clone();
         // What is complete is forgotten whether or not anything is new.
-        self.waited.prune();
-        self.recent.prune();
-        self.recent.join(&news);
-        self.waited.join(&news);
+        all.prune();
+        all.join(&self.waited.missing(frontier, |point| {
+            point.lane() != own && !point.is_complete()
+        }));
+        let all = all.seated(&self.clock, [frontier, &self.waited]);
+        self.settle(all);
+    }
+
+    /// Waits for all of this from now on.
+    fn settle(&mut self, waited: Frontier) {
+        let before = std::mem::replace(&mut self.waited, waited);
+        if !self.fresh {
+            self.fresh = true;
+            self.settled = before;
+        }
+    }
+
+    /// Forgets what is complete where that is most of what is kept. It keeps clocks alive and makes
+    /// every wait longer; but to look for it each time would cost more than the wait.
+    #[cold]
+    fn sweep(&mut self) {
+        if self.waited.is_sparse() {
+            let mut left = self.waited.clone();
+            left.prune();
+            self.waited = left.seated(&self.clock, [&Frontier::new(); 2]);
+            if !self.fresh {
+                self.settled = Frontier::new();
+            }
+        }
+        self.until_sweep = (4 * self.waited.seats()).max(64);
     }
 
     /// Everything known to come before the next command: the current point and all that was waited
     /// for. An event carries this.
+    #[inline]
     pub fn frontier(&self) -> Frontier {
-        self.with_current(&self.waited)
+        self.waited.and_own(&self.clock, self.epoch)
     }
 
     /// The least frontier whose completion proves [`Lane::frontier`]: the current point and what was
     /// waited for since, for earlier waits are implied by it. A death is this, joined with the wait
     /// list's frontiers: a free may rest on a wait that no command of this lane follows yet.
     pub fn tip(&self) -> Frontier {
-        self.with_current(&self.recent)
+        let mut tip = self.recent();
+        if self.epoch > 0 {
+            tip.join_point(&self.current());
+        }
+        tip
     }
 
     /// The epoch of [`Lane::tip`], while that is a point of this lane alone.
     pub fn tip_epoch(&self) -> Option<u64> {
-        self.recent.is_empty().then_some(self.epoch)
+        self.recent().is_empty().then_some(self.epoch)
     }
 
     /// The epoch up to which a death on `lane` is ordered before this lane's next command.
@@ -115,24 +184,27 @@ impl Lane {
         &self.waited
     }
 
-    pub fn orders_point(&self, point: &Point) -> bool {
-        if Arc::ptr_eq(&point.clock, &self.clock) {
+    #[inline]
+    pub fn orders_point<'a>(&self, point: impl Into<PointRef<'a>>) -> bool {
+        let point = point.into();
+        if Arc::ptr_eq(point.clock, &self.clock) {
             return point.epoch <= self.epoch;
         }
         self.waited.covers_point(point) || point.is_complete()
     }
 
     /// Whether the next command on this lane comes after all of `death`.
+    #[inline]
     pub fn ordered(&self, death: &Frontier) -> bool {
-        death.points().all(|point| self.orders_point(point))
+        death.all(|point| self.orders_point(point))
     }
 
-    fn with_current(&self, foreign: &Frontier) -> Frontier {
-        if self.epoch == 0 {
-            return foreign.clone();
+    /// The part of `waited` that is newer than the current point, hence not implied by it.
+    fn recent(&self) -> Frontier {
+        if !self.fresh {
+            return Frontier::new();
         }
-        let mut out = Frontier::from(self.current());
-        out.join(foreign);
-        out
+        self.settled
+            .missing(&self.waited, |point| !point.is_complete())
     }
 }

@@ -25,12 +25,15 @@ mod clock;
 mod frontier;
 mod lane;
 pub mod sync;
+mod table;
 
-pub use clock::{Clock, LaneId, Point};
-pub use frontier::Frontier;
+pub use clock::{Clock, LaneId, Point, PointRef};
+pub use frontier::{Frontier, Points};
 pub use lane::Lane;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod model_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;

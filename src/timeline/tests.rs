@@ -174,8 +174,9 @@ fn frontiers_are_maps_from_lanes_to_epochs() {
         let odd = |at: &usize| at % 2 == 1;
         let mut beyond = b.clone();
         beyond.retain(|at, epoch| odd(at) && a.get(at).is_none_or(|own| own < epoch));
-        let index = |point: &Point| clocks.iter().position(|clock| clock.id() == point.lane());
-        let wanted = |point: &Point| index(point).is_some_and(|at| odd(&at));
+        let index =
+            |point: PointRef<'_>| clocks.iter().position(|clock| clock.id() == point.lane());
+        let wanted = |point: PointRef<'_>| index(point).is_some_and(|at| odd(&at));
         assert_eq!(own.missing(&other, wanted), of(&beyond));
         let mut both = a.clone();
         for (at, epoch) in &b {

@@ -10,19 +10,22 @@ pub struct Web {
     lanes: Vec<Lane>,
     /// Each lane's last event: what proves it, and all that it then proves.
     events: Vec<(Frontier, Frontier)>,
+    /// Whose turn it is, and which two others it then waits for; from its end it begins again.
+    plan: Vec<[usize; 3]>,
     at: usize,
-    /// Commands that are not complete, if any ever are.
-    running: Option<(usize, VecDeque<Frontier>)>,
+    /// Commands that are not complete, by lane and epoch, if any ever are.
+    running: Option<(usize, VecDeque<(usize, u64)>)>,
 }
 
 impl Web {
-    /// So many queues. With `running`, so many commands of each are outstanding; without, nothing is
+    /// So many queues, at least four. With `running`, so many commands of each are outstanding; without, nothing is
     /// ever seen complete.
     pub fn new(queues: usize, running: Option<usize>) -> Self {
         let lanes: Vec<Lane> = (0..queues).map(|_| Lane::new()).collect();
         let mut web = Self {
             events: vec![Default::default(); queues],
             lanes,
+            plan: plan(queues),
             at: 0,
             running: running.map(|each| (each * queues, VecDeque::new())),
         };
@@ -34,13 +37,13 @@ impl Web {
     /// One command, as an in-order queue takes it.
     #[inline]
     pub fn enqueue(&mut self) {
-        let count = self.lanes.len();
-        let own = self.at % count;
-        // Coprime with any of the counts: all pairs of queues meet.
-        let others = [(own + 1 + self.at % 3) % count, (own + count / 2) % count];
-        self.at += 7;
+        let [own, others @ ..] = self.plan[self.at];
+        self.at += 1;
+        if self.at == self.plan.len() {
+            self.at = 0;
+        }
         let lane = &mut self.lanes[own];
-        for other in others.into_iter().filter(|other| *other != own) {
+        for other in others {
             let (done, order) = &self.events[other];
             if !black_box(lane.ordered(done)) {
                 lane.wait_for(order);
@@ -49,12 +52,27 @@ impl Web {
         lane.step();
         self.events[own] = (Frontier::from(lane.current()), lane.frontier());
         if let Some((most, running)) = &mut self.running {
-            running.push_back(self.events[own].0.clone());
+            running.push_back((own, lane.epoch()));
             if running.len() > *most
-                && let Some(done) = running.pop_front()
+                && let Some((lane, epoch)) = running.pop_front()
             {
-                done.mark_complete();
+                self.lanes[lane].clock().raise(epoch);
             }
         }
     }
+}
+
+fn plan(queues: usize) -> Vec<[usize; 3]> {
+    // Coprime with any of the counts: all pairs of queues meet.
+    let turns = (0..3 * queues).map(|turn| 7 * turn);
+    turns
+        .map(|at| {
+            let own = at % queues;
+            [
+                own,
+                (own + 1 + at % 3) % queues,
+                (own + queues / 2) % queues,
+            ]
+        })
+        .collect()
 }

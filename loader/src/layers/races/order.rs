@@ -301,7 +301,7 @@ impl OutOfOrder {
 
     /// The next point of a lane whose last command comes before, or of a new one.
     fn place(&mut self, before: &Order, spine: u64) -> Point {
-        let followed = before.frontier.points().map(Point::lane).find(|id| {
+        let followed = before.frontier.points().map(|p| p.lane()).find(|id| {
             let lane = self.lanes.get(id);
             lane.is_some_and(|(lane, _)| before.covers(&lane.current()))
         });

@@ -1,0 +1,252 @@
+//! Frontiers and lanes against plain maps: whatever form a frontier took on its way, and whatever
+//! roster its lanes share, it says what a map from lanes to epochs would.
+
+use super::{Clock, Frontier, Lane, Point, PointRef};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Map = BTreeMap<usize, u64>;
+
+/// Enough for rosters that are sparse, and those that are not.
+const LANES: usize = 96;
+const SHELVES: usize = 6;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A lane's next command.
+    Run(usize),
+    /// A lane waits for what lies on a shelf.
+    Wait(usize, usize),
+    /// A lane's frontier goes onto a shelf.
+    Put(usize, usize),
+    /// And so its last point alone.
+    PutPoint(usize, usize),
+    PutTip(usize, usize),
+    Join(usize, usize),
+    Missing(usize, usize, usize),
+    Retain(usize, usize),
+    Prune(usize),
+    Complete(usize, u64),
+    /// Nothing of the lane is left, and nothing more will come.
+    End(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Mostly a few lanes, which keep meeting.
+    let lane = || prop_oneof![6 => 0..5_usize, 1 => 0..LANES];
+    let shelf = || 0..SHELVES;
+    prop_oneof![
+        6 => lane().prop_map(Step::Run),
+        8 => (lane(), shelf()).prop_map(|(l, s)| Step::Wait(l, s)),
+        6 => (lane(), shelf()).prop_map(|(l, s)| Step::Put(l, s)),
+        2 => (lane(), shelf()).prop_map(|(l, s)| Step::PutPoint(l, s)),
+        1 => (lane(), shelf()).prop_map(|(l, s)| Step::PutTip(l, s)),
+        3 => (shelf(), shelf()).prop_map(|(a, b)| Step::Join(a, b)),
+        1 => (shelf(), shelf(), shelf()).prop_map(|(a, b, c)| Step::Missing(a, b, c)),
+        1 => (shelf(), 2..4_usize).prop_map(|(s, n)| Step::Retain(s, n)),
+        1 => shelf().prop_map(Step::Prune),
+        2 => (lane(), 0..3_u64).prop_map(|(l, left)| Step::Complete(l, left)),
+        1 => (5..LANES).prop_map(Step::End),
+    ]
+}
+
+struct World {
+    lanes: Vec<Lane>,
+    /// What each waited for, and what of that its current point implies.
+    waited: Vec<Map>,
+    settled: Vec<Map>,
+    shelves: Vec<(Frontier, Map)>,
+    /// What shares tables with the above must not change with them.
+    kept: Vec<(Frontier, Map)>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            lanes: (0..LANES).map(|_| Lane::new()).collect(),
+            waited: vec![Map::new(); LANES],
+            settled: vec![Map::new(); LANES],
+            shelves: vec![Default::default(); SHELVES],
+            kept: Vec::new(),
+        }
+    }
+
+    fn clock(&self, lane: usize) -> &Arc<Clock> {
+        self.lanes[lane].clock()
+    }
+
+    fn index(&self, point: PointRef<'_>) -> usize {
+        let found = self.lanes.iter().position(|lane| lane.id() == point.lane());
+        found.expect("a lane of this world")
+    }
+
+    fn map(&self, frontier: &Frontier) -> Map {
+        let points = frontier.points().map(|p| (self.index(p), p.epoch));
+        points.collect()
+    }
+
+    fn complete(&self, (lane, epoch): (&usize, &u64)) -> bool {
+        *epoch <= self.clock(*lane).completed()
+    }
+
+    fn running(&self, map: &Map) -> Map {
+        let points = map.iter().filter(|point| !self.complete(*point));
+        points.map(|(lane, epoch)| (*lane, *epoch)).collect()
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Run(lane) => {
+                self.lanes[lane].step();
+                self.settled[lane] = self.waited[lane].clone();
+            }
+            Step::Wait(lane, shelf) => {
+                let (frontier, map) = &self.shelves[shelf];
+                self.lanes[lane].wait_for(frontier);
+                let mut map = map.clone();
+                map.remove(&lane);
+                join(&mut self.waited[lane], &map);
+            }
+            Step::Put(lane, shelf) => {
+                let mut map = self.waited[lane].clone();
+                join(&mut map, &self.own(lane));
+                let frontier = self.lanes[lane].frontier();
+                // The model forgets nothing; a lane may forget what is complete.
+                assert_eq!(self.running(&self.map(&frontier)), self.running(&map));
+                let map = self.map(&frontier);
+                self.kept.push((frontier.clone(), map.clone()));
+                self.shelves[shelf] = (frontier, map);
+            }
+            Step::PutPoint(lane, shelf) => {
+                let map = self.own(lane);
+                let frontier = map.keys().map(|_| self.lanes[lane].current()).collect();
+                self.shelves[shelf] = (frontier, map);
+            }
+            Step::PutTip(lane, shelf) => {
+                let (waited, settled) = (&self.waited[lane], &self.settled[lane]);
+                let fresh = waited
+                    .iter()
+                    .filter(|(at, epoch)| beyond(settled, **at, **epoch));
+                let mut map = self.running(&fresh.map(|(at, epoch)| (*at, *epoch)).collect());
+                let alone = map.is_empty().then(|| self.lanes[lane].epoch());
+                assert_eq!(self.lanes[lane].tip_epoch(), alone);
+                join(&mut map, &self.own(lane));
+                let frontier = self.lanes[lane].tip();
+                assert_eq!(self.map(&frontier), map);
+                self.shelves[shelf] = (frontier, map);
+            }
+            Step::Join(one, other) => {
+                let (frontier, map) = self.shelves[other].clone();
+                self.shelves[one].0.join(&frontier);
+                join(&mut self.shelves[one].1, &map);
+            }
+            Step::Missing(one, other, to) => {
+                let ((own, mine), (all, theirs)) = (&self.shelves[one], &self.shelves[other]);
+                let odd = |p: PointRef<'_>| self.index(p) % 2 == 1;
+                let found = own.missing(all, odd);
+                let left = theirs.iter().map(|(lane, epoch)| (*lane, *epoch));
+                let map = left.filter(|(lane, epoch)| lane % 2 == 1 && beyond(mine, *lane, *epoch));
+                self.shelves[to] = (found, map.collect());
+            }
+            Step::Retain(shelf, each) => {
+                let (mut frontier, mut map) = self.shelves[shelf].clone();
+                frontier.retain(|point| !self.index(point).is_multiple_of(each));
+                map.retain(|lane, _| lane % each != 0);
+                self.shelves[shelf] = (frontier, map);
+            }
+            Step::Prune(shelf) => {
+                self.shelves[shelf].0.prune();
+                self.shelves[shelf].1 = self.running(&self.shelves[shelf].1);
+            }
+            Step::Complete(lane, left) => {
+                let epoch = self.lanes[lane].epoch().saturating_sub(left);
+                self.clock(lane).raise(epoch);
+            }
+            Step::End(lane) => self.clock(lane).raise(u64::MAX),
+        }
+    }
+
+    /// The lane's own last point, if it has one.
+    fn own(&self, lane: usize) -> Map {
+        let epoch = self.lanes[lane].epoch();
+        (epoch > 0).then_some((lane, epoch)).into_iter().collect()
+    }
+
+    fn check(&self) {
+        for (frontier, map) in self.shelves.iter().chain(&self.kept) {
+            assert_eq!(&self.map(frontier), map);
+            assert!(frontier.points().is_sorted_by_key(|point| point.lane()));
+            assert_eq!(
+                (frontier.len(), frontier.is_empty()),
+                (map.len(), map.is_empty())
+            );
+            assert_eq!(frontier.single().is_some(), map.len() == 1);
+            assert_eq!(frontier.is_complete(), self.running(map).is_empty());
+            for lane in 0..LANES {
+                assert_eq!(
+                    frontier.epoch_of(self.lanes[lane].id()),
+                    map.get(&lane).copied()
+                );
+            }
+        }
+        for ((one, mine), (other, theirs)) in self.shelves.iter().zip(&self.shelves[1..]) {
+            assert_eq!(one == other, mine == theirs);
+            let running = self.running(theirs);
+            let covered = running
+                .iter()
+                .all(|(lane, epoch)| !beyond(mine, *lane, *epoch));
+            assert_eq!(one.covers(other), covered);
+        }
+        for lane in 0..LANES {
+            self.check_lane(lane);
+        }
+    }
+
+    fn check_lane(&self, at: usize) {
+        let (lane, waited) = (&self.lanes[at], &self.waited[at]);
+        let kept = self.map(lane.waited());
+        assert_eq!(self.running(&kept), self.running(waited));
+        assert!(kept.iter().all(|(of, epoch)| !beyond(waited, *of, *epoch)));
+        for (frontier, map) in &self.shelves {
+            let running = self.running(map);
+            let ordered = running.iter().all(|(of, epoch)| match *of == at {
+                true => *epoch <= lane.epoch(),
+                false => !beyond(waited, *of, *epoch),
+            });
+            assert_eq!(lane.ordered(frontier), ordered);
+            let each = map
+                .iter()
+                .map(|(of, epoch)| Point::new(self.clock(*of), *epoch));
+            let each: Vec<Point> = each.collect();
+            assert_eq!(each.iter().all(|point| lane.orders_point(point)), ordered);
+        }
+    }
+}
+
+fn beyond(map: &Map, lane: usize, epoch: u64) -> bool {
+    map.get(&lane).is_none_or(|own| *own < epoch)
+}
+
+fn join(map: &mut Map, other: &Map) {
+    for (lane, epoch) in other {
+        let own = map.entry(*lane).or_default();
+        *own = (*own).max(*epoch);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn frontiers_and_lanes_say_what_maps_say(steps in prop::collection::vec(step(), 1..400)) {
+        let mut world = World::new();
+        for (at, step) in steps.into_iter().enumerate() {
+            world.take(step);
+            if at % 16 == 15 {
+                world.check();
+            }
+        }
+        world.check();
+    }
+}
