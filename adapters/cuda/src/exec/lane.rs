@@ -54,6 +54,9 @@ struct Held {
     steps: VecDeque<Step>,
     /// Whether others put work on the stream.
     open: bool,
+    /// Why kept-back work failed. All that follows comes after that work, so every later marker tells
+    /// of it: the first to ask may be a thread of ours.
+    failed: Option<Error>,
 }
 
 enum Step {
@@ -183,7 +186,8 @@ impl Lane {
         }
         let mut held = self.0.held();
         if held.steps.is_empty() {
-            return Ok(Marker::Event(self.0.record()?));
+            let event = held.failed.map_or_else(|| self.0.record(), Err)?;
+            return Ok(Marker::Event(event));
         }
         let promise = Promise::new(&self.0);
         self.0.keep(&mut held, Step::Mark(Arc::clone(&promise)));
@@ -330,9 +334,9 @@ impl Stream {
     }
 
     /// Gives the stream what was kept back, as far as what it waits for is there. Failures are told
-    /// with the next promise that was kept back behind them.
+    /// with the markers behind them.
     fn go_on(self: &Arc<Self>) {
-        let (mut kept, mut failed) = (Vec::new(), None);
+        let mut kept = Vec::new();
         {
             let mut held = self.held();
             while let Some(step) = held.steps.pop_front() {
@@ -347,18 +351,19 @@ impl Stream {
                         Err(error) => Err(error),
                     },
                     Step::Mark(promise) => {
-                        let event = failed.map_or_else(|| self.record(), Err);
+                        let event = held.failed.map_or_else(|| self.record(), Err);
                         kept.push((promise, event));
                         Ok(())
                     }
                 };
                 if let Err(error) = done {
                     log::error!("work that was kept back failed: {:?}", error.code());
-                    failed = Some(error);
+                    held.failed.get_or_insert(error);
                 }
             }
-            // Whoever sees it gives behind all this.
-            self.keeps.store(!held.steps.is_empty(), Ordering::Release);
+            // Whoever sees that it keeps nothing gives behind all this.
+            let keeps = !held.steps.is_empty() || held.failed.is_some();
+            self.keeps.store(keeps, Ordering::Release);
         }
         // Others may go on now, and no lock of ours is held while they do.
         for (promise, event) in kept {
