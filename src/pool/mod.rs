@@ -81,6 +81,7 @@ impl<S: Source> Pool<S> {
             granularity: page.unwrap_or_else(|| source.granularity()),
             alignment: source.alignment(),
             large: source.large_page(),
+            observes: source.observes(),
             paged: page.is_some(),
         };
         let key = PoolKey::fresh();
@@ -186,6 +187,11 @@ impl<S: Source> Pool<S> {
                         self.source.release(slab);
                         state = self.state.lock();
                     }
+                }
+                Step::Observe => {
+                    drop(state);
+                    self.source.observe();
+                    state = self.state.lock();
                 }
                 Step::Gather(gather) => {
                     let expired = state.expired();

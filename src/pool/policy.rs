@@ -420,6 +420,8 @@ pub(crate) struct Grain {
     pub alignment: u64,
     /// Larger pages, for a pool that holds much.
     pub large: Option<u64>,
+    /// Whether completion is seen only by looking for it.
+    pub observes: bool,
     /// Whether memory comes in whole pages only, of one granularity each.
     pub paged: bool,
 }

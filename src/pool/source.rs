@@ -71,6 +71,14 @@ pub trait Source: Send + Sync {
         Err(SourceError::OutOfMemory)
     }
 
+    /// Whether completion is seen only by looking for it.
+    fn observes(&self) -> bool {
+        false
+    }
+
+    /// Looks for completion: before more memory is asked for.
+    fn observe(&self) {}
+
     /// The old addresses of a gathered piece, all use of which was observed complete.
     fn retire(&self, piece: Slab) {
         let _ = piece;
@@ -96,6 +104,14 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
         (**self).gather(pieces, fresh, page)
+    }
+
+    fn observes(&self) -> bool {
+        (**self).observes()
+    }
+
+    fn observe(&self) {
+        (**self).observe();
     }
 
     fn retire(&self, piece: Slab) {
@@ -130,6 +146,14 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
         (**self).gather(pieces, fresh, page)
+    }
+
+    fn observes(&self) -> bool {
+        (**self).observes()
+    }
+
+    fn observe(&self) {
+        (**self).observe();
     }
 
     fn retire(&self, piece: Slab) {

@@ -41,6 +41,8 @@ pub(crate) struct State {
 pub(crate) struct Attempt<'a> {
     /// Whom the block is lent to.
     pub stash: Option<&'a Arc<Stash>>,
+    /// Completion was looked for.
+    observed: bool,
     /// Nothing was ready when it was first looked for.
     missed: bool,
     /// The source refused a whole chunk; ask for what is needed.
@@ -57,6 +59,8 @@ pub(crate) struct Attempt<'a> {
 
 pub(crate) enum Step {
     Done(Result<Acquired, PoolError>),
+    /// Have the source look for what has completed.
+    Observe,
     /// Ask the source for so much.
     Grow(Growth),
     /// Ask it to make one slab of these.
@@ -177,6 +181,9 @@ impl State {
             self.count(reuse);
             request.tell(|story| story.reuse = Some(reuse));
             return Step::Done(Ok(Acquired::Ready(block)));
+        }
+        if self.grain.observes && !std::mem::replace(&mut attempt.observed, true) {
+            return Step::Observe;
         }
         if !std::mem::replace(&mut attempt.missed, true) {
             // Once: later there may be memory that came for this very request.

@@ -135,6 +135,16 @@ impl<D: Driver> Domain<D> {
         }
     }
 
+    /// Observes which lanes have completed everything, where the driver does not tell by itself. Takes
+    /// no lane's lock.
+    pub(crate) fn observe(&self) {
+        for lane in self.lanes() {
+            if let Err(error) = lane.observe() {
+                log::error!("asking whether a lane is idle failed: {:?}", error.code());
+            }
+        }
+    }
+
     /// Gives back what pools hold beyond their thresholds, as far as it is complete.
     pub(crate) fn settle(&self) {
         if self.memory.wants_settling() {

@@ -267,6 +267,13 @@ pub trait Driver:
         false
     }
 
+    /// Whether a lane has completed all that it was given, if that can be told at once: where the driver
+    /// does not track, this is asked before a pool asks for more memory.
+    fn is_idle(lane: &Self::Lane) -> Result<bool> {
+        let _ = lane;
+        Ok(false)
+    }
+
     /// Has the device start on everything submitted so far, where a driver may put that off. Who asks
     /// about a marker, is to be notified of it or has a lane wait for it need not call this.
     fn flush(lane: &Self::Lane) -> Result<()> {

@@ -523,6 +523,16 @@ impl<D: Driver> LaneCore<D> {
         }
     }
 
+    /// Observes whether the lane has completed everything, for whoever may hold a lane's lock.
+    pub fn observe(&self) -> Result<()> {
+        let last = self.last.load(Ordering::Acquire);
+        // Others' work on it is nobody's business, nor may a capture of theirs be asked about.
+        if last > self.clock.completed() && !self.is_open() && D::is_idle(&self.native)? {
+            self.clock.raise(last);
+        }
+        Ok(())
+    }
+
     /// Lets the lane go once everything on it has ended, without waiting for that here.
     pub fn retire(self: Arc<Self>) {
         let tip = self.tip();
@@ -547,7 +557,8 @@ impl<D: Driver> LaneCore<D> {
         let alone = state.recent.done.is_empty();
         let epoch = if alone { state.order.epoch() } else { JOINED };
         self.tip_epoch.store(epoch, Ordering::Relaxed);
-        self.last.store(state.order.epoch(), Ordering::Relaxed);
+        // What is behind it was given before.
+        self.last.store(state.order.epoch(), Ordering::Release);
     }
 
     fn marks_of(&self, frontier: &Frontier) -> Result<Vec<Mark<D>>> {

@@ -70,6 +70,14 @@ impl<D: Driver> Source for SlabSource<D> {
         self.budget.sub(slab.bytes);
     }
 
+    fn observes(&self) -> bool {
+        !D::TRACKS && !self.domain.engine().is_deterministic()
+    }
+
+    fn observe(&self) {
+        self.domain.observe();
+    }
+
     fn granularity(&self) -> u64 {
         match &self.user {
             Some(_) => 1,

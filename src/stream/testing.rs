@@ -411,6 +411,10 @@ macro_rules! fake {
                 (count > 1).then(|| (count, Arc::new(Several(Mutex::new(labels))) as Arc<_>))
             }
 
+            fn is_idle(lane: &FakeLane) -> Result<bool> {
+                Ok(lane.line.items.lock().unwrap().is_empty())
+            }
+
             fn mark(lane: &FakeLane, epoch: u64) -> Result<Marker> {
                 lane.world.marks.fetch_add(1, Ordering::Relaxed);
                 if $tracks {

@@ -125,6 +125,10 @@ impl Driver for Cuda {
         lane.submit(work, stamps)
     }
 
+    fn is_idle(lane: &Lane) -> Result<bool> {
+        lane.is_idle()
+    }
+
     fn mark(lane: &Lane, _: u64) -> Result<Marker> {
         lane.mark()
     }

@@ -67,8 +67,17 @@ fn events_carry_reuse_across_queues_when_polled() {
 }
 
 #[test]
-fn completion_carries_reuse_across_queues() {
-    let bench = Bench::<Tracked>::new();
+fn completion_carries_reuse_across_queues_when_tracked() {
+    completion_carries_reuse_across_queues::<Tracked>();
+}
+
+#[test]
+fn completion_carries_reuse_across_queues_when_looked_for() {
+    completion_carries_reuse_across_queues::<Polled>();
+}
+
+fn completion_carries_reuse_across_queues<D: AnyFake>() {
+    let bench = Bench::<D>::new();
     let (p, q) = (bench.in_order(), bench.out_of_order());
     // All of a page, so that nothing else is free.
     let block = alloc_only(&p, None, 2 * MIB, &[]).unwrap();

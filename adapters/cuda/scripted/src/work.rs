@@ -45,6 +45,19 @@ pub extern "C" fn cuStreamDestroy_v2(stream: Handle) -> u32 {
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn cuStreamQuery(stream: Handle) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuStreamQuery") {
+        return code;
+    }
+    world.pump();
+    match world.streams.get(&stream.addr()) {
+        Some(stream) if !stream.commands.is_empty() => NOT_READY,
+        _ => SUCCESS,
+    }
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
     if let Some(code) = hold().acts("cuStreamSynchronize") {
         return code;

@@ -47,6 +47,7 @@ ur::dl::symbols! {
             cuCtxGetStreamPriorityRange: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
             cuStreamCreateWithPriority: unsafe extern "C" fn(*mut Stream, c_uint, c_int) -> Code,
             cuStreamDestroy = "cuStreamDestroy_v2": unsafe extern "C" fn(Stream) -> Code,
+            cuStreamQuery: unsafe extern "C" fn(Stream) -> Code,
             cuStreamSynchronize: unsafe extern "C" fn(Stream) -> Code,
             cuStreamWaitEvent: unsafe extern "C" fn(Stream, CUevent, c_uint) -> Code,
             cuStreamGetFlags: unsafe extern "C" fn(Stream, *mut c_uint) -> Code,

@@ -26,6 +26,7 @@ use super::marker::{Marker, Promise};
 use super::times;
 use super::work;
 use crate::Cuda;
+use crate::cu::Code;
 use crate::cu::sys::CUstream;
 use crate::kernel::{Kernel, Ready};
 
@@ -176,6 +177,21 @@ impl Lane {
                 undo(answer, aside);
                 Err(error)
             }
+        }
+    }
+
+    /// Whether everything submitted so far has completed.
+    pub fn is_idle(&self) -> Result<bool> {
+        let stream = &self.0;
+        if stream.keeps() {
+            return Ok(false);
+        }
+        let _current = stream.gpu.enter()?;
+        // SAFETY: a live stream.
+        let code = unsafe { (stream.gpu.api.cuStreamQuery)(stream.raw) };
+        match code == Code::NOT_READY {
+            true => Ok(false),
+            false => stream.gpu.check(code, "cuStreamQuery").map(|()| true),
         }
     }
 
