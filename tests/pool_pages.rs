@@ -35,12 +35,12 @@ fn alloc(pool: &Pool<Arc<FakeSource>>, bytes: u64) -> Result<Block, PoolError> {
 fn a_pool_that_holds_much_grows_in_large_pages() {
     let (source, pool) = make(None);
     let mut reserved = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..600 {
         alloc(&pool, PAGE).expect("there is no limit");
         reserved.push(pool.figures().reserved);
     }
     let steps: Vec<u64> = reserved.windows(2).map(|two| two[1] - two[0]).collect();
-    let (few, many) = steps.split_at((64 * LARGE / PAGE) as usize - 1);
+    let (few, many) = steps.split_at((128 * LARGE / PAGE) as usize - 1);
     assert!(few.iter().all(|step| *step == PAGE), "{few:?}");
     assert_eq!(&many[..5], [LARGE, 0, 0, 0, LARGE]);
     assert_eq!(source.wrong(), [""; 0]);
@@ -48,7 +48,7 @@ fn a_pool_that_holds_much_grows_in_large_pages() {
 
 #[test]
 fn a_maximum_is_used_to_its_last_page() {
-    let most = 64 * LARGE + PAGE;
+    let most = 128 * LARGE + PAGE;
     let (_, pool) = make(Some(most));
     for _ in 0..most / PAGE {
         alloc(&pool, PAGE).expect("there is room");

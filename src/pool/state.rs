@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Bytes up to which a request would rather not empty a stash.
 const SMALL: u64 = 1 << 20;
 /// A pool grows in large pages from so many of them on.
-const LARGE_FROM: u64 = 64;
+const LARGE_FROM: u64 = 128;
 
 #[derive(Debug)]
 pub(crate) struct State {
