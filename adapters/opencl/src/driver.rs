@@ -227,7 +227,7 @@ fn allocate(
     let mut code = CL_SUCCESS;
     // SAFETY: a live context and device; no properties.
     let start = unsafe {
-        match (kind, &api.ext) {
+        match (kind, api.ext()) {
             (Kind::Host, ext) if let Some(alloc) = ext.clHostMemAllocINTEL => {
                 alloc(raw, null(), bytes, 0, &mut code)
             }
@@ -281,7 +281,7 @@ fn free(domain: &Domain<OpenCl>, start: usize) {
     // SAFETY: an allocation of this context that nothing uses any more.
     unsafe {
         match (
-            context.api().ext.clMemFreeINTEL,
+            context.api().ext().clMemFreeINTEL,
             context.api().core.clSVMFree,
         ) {
             (Some(free), _) => {

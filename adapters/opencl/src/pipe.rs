@@ -20,7 +20,7 @@ pub fn read(
     dst: *mut c_void,
     size: usize,
 ) -> Result<Work<OpenCl>> {
-    let ext = &program.native().api().ext;
+    let ext = program.native().api().ext();
     let read = ext.clEnqueueReadHostPipeINTEL.ok_or(Error::unsupported())?;
     let (program, symbol) = (program.native().clone(), symbol.to_owned());
     let to = dst.expose_provenance();
@@ -57,7 +57,7 @@ pub fn write(
     src: *mut c_void,
     size: usize,
 ) -> Result<Work<OpenCl>> {
-    let ext = &program.native().api().ext;
+    let ext = program.native().api().ext();
     let write = ext
         .clEnqueueWriteHostPipeINTEL
         .ok_or(Error::unsupported())?;

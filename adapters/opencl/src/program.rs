@@ -38,7 +38,7 @@ impl Program {
             device.version >= Version::new(2, 1) && device.platform().version >= Version::new(2, 1)
         });
         let core = api.core.clCreateProgramWithIL.filter(|_| modern);
-        let old = api.ext.clCreateProgramWithILKHR;
+        let old = api.ext().clCreateProgramWithILKHR;
         let has = context.devices().iter().all(|device| device.takes_il());
         ensure(has, UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE)?;
         let mut code = 0;
@@ -278,7 +278,7 @@ impl Program {
     pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<*mut c_void> {
         let find = self
             .api()
-            .ext
+            .ext()
             .clGetDeviceFunctionPointerINTEL
             .ok_or(Error::unsupported())?;
         let mut at = 0;
@@ -303,7 +303,7 @@ impl Program {
     pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
         let find = self
             .api()
-            .ext
+            .ext()
             .clGetDeviceGlobalVariablePointerINTEL
             .ok_or(Error::unsupported())?;
         let (mut at, mut bytes) = (null_mut(), 0);

@@ -50,9 +50,9 @@ pub fn is_offered(device: &Device) -> bool {
     modern
         && able.is_ok_and(|able| able & SIMULTANEOUS_CAPABILITY != 0)
         && demands.is_ok_and(|demands| demands == 0)
-        && device.api().ext.clReleaseCommandBufferKHR.is_some()
-        && device.api().ext.clFinalizeCommandBufferKHR.is_some()
-        && device.api().ext.clEnqueueCommandBufferKHR.is_some()
+        && device.api().ext().clReleaseCommandBufferKHR.is_some()
+        && device.api().ext().clFinalizeCommandBufferKHR.is_some()
+        && device.api().ext().clEnqueueCommandBufferKHR.is_some()
 }
 
 /// Which of [`FIELDS`] recorded launches can have changed: all, or none.
@@ -64,7 +64,7 @@ pub fn updatable(device: &Device) -> cl_mutable_dispatch_fields_khr {
     let able =
         device.value::<cl_mutable_dispatch_fields_khr>(CL_DEVICE_MUTABLE_DISPATCH_CAPABILITIES_KHR);
     let able = able.is_ok_and(|able| able & FIELDS == FIELDS);
-    match known && able && device.api().ext.clUpdateMutableCommandsKHR.is_some() {
+    match known && able && device.api().ext().clUpdateMutableCommandsKHR.is_some() {
         true => FIELDS,
         false => 0,
     }
@@ -98,7 +98,7 @@ unsafe impl Sync for Recorder {}
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        if let Some(release) = self.api.ext.clReleaseCommandBufferKHR {
+        if let Some(release) = self.api.ext().clReleaseCommandBufferKHR {
             // SAFETY: our one reference.
             unsafe { release(self.raw) };
         }
@@ -111,7 +111,7 @@ impl Recorder {
         queue: &QueueRef,
         fields: cl_mutable_dispatch_fields_khr,
     ) -> Option<Self> {
-        let create = api.ext.clCreateCommandBufferKHR?;
+        let create = api.ext().clCreateCommandBufferKHR?;
         let mutable = if fields == 0 { 0 } else { MUTABLE_FLAG };
         let flags = SIMULTANEOUS_FLAG | mutable;
         let properties = [CL_COMMAND_BUFFER_FLAGS_KHR, flags, 0];
@@ -130,7 +130,7 @@ impl Recorder {
     }
 
     fn finalize(&self) -> Option<()> {
-        let finalize = self.api.ext.clFinalizeCommandBufferKHR?;
+        let finalize = self.api.ext().clFinalizeCommandBufferKHR?;
         // SAFETY: a live buffer that is being recorded.
         (unsafe { finalize(self.raw) } == CL_SUCCESS).then_some(())
     }
@@ -142,7 +142,7 @@ impl Recorder {
         dims: u32,
         [offset, global, local]: [*const usize; 3],
     ) -> Result<Mutable> {
-        let record = self.api.ext.clCommandNDRangeKernelKHR;
+        let record = self.api.ext().clCommandNDRangeKernelKHR;
         let record = record.ok_or(Error::unsupported())?;
         let (none, mut made) = (null_mut(), null_mut());
         let properties = [CL_MUTABLE_DISPATCH_UPDATABLE_FIELDS_KHR, self.fields, 0];
@@ -173,7 +173,7 @@ impl Recorder {
 
     /// Gives a recorded launch what `change` holds besides its command, from the next enqueueing on.
     pub fn change(&self, command: Mutable, change: cl_mutable_dispatch_config_khr) -> Result<()> {
-        let update = self.api.ext.clUpdateMutableCommandsKHR;
+        let update = self.api.ext().clUpdateMutableCommandsKHR;
         let update = update.filter(|_| !command.0.is_null());
         let update = update.ok_or(Error::unsupported())?;
         let change = cl_mutable_dispatch_config_khr {
@@ -200,7 +200,7 @@ impl Recorder {
                     ptr::with_exposed_provenance_mut(*dst),
                     ptr::with_exposed_provenance(*src),
                 );
-                let copy = self.api.ext.clCommandSVMMemcpyKHR?;
+                let copy = self.api.ext().clCommandSVMMemcpyKHR?;
                 let (raw, none) = (self.raw, null_mut());
                 // SAFETY: the caller promises both ranges for each execution.
                 unsafe {
@@ -223,7 +223,7 @@ impl Recorder {
                 pattern,
                 bytes,
             } if plain_pattern(*dst, pattern) && *bytes > 0 => {
-                let fill = self.api.ext.clCommandSVMMemFillKHR?;
+                let fill = self.api.ext().clCommandSVMMemFillKHR?;
                 let to = ptr::with_exposed_provenance_mut(*dst);
                 let (from, size) = (pattern.as_ptr().cast(), pattern.len());
                 let (raw, none) = (self.raw, null_mut());
@@ -334,7 +334,7 @@ impl Compiled<OpenCl> for Recorded {
 
 impl Recorded {
     fn enqueue(&self, slot: &Slot) -> Result<()> {
-        let enqueue = self.buffer.api.ext.clEnqueueCommandBufferKHR;
+        let enqueue = self.buffer.api.ext().clEnqueueCommandBufferKHR;
         let enqueue = enqueue.ok_or(Error::unsupported())?;
         let mut queue = slot.queue;
         // SAFETY: a live queue, wait list and buffer.

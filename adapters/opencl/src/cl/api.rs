@@ -1,6 +1,7 @@
 //! The functions of OpenCL: the library's own, required and optional, and each platform's extensions.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::OnceLock;
 
 use opencl_sys::cl_function_types::*;
 use opencl_sys::*;
@@ -132,6 +133,7 @@ symbols! {
 
 symbols! {
     /// What a platform hands out beyond the library's own functions.
+    #[derive(Default)]
     pub struct Extensions {
         required {}
         optional {
@@ -188,22 +190,40 @@ impl Core {
 /// Everything that can be called for the objects of one platform.
 pub struct Api {
     pub core: &'static Core,
-    pub ext: Extensions,
+    platform: usize,
+    ext: OnceLock<Extensions>,
 }
 
 impl Api {
-    pub fn of(core: &'static Core, platform: cl_platform_id) -> Option<Self> {
-        let lookup = |name: &CStr| {
-            // SAFETY: the platform is one that the library listed.
-            unsafe { (core.clGetExtensionFunctionAddressForPlatform)(platform, name.as_ptr()) }
-                .cast_const()
-        };
-        let ext = Extensions::resolve(lookup, "platform").ok()?;
-        Some(Self { core, ext })
+    pub fn of(core: &'static Core, platform: cl_platform_id) -> Self {
+        Self {
+            core,
+            platform: platform.expose_provenance(),
+            ext: OnceLock::new(),
+        }
+    }
+
+    /// The platform's own functions. Looked up when one is first wanted, and all at once: to list
+    /// devices takes none of them, and a driver may take long for each.
+    #[inline]
+    pub fn ext(&self) -> &Extensions {
+        self.ext.get_or_init(|| {
+            let lookup = |name: &CStr| {
+                let platform = std::ptr::with_exposed_provenance_mut(self.platform);
+                let find = self.core.clGetExtensionFunctionAddressForPlatform;
+                // SAFETY: the platform is one that the library listed.
+                unsafe { find(platform, name.as_ptr()) }.cast_const()
+            };
+            Extensions::resolve(lookup, "platform").unwrap_or_else(|error| {
+                // None of them is required.
+                log::error!("a platform's functions: {error}");
+                Extensions::default()
+            })
+        })
     }
 
     /// Whether memory is that of `cl_intel_unified_shared_memory`.
     pub fn has_usm(&self) -> bool {
-        self.ext.clDeviceMemAllocINTEL.is_some() && self.ext.clEnqueueMemcpyINTEL.is_some()
+        self.ext().clDeviceMemAllocINTEL.is_some() && self.ext().clEnqueueMemcpyINTEL.is_some()
     }
 }

@@ -488,7 +488,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::BuildOnSubdevice => out.boolean(this.kind & CL_DEVICE_TYPE_GPU == 0),
         Is::GlobalVariableSupport => out.boolean(
             this.api()
-                .ext
+                .ext()
                 .clGetDeviceGlobalVariablePointerINTEL
                 .is_some(),
         ),

@@ -233,7 +233,7 @@ impl<'a> Batch<'a> {
             } = *slot;
             // SAFETY: the caller promises both ranges until the command has ended.
             let code = unsafe {
-                match (api.ext.clEnqueueMemcpyINTEL, api.core.clEnqueueSVMMemcpy) {
+                match (api.ext().clEnqueueMemcpyINTEL, api.core.clEnqueueSVMMemcpy) {
                     (Some(copy), _) => copy(queue, CL_FALSE, dst, src, bytes, count, waits, event),
                     (None, Some(copy)) => {
                         copy(queue, CL_FALSE, dst, src, bytes, count, waits, event)
@@ -266,7 +266,10 @@ impl<'a> Batch<'a> {
             } = *slot;
             // SAFETY: the caller promises the range; the pattern is copied by the call.
             let code = unsafe {
-                match (api.ext.clEnqueueMemFillINTEL, api.core.clEnqueueSVMMemFill) {
+                match (
+                    api.ext().clEnqueueMemFillINTEL,
+                    api.core.clEnqueueSVMMemFill,
+                ) {
                     (Some(fill), _) => fill(queue, to, from, size, bytes, count, waits, event),
                     (None, Some(fill)) => fill(queue, to, from, size, bytes, count, waits, event),
                     (None, None) => return Err(Error::unsupported()),
@@ -294,7 +297,7 @@ impl<'a> Batch<'a> {
         let Some(migrate) = self
             .lane
             .api()
-            .ext
+            .ext()
             .clEnqueueMigrateMemINTEL
             .filter(|_| bytes > 0)
         else {

@@ -393,7 +393,7 @@ impl Native {
             Arg::Local(bytes) => set(bytes, null()),
             Arg::Pointer(at) => {
                 let at: *const c_void = ptr::with_exposed_provenance(at);
-                let usm = api.ext.clSetKernelArgMemPointerINTEL;
+                let usm = api.ext().clSetKernelArgMemPointerINTEL;
                 // SAFETY: a live kernel; what the pointer leads to is the caller's promise.
                 unsafe {
                     match (usm, api.core.clSetKernelArgSVMPointer) {

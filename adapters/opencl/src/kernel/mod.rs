@@ -120,7 +120,7 @@ impl Kernel {
     ) -> Result<usize> {
         let modern = device.version >= Version::new(2, 1);
         let core = self.api().core.clGetKernelSubGroupInfo.filter(|_| modern);
-        let ask = core.or(self.api().ext.clGetKernelSubGroupInfoKHR);
+        let ask = core.or(self.api().ext().clGetKernelSubGroupInfoKHR);
         let ask = ask.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))?;
         let mut result = 0usize;
         // SAFETY: a live kernel and device; the input's size is told.

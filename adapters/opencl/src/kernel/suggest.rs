@@ -27,7 +27,7 @@ impl Kernel {
             (1..=3).contains(&dims),
             UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
         )?;
-        let sizes = match self.api().ext.clGetKernelSuggestedLocalWorkSizeKHR {
+        let sizes = match self.api().ext().clGetKernelSuggestedLocalWorkSizeKHR {
             Some(ask) => self.ask_local(ask, queue, offset, global, args)?,
             None => None,
         };

@@ -189,7 +189,7 @@ fn copy(
         return Work::Native(native);
     };
     Work::Native(native.recorded_by(move |recorder| {
-        let copy = recorder.api().ext.clCommandCopyBufferKHR;
+        let copy = recorder.api().ext().clCommandCopyBufferKHR;
         let copy = copy.ok_or(Error::unsupported())?;
         let (from, to, none) = (from.raw(), to.raw(), ptr::null_mut());
         // SAFETY: a live buffer that is being recorded; live objects and ranges that were checked.
@@ -293,7 +293,7 @@ fn copy_rect(
         return Work::Native(native);
     };
     Work::Native(native.recorded_by(move |recorder| {
-        let copy = recorder.api().ext.clCommandCopyBufferRectKHR;
+        let copy = recorder.api().ext().clCommandCopyBufferRectKHR;
         let copy = copy.ok_or(Error::unsupported())?;
         let (at, from_at) = ([dst.addr, 0, 0], [src.addr, 0, 0]);
         let (from, to, none) = (from.raw(), to.raw(), ptr::null_mut());
@@ -367,7 +367,7 @@ fn fill(to: MemRef, offset: usize, pattern: &Pattern, bytes: usize) -> Work<Open
         check(code, "clEnqueueFillBuffer")
     });
     Work::Native(native.recorded_by(move |recorder| {
-        let fill = recorder.api().ext.clCommandFillBufferKHR;
+        let fill = recorder.api().ext().clCommandFillBufferKHR;
         let fill = fill.ok_or(Error::unsupported())?;
         let (raw, to, none) = (recorder.raw(), target.raw(), ptr::null_mut());
         let from = again.as_ptr().cast();
