@@ -74,10 +74,21 @@ pub(super) fn figures(program: &Path) -> Result<Vec<(String, f64)>> {
 
 /// Builds the benchmark beside the loader and the adapter, which it opens; returns its program.
 pub(super) fn build(root: &Path) -> Result<PathBuf> {
-    build::packages(root, &["ur-loader", "ur-adapter-native-cpu"], true)?;
+    let packages = ["ur-loader", "ur-adapter-native-cpu"];
+    benchmark(root, &packages, "ur-adapter-native-cpu", "pair")
+}
+
+/// Builds a package's benchmark, after what it opens; returns its program.
+pub(super) fn benchmark(
+    root: &Path,
+    opened: &[&str],
+    package: &str,
+    name: &str,
+) -> Result<PathBuf> {
+    build::packages(root, opened, true)?;
     let mut cargo = build::cargo(root);
-    cargo.args(["bench", "--package", "ur-adapter-native-cpu"]);
-    cargo.args(["--bench", "pair", "--no-run", "--message-format", "json"]);
+    cargo.args(["bench", "--package", package, "--bench", name]);
+    cargo.args(["--no-run", "--message-format", "json"]);
     let output = cargo.stderr(std::process::Stdio::inherit()).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let messages = text
@@ -85,7 +96,7 @@ pub(super) fn build(root: &Path) -> Result<PathBuf> {
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter_map(|message| {
         let path = message["executable"].as_str().map(PathBuf::from)?;
-        (message["target"]["name"] == "pair").then_some(path)
+        (message["target"]["name"] == name).then_some(path)
     });
     programs.next().context("the benchmark was not built")
 }
