@@ -20,7 +20,7 @@ const LIMITS: [(&str, &str, f64); 7] = [
         "the same, each with an event, released",
         1379.0,
     ),
-    ("clock 4", "order of an enqueue after two, 4 queues", 499.0),
+    ("clock 4", "order of an enqueue after two, 4 queues", 486.0),
     ("clock 16", "the same, 16 queues", 602.0),
     ("clock 64", "the same, 64 queues", 894.0),
     (
