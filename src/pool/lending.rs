@@ -4,7 +4,7 @@
 //! stash does with it. Kept under the pool's lock.
 
 use super::meter::Meter;
-use super::offsets::NIL;
+use super::offsets::{NIL, SegId};
 use super::request::Block;
 use super::stash::{Cache, Lent, PoolKey, Stash};
 use super::stats::Counters;
@@ -38,7 +38,7 @@ impl Lending {
     pub fn take(
         &mut self,
         store: &mut Store,
-        block: &Block,
+        (seg, block): (SegId, &Block),
         stash: Option<&Arc<Stash>>,
         min_align: u64,
     ) {
@@ -47,8 +47,8 @@ impl Lending {
             return;
         };
         let slot = self.slot(store, stash, min_align);
-        if self.meter.take(block, Some((stash, self.key))) {
-            store.offsets.set_live(block.addr, block.requested, slot);
+        if self.meter.take(block, Some((stash, self.key, seg))) {
+            store.offsets.set_live(seg, block.requested, slot);
         }
     }
 
@@ -83,17 +83,20 @@ impl Lending {
         })
     }
 
-    /// Takes back what is cached by the stashes that `wanted` names, given their oldest death, where
-    /// that is at least so many bytes. True if there was any.
+    /// Takes back what is cached by the lanes that `of` names, if `wanted` wants it given its oldest
+    /// death: in blocks of at least `least` bytes, where all together are at least so many. True if
+    /// there was any.
     pub fn recall(
         &mut self,
         store: &mut Store,
-        least: u64,
+        (all, least): (u64, u64),
+        of: impl Fn(LaneId) -> bool,
         wanted: impl Fn(&Stash, u64) -> bool,
     ) -> bool {
         let mut found = false;
         for slot in 0..self.stashes.len() {
-            let Some(stash) = &self.stashes[slot] else {
+            let named = self.stashes[slot].as_ref();
+            let Some(stash) = named.filter(|stash| of(stash.lane())) else {
                 continue;
             };
             let mut inner = stash.lock();
@@ -102,11 +105,11 @@ impl Lending {
                 found |= self.forget(store, slot);
                 continue;
             }
-            let worth = |own: &Cache| own.cached >= least && wanted(stash, own.oldest);
+            let worth = |own: &Cache| own.cached >= all && wanted(stash, own.oldest);
             if !inner.cache(self.key).is_some_and(worth) {
                 continue;
             }
-            let blocks = inner.recall(self.key);
+            let blocks = inner.recall(self.key, least);
             drop(inner);
             found |= !blocks.is_empty();
             put_back(store, stash, &blocks);
@@ -198,10 +201,8 @@ impl Lending {
 fn put_back(store: &mut Store, stash: &Stash, blocks: &[Lent]) {
     for lent in blocks {
         match lent.died {
-            Some(epoch) => {
-                store.free(lent.addr, stash.death(epoch));
-            }
-            None => store.offsets.set_live(lent.addr, lent.requested, NIL),
+            Some(epoch) => store.free_at(lent.seg, stash.death(epoch)),
+            None => store.offsets.set_live(lent.seg, lent.requested, NIL),
         }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Owns decisions and nothing else: it reads a [`Store`] and answers with a [`Place`] or a number.
 
-use super::index::{Bin, BySize};
+use super::index::Bin;
 use super::offsets::{NIL, Place, Seg, SegId, whole_pages};
 use super::request::{Config, Lack, Order, PoolError, Request, Reuse};
+use super::sizes::BySize;
 use super::source::Slab;
 use super::store::Store;
 use crate::timeline::{Frontier, LaneId};
@@ -124,34 +125,31 @@ fn by_size(
     need: &Need,
     admitted: impl Fn(&Seg) -> bool,
 ) -> Option<Fit> {
-    set.range((need.bytes, 0, 0)..)
-        .find_map(|&(size, addr, first)| {
-            let start = need.fit(addr, size)?;
-            let place = Place { first, start };
-            admitted(store.offsets.seg(first)).then_some(Fit { size, place })
-        })
+    set.first(need.bytes, |(size, addr, first)| {
+        let start = need.fit(addr, size)?;
+        let place = Place { first, start };
+        admitted(store.offsets.seg(first)).then_some(Fit { size, place })
+    })
 }
 
 /// Best fit over a lane's runs, or over the parts of them that died up to `horizon`.
 fn in_bin(store: &Store, bin: &Bin, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
     let whole = bin.newest() <= horizon;
-    bin.runs
-        .range((need.bytes, 0, 0)..)
-        .find_map(|&(size, addr, head)| {
-            if whole {
-                let place = place_at(store, head, need.fit(addr, size)?);
-                return Some(Fit { size, place });
-            }
-            let mut tight = Tightest::new(need);
-            let mut id = head;
-            while store.index.in_run(&store.offsets, id, lane) {
-                let seg = store.offsets.seg(id);
-                let point = seg.death().and_then(Frontier::single);
-                tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
-                id = seg.next;
-            }
-            tight.finish(store)
-        })
+    bin.runs.first(need.bytes, |(size, addr, head)| {
+        if whole {
+            let place = place_at(store, head, need.fit(addr, size)?);
+            return Some(Fit { size, place });
+        }
+        let mut tight = Tightest::new(need);
+        let mut id = head;
+        while store.index.in_run(&store.offsets, id, lane) {
+            let seg = store.offsets.seg(id);
+            let point = seg.death().and_then(Frontier::single);
+            tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
+            id = seg.next;
+        }
+        tight.finish(store)
+    })
 }
 
 /// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
@@ -301,6 +299,13 @@ pub(crate) struct Collection {
     /// Each lies within one stretch of free segments, whose first overlapping one is named.
     pub pieces: Vec<(SegId, Slab)>,
     pub fresh: u64,
+}
+
+impl Collection {
+    /// Bytes that get another address.
+    pub fn moved(&self) -> u64 {
+        self.pieces.iter().map(|(_, slab)| slab.bytes).sum()
+    }
 }
 
 /// The free pages of one size that together make room for a request under its order; where they do not
