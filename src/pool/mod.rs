@@ -82,7 +82,7 @@ impl<S: Source> Pool<S> {
         let grain = Grain {
             granularity: page.unwrap_or_else(|| source.granularity()),
             alignment: source.alignment(),
-            large: source.large_page(),
+            largest: source.largest_page(),
             observes: source.observes(),
             paged: page.is_some(),
         };

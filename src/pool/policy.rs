@@ -423,8 +423,8 @@ fn in_pages(need: &Need, page: u64) -> Option<u64> {
 pub(crate) struct Grain {
     pub granularity: u64,
     pub alignment: u64,
-    /// Larger pages, for a pool that holds much.
-    pub large: Option<u64>,
+    /// The largest pages, for a pool that holds much.
+    pub largest: Option<u64>,
     /// Whether completion is seen only by looking for it.
     pub observes: bool,
     /// Whether memory comes in whole pages only, of one granularity each.

@@ -78,7 +78,6 @@ struct Entry {
 impl Entry {
     fn lent(&self) -> Lent {
         Lent {
-            addr: self.addr,
             seg: self.seg,
             requested: self.requested,
             bytes: self.bytes,
@@ -141,7 +140,6 @@ pub(crate) enum Miss {
 /// What a pool finds out about a block that it lent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lent {
-    pub addr: u64,
     /// What the pool's store calls it.
     pub seg: u32,
     pub requested: u64,

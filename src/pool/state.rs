@@ -13,6 +13,7 @@ use super::stash::Stash;
 use super::stats::Stats;
 use super::store::{Piece, Store};
 use crate::timeline::Frontier;
+use std::iter::successors;
 use std::sync::Arc;
 
 /// Bytes up to which a request would rather not empty a stash, and the part of what the pool holds.
@@ -20,8 +21,11 @@ const SMALL: u64 = 1 << 20;
 const FEW: u64 = 256;
 /// The least part of a larger request that a block is taken back for.
 const PART: u64 = 16;
-/// A pool grows in large pages from so many of them on.
-const LARGE_FROM: u64 = 128;
+/// A pool grows in pages of a size from so many of them on. More sizes sooner would make a large request
+/// find too little of each: pages are gathered with their like.
+const LARGE_FROM: u64 = 256;
+/// The same for a request of whole pages, many times larger than the least.
+const WHOLE_FROM: u64 = 16;
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -460,23 +464,28 @@ impl State {
         self.leave(keep.saturating_sub(self.growing))
     }
 
-    /// In large pages, once enough of them would make up what there is already, and while there is
-    /// room for them.
+    /// In the largest pages of which enough make up what there is already, and for which there is room.
     fn growth(&self, need: &Need, attempt: &Attempt<'_>) -> Result<Growth, u64> {
         let committed = self.stats.figures.reserved + self.growing;
         let (tight, padded) = (attempt.tight, attempt.padded);
         let of = |grain| policy::growth(need, &self.config, grain, committed, tight, padded);
-        let large = self
-            .grain
-            .large
-            .filter(|page| !tight && committed / LARGE_FROM >= *page);
-        if let Some(page) = large
-            && let Ok(bytes) = of(Grain {
-                granularity: page,
+        let least = self.grain.granularity;
+        let sizes = successors(self.grain.largest, |page| Some(page / 2));
+        let larger = sizes.take_while(|page| *page > least && !tight);
+        let fits = |page: &u64| {
+            // Where nothing is left over, pages may be larger.
+            let whole = need.bytes.is_multiple_of(*page) && *page >= WHOLE_FROM * least;
+            *page >= 4 * least && *page <= committed / if whole { WHOLE_FROM } else { LARGE_FROM }
+        };
+        for page in larger.filter(fits) {
+            let granularity = page;
+            if let Ok(bytes) = of(Grain {
+                granularity,
                 ..self.grain
-            })
-        {
-            return Ok(Growth { bytes, large });
+            }) {
+                let large = Some(page);
+                return Ok(Growth { bytes, large });
+            }
         }
         of(self.grain).map(|bytes| Growth { bytes, large: None })
     }
