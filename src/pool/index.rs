@@ -73,11 +73,17 @@ impl Index {
     /// which is done on this slower path so that a lane that takes all it has keeps its bin.
     pub fn ripe(&mut self) -> Vec<SegId> {
         let mut out = Vec::new();
-        self.bins.retain(|_, bin| !bin.watch.is_empty());
-        for bin in self.bins.values() {
+        self.bins.retain(|_, bin| {
             let completed = bin.clock.reliable();
-            out.extend(bin.watch.range(..=(completed, NIL)).map(|(_, id)| *id));
-        }
+            if bin
+                .watch
+                .first()
+                .is_some_and(|(epoch, _)| *epoch <= completed)
+            {
+                out.extend(bin.watch.range(..=(completed, NIL)).map(|(_, id)| *id));
+            }
+            !bin.watch.is_empty()
+        });
         out
     }
 

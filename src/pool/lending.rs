@@ -18,6 +18,10 @@ pub(crate) struct Lending {
     meter: Arc<Meter>,
     /// Segments name them by place.
     stashes: Vec<Option<Arc<Stash>>>,
+    /// The one lent to last.
+    recent: usize,
+    /// Blocks on their way back; empty in between.
+    back: Vec<Lent>,
     /// Counted by stashes that are gone.
     hits: u64,
     frees: u64,
@@ -29,6 +33,8 @@ impl Lending {
             key,
             meter,
             stashes: Vec::new(),
+            recent: 0,
+            back: Vec::new(),
             hits: 0,
             frees: 0,
         }
@@ -109,10 +115,10 @@ impl Lending {
             if !inner.cache(self.key).is_some_and(worth) {
                 continue;
             }
-            let blocks = inner.recall(self.key, least);
+            inner.recall(self.key, least, &mut self.back);
             drop(inner);
-            found |= !blocks.is_empty();
-            put_back(store, stash, &blocks);
+            found |= !self.back.is_empty();
+            put_back(store, stash, self.back.drain(..));
         }
         found
     }
@@ -125,7 +131,7 @@ impl Lending {
         };
         let found = stash.lock().recall_one(self.key, bytes);
         if let Some(lent) = found {
-            put_back(store, stash, &[lent]);
+            put_back(store, stash, [lent]);
         }
     }
 
@@ -158,7 +164,12 @@ impl Lending {
 
     /// Where the stash is kept; from now on if it was not.
     fn slot(&mut self, store: &mut Store, stash: &Arc<Stash>, min_align: u64) -> u32 {
+        let recent = self.stashes.get(self.recent).and_then(Option::as_ref);
+        if recent.is_some_and(|recent| Arc::ptr_eq(recent, stash)) {
+            return self.recent as u32;
+        }
         if let Some(cache) = stash.lock().cache(self.key) {
+            self.recent = cache.slot as usize;
             return cache.slot;
         }
         for slot in 0..self.stashes.len() {
@@ -192,13 +203,14 @@ impl Lending {
         };
         self.hits += cache.hits;
         self.frees += cache.frees;
-        put_back(store, &stash, &blocks);
-        blocks.iter().any(|lent| lent.died.is_some())
+        let cached = blocks.iter().any(|lent| lent.died.is_some());
+        put_back(store, &stash, blocks);
+        cached
     }
 }
 
 /// Cached blocks are free again for all; live ones are no longer lent.
-fn put_back(store: &mut Store, stash: &Stash, blocks: &[Lent]) {
+fn put_back(store: &mut Store, stash: &Stash, blocks: impl IntoIterator<Item = Lent>) {
     for lent in blocks {
         match lent.died {
             Some(epoch) => store.free_at(lent.seg, stash.death(epoch)),

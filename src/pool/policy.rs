@@ -59,10 +59,9 @@ pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
 
 /// A place that needs no wait, by the order of choice: the own lane's, what the request's
 /// dependencies order, what completed, and last any mixture of them side by side.
+///
+/// For who has just seen that there is none of [`own`].
 pub(crate) fn ready(store: &mut Store, need: &Need, order: &Order<'_>) -> Option<(Place, Reuse)> {
-    if let Some(place) = own(store, need, order) {
-        return Some((place, Reuse::OwnLane));
-    }
     if store.sweep()
         && let Some(place) = own(store, need, order)
     {

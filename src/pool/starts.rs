@@ -130,12 +130,19 @@ impl Starts {
     }
 
     pub fn remove(&mut self, addr: u64) -> Option<u32> {
-        let value = self.get(addr)?;
         let key = addr >> self.shift;
-        let mut path = [self.root(key)?; LEVELS as usize];
-        for level in (1..LEVELS).rev() {
-            let node = &self.nodes[path[level as usize] as usize];
-            path[level as usize - 1] = node.below[digit(key, level)];
+        if key << self.shift != addr {
+            return None;
+        }
+        let mut value = self.root(key)?;
+        let mut path = [0; LEVELS as usize];
+        for level in (0..LEVELS).rev() {
+            path[level as usize] = value;
+            let node = &self.nodes[value as usize];
+            if !node.has(digit(key, level)) {
+                return None;
+            }
+            value = node.below[digit(key, level)];
         }
         for (level, at) in (0..LEVELS).zip(path) {
             let node = &mut self.nodes[at as usize];

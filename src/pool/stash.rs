@@ -191,9 +191,9 @@ impl Stash {
         epoch <= self.clock.reliable()
     }
 
-    /// What a block that died here at `epoch` has to wait for.
+    /// What a block that died here at `epoch` still has to wait for.
     pub(crate) fn death(&self, epoch: u64) -> Frontier {
-        if epoch == 0 {
+        if self.is_complete(epoch) {
             Frontier::new()
         } else {
             Frontier::from(Point::new(&self.clock, epoch))
@@ -383,11 +383,10 @@ impl Inner {
     }
 
     /// Takes out the cached blocks of a pool that have so many bytes.
-    pub fn recall(&mut self, key: PoolKey, least: u64) -> Vec<Lent> {
-        let mut out = Vec::new();
-        let Some(at) = self.at(key) else { return out };
+    pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Lent>) {
+        let Some(at) = self.at(key) else { return };
         let Some(cache) = &mut self.caches[at] else {
-            return out;
+            return;
         };
         let bins = cache.bins.0.iter_mut();
         for bin in bins.filter(|bin| bin.bytes >= least) {
@@ -401,7 +400,6 @@ impl Inner {
                 out.push(entry.lent());
             }
         }
-        out
     }
 
     /// Takes out the smallest cached block of a pool that has so many bytes, if that is not many times
@@ -425,7 +423,8 @@ impl Inner {
     /// Takes out all blocks of a pool, and forgets the pool.
     pub fn close(&mut self, key: PoolKey) -> Option<(Cache, Vec<Lent>)> {
         let at = self.at(key)?;
-        let mut out = self.recall(key, 0);
+        let mut out = Vec::new();
+        self.recall(key, 0, &mut out);
         for (addr, id) in self.table.all() {
             let entry = &self.entries[id as usize];
             if entry.cache as usize == at {

@@ -530,7 +530,8 @@ impl State {
         if !lending.recall(store, (1, 0), |_| true, |_, _| true) {
             return None;
         }
-        policy::ready(store, need, order)
+        let own = policy::own(store, need, order).map(|place| (place, Reuse::OwnLane));
+        own.or_else(|| policy::ready(store, need, order))
     }
 
     fn take_after(
