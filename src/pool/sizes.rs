@@ -144,7 +144,7 @@ mod tests {
                 sizes.remove(&entry);
                 set.remove(&entry);
             }
-            let even = |entry: &Entry| (entry.2 % 2 == 0).then_some(*entry);
+            let even = |entry: &Entry| entry.2.is_multiple_of(2).then_some(*entry);
             let first = set.range((size, 0, 0)..).find_map(even);
             assert_eq!(sizes.first(size, |entry| even(&entry)), first);
             let found = sizes.from(size).take(5);
