@@ -6,6 +6,7 @@
 
 #[rustfmt::skip]
 mod generated;
+mod lacking;
 mod logger;
 pub mod metadata;
 mod ranges;
