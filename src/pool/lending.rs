@@ -4,7 +4,7 @@
 //! stash does with it. Kept under the pool's lock.
 
 use super::meter::Meter;
-use super::offsets::NIL;
+use super::offsets::{NIL, SegId};
 use super::request::Block;
 use super::stash::{Cache, Lent, PoolKey, Stash};
 use super::stats::Counters;
@@ -18,6 +18,10 @@ pub(crate) struct Lending {
     meter: Arc<Meter>,
     /// Segments name them by place.
     stashes: Vec<Option<Arc<Stash>>>,
+    /// The one lent to last.
+    recent: usize,
+    /// Blocks on their way back; empty in between.
+    back: Vec<Lent>,
     /// Counted by stashes that are gone.
     hits: u64,
     frees: u64,
@@ -29,6 +33,8 @@ impl Lending {
             key,
             meter,
             stashes: Vec::new(),
+            recent: 0,
+            back: Vec::new(),
             hits: 0,
             frees: 0,
         }
@@ -38,7 +44,7 @@ impl Lending {
     pub fn take(
         &mut self,
         store: &mut Store,
-        block: &Block,
+        (seg, block): (SegId, &Block),
         stash: Option<&Arc<Stash>>,
         min_align: u64,
     ) {
@@ -47,8 +53,8 @@ impl Lending {
             return;
         };
         let slot = self.slot(store, stash, min_align);
-        if self.meter.take(block, Some((stash, self.key))) {
-            store.offsets.set_live(block.addr, block.requested, slot);
+        if self.meter.take(block, Some((stash, self.key, seg))) {
+            store.offsets.set_live(seg, block.requested, slot);
         }
     }
 
@@ -83,17 +89,20 @@ impl Lending {
         })
     }
 
-    /// Takes back what is cached by the stashes that `wanted` names, given their oldest death, where
-    /// that is at least so many bytes. True if there was any.
+    /// Takes back what is cached by the lanes that `of` names, if `wanted` wants it given its oldest
+    /// death: in blocks of at least `least` bytes, where all together are at least so many. True if
+    /// there was any.
     pub fn recall(
         &mut self,
         store: &mut Store,
-        least: u64,
+        (all, least): (u64, u64),
+        of: impl Fn(LaneId) -> bool,
         wanted: impl Fn(&Stash, u64) -> bool,
     ) -> bool {
         let mut found = false;
         for slot in 0..self.stashes.len() {
-            let Some(stash) = &self.stashes[slot] else {
+            let named = self.stashes[slot].as_ref();
+            let Some(stash) = named.filter(|stash| of(stash.lane())) else {
                 continue;
             };
             let mut inner = stash.lock();
@@ -102,14 +111,14 @@ impl Lending {
                 found |= self.forget(store, slot);
                 continue;
             }
-            let worth = |own: &Cache| own.cached >= least && wanted(stash, own.oldest);
+            let worth = |own: &Cache| own.cached >= all && wanted(stash, own.oldest);
             if !inner.cache(self.key).is_some_and(worth) {
                 continue;
             }
-            let blocks = inner.recall(self.key);
+            inner.recall(self.key, least, &mut self.back);
             drop(inner);
-            found |= !blocks.is_empty();
-            put_back(store, stash, &blocks);
+            found |= !self.back.is_empty();
+            put_back(store, stash, self.back.drain(..));
         }
         found
     }
@@ -122,7 +131,7 @@ impl Lending {
         };
         let found = stash.lock().recall_one(self.key, bytes);
         if let Some(lent) = found {
-            put_back(store, stash, &[lent]);
+            put_back(store, stash, [lent]);
         }
     }
 
@@ -155,7 +164,12 @@ impl Lending {
 
     /// Where the stash is kept; from now on if it was not.
     fn slot(&mut self, store: &mut Store, stash: &Arc<Stash>, min_align: u64) -> u32 {
+        let recent = self.stashes.get(self.recent).and_then(Option::as_ref);
+        if recent.is_some_and(|recent| Arc::ptr_eq(recent, stash)) {
+            return self.recent as u32;
+        }
         if let Some(cache) = stash.lock().cache(self.key) {
+            self.recent = cache.slot as usize;
             return cache.slot;
         }
         for slot in 0..self.stashes.len() {
@@ -189,19 +203,18 @@ impl Lending {
         };
         self.hits += cache.hits;
         self.frees += cache.frees;
-        put_back(store, &stash, &blocks);
-        blocks.iter().any(|lent| lent.died.is_some())
+        let cached = blocks.iter().any(|lent| lent.died.is_some());
+        put_back(store, &stash, blocks);
+        cached
     }
 }
 
 /// Cached blocks are free again for all; live ones are no longer lent.
-fn put_back(store: &mut Store, stash: &Stash, blocks: &[Lent]) {
+fn put_back(store: &mut Store, stash: &Stash, blocks: impl IntoIterator<Item = Lent>) {
     for lent in blocks {
         match lent.died {
-            Some(epoch) => {
-                store.free(lent.addr, stash.death(epoch));
-            }
-            None => store.offsets.set_live(lent.addr, lent.requested, NIL),
+            Some(epoch) => store.free_at(lent.seg, stash.death(epoch)),
+            None => store.offsets.set_live(lent.seg, lent.requested, NIL),
         }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Owns decisions and nothing else: it reads a [`Store`] and answers with a [`Place`] or a number.
 
-use super::index::{Bin, BySize};
+use super::index::Bin;
 use super::offsets::{NIL, Place, Seg, SegId, whole_pages};
 use super::request::{Config, Lack, Order, PoolError, Request, Reuse};
+use super::sizes::BySize;
 use super::source::Slab;
 use super::store::Store;
 use crate::timeline::{Frontier, LaneId};
@@ -58,10 +59,9 @@ pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
 
 /// A place that needs no wait, by the order of choice: the own lane's, what the request's
 /// dependencies order, what completed, and last any mixture of them side by side.
+///
+/// For who has just seen that there is none of [`own`].
 pub(crate) fn ready(store: &mut Store, need: &Need, order: &Order<'_>) -> Option<(Place, Reuse)> {
-    if let Some(place) = own(store, need, order) {
-        return Some((place, Reuse::OwnLane));
-    }
     if store.sweep()
         && let Some(place) = own(store, need, order)
     {
@@ -124,34 +124,31 @@ fn by_size(
     need: &Need,
     admitted: impl Fn(&Seg) -> bool,
 ) -> Option<Fit> {
-    set.range((need.bytes, 0, 0)..)
-        .find_map(|&(size, addr, first)| {
-            let start = need.fit(addr, size)?;
-            let place = Place { first, start };
-            admitted(store.offsets.seg(first)).then_some(Fit { size, place })
-        })
+    set.first(need.bytes, |(size, addr, first)| {
+        let start = need.fit(addr, size)?;
+        let place = Place { first, start };
+        admitted(store.offsets.seg(first)).then_some(Fit { size, place })
+    })
 }
 
 /// Best fit over a lane's runs, or over the parts of them that died up to `horizon`.
 fn in_bin(store: &Store, bin: &Bin, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
     let whole = bin.newest() <= horizon;
-    bin.runs
-        .range((need.bytes, 0, 0)..)
-        .find_map(|&(size, addr, head)| {
-            if whole {
-                let place = place_at(store, head, need.fit(addr, size)?);
-                return Some(Fit { size, place });
-            }
-            let mut tight = Tightest::new(need);
-            let mut id = head;
-            while store.index.in_run(&store.offsets, id, lane) {
-                let seg = store.offsets.seg(id);
-                let point = seg.death().and_then(Frontier::single);
-                tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
-                id = seg.next;
-            }
-            tight.finish(store)
-        })
+    bin.runs.first(need.bytes, |(size, addr, head)| {
+        if whole {
+            let place = place_at(store, head, need.fit(addr, size)?);
+            return Some(Fit { size, place });
+        }
+        let mut tight = Tightest::new(need);
+        let mut id = head;
+        while store.index.in_run(&store.offsets, id, lane) {
+            let seg = store.offsets.seg(id);
+            let point = seg.death().and_then(Frontier::single);
+            tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
+            id = seg.next;
+        }
+        tight.finish(store)
+    })
 }
 
 /// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
@@ -303,6 +300,13 @@ pub(crate) struct Collection {
     pub fresh: u64,
 }
 
+impl Collection {
+    /// Bytes that get another address.
+    pub fn moved(&self) -> u64 {
+        self.pieces.iter().map(|(_, slab)| slab.bytes).sum()
+    }
+}
+
 /// The free pages of one size that together make room for a request under its order; where they do not
 /// suffice, with up to `room` bytes of new memory. None if pages cannot help: their addresses do not, in what
 /// fits into one, and larger alignments are not theirs to give.
@@ -418,8 +422,8 @@ fn in_pages(need: &Need, page: u64) -> Option<u64> {
 pub(crate) struct Grain {
     pub granularity: u64,
     pub alignment: u64,
-    /// Larger pages, for a pool that holds much.
-    pub large: Option<u64>,
+    /// The largest pages, for a pool that holds much.
+    pub largest: Option<u64>,
     /// Whether completion is seen only by looking for it.
     pub observes: bool,
     /// Whether memory comes in whole pages only, of one granularity each.
