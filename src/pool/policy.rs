@@ -3,6 +3,7 @@
 //! Owns decisions and nothing else: it reads a [`Store`] and answers with a [`Place`] or a number.
 
 use super::index::{Bin, BySize};
+use super::lending::Borrower;
 use super::offsets::{NIL, Place, Seg, SegId, whole_pages};
 use super::request::{Config, Lack, Order, PoolError, Request, Reuse};
 use super::source::Slab;
@@ -19,6 +20,8 @@ pub(crate) struct Need {
 }
 
 const MIB: u64 = 1 << 20;
+/// Places that are weighed against each other, of one kind.
+const CANDIDATES: usize = 8;
 
 impl Need {
     pub fn new(request: &Request<'_>, min_align: u64) -> Result<Self, PoolError> {
@@ -58,19 +61,24 @@ pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
 
 /// A place that needs no wait, by the order of choice: the own lane's, what the request's
 /// dependencies order, what completed, and last any mixture of them side by side.
-pub(crate) fn ready(store: &mut Store, need: &Need, order: &Order<'_>) -> Option<(Place, Reuse)> {
-    if let Some(place) = own(store, need, order) {
+pub(crate) fn ready(
+    store: &mut Store,
+    need: &Need,
+    order: &Order<'_>,
+    others: &Others<'_>,
+) -> Option<(Place, Reuse)> {
+    if let Some(place) = own(store, need, order, others) {
         return Some((place, Reuse::OwnLane));
     }
     if store.sweep()
-        && let Some(place) = own(store, need, order)
+        && let Some(place) = own(store, need, order, others)
     {
         return Some((place, Reuse::OwnLane));
     }
-    if let Some(place) = dominated(store, need, order) {
+    if let Some(place) = dominated(store, need, order, others) {
         return Some((place, Reuse::Ordered));
     }
-    if let Some(fit) = by_size(store, &store.index.clear, need, |_| true) {
+    if let Some(fit) = by_size(store, &store.index.clear, need, &Others::default(), |_| true) {
         return Some((fit.place, Reuse::Completed));
     }
     if matches!(order, Order::Sync) {
@@ -80,39 +88,91 @@ pub(crate) fn ready(store: &mut Store, need: &Need, order: &Order<'_>) -> Option
     mixture(store, need, order).map(|place| (place, Reuse::Ordered))
 }
 
-/// A place, and the bytes of the stretch it was found in.
+/// A place, the bytes of the stretch it was found in, and what others lose with it.
 #[derive(Clone, Copy)]
 struct Fit {
+    loss: u64,
     size: u64,
     place: Place,
 }
 
-/// The first of [`ready`]'s choices alone.
-pub(crate) fn own(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
-    let lane = order.own_lane()?;
-    let bin = store.index.bin(lane)?;
-    in_bin(store, bin, lane, order.horizon(lane)?, need).map(|fit| fit.place)
+/// The least loss, then the best fit.
+fn better(best: Option<Fit>, fit: Fit) -> Option<Fit> {
+    let least = best.filter(|best| (best.loss, best.size) <= (fit.loss, fit.size));
+    least.or(Some(fit))
 }
 
-/// Best fit over the bins of all lanes that the order reaches.
-fn dominated(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
+/// The other lanes, and how far each reached when it last asked. What few can use is used first, so
+/// that others need not grow for want of what this request could have left to them.
+#[derive(Default)]
+pub(crate) struct Others<'a> {
+    all: &'a [Option<Borrower>],
+    but: Option<LaneId>,
+}
+
+impl<'a> Others<'a> {
+    pub fn new(all: &'a [Option<Borrower>], but: LaneId) -> Self {
+        let but = Some(but);
+        Self { all, but }
+    }
+
+    /// How many of them come after a death.
+    fn after(&self, death: &Frontier) -> u64 {
+        let others = self.all.iter().flatten();
+        let others = others.filter(|other| Some(other.stash.lane()) != self.but);
+        others.filter(|other| other.is_after(death)).count() as u64
+    }
+
+    /// What they lose with `bytes` at `place`: bytes, once for each that could have used them.
+    fn loss(&self, store: &Store, place: Place, bytes: u64) -> u64 {
+        if self.all.len() < 2 {
+            return 0;
+        }
+        let end = place.start + bytes;
+        let segs = store.offsets.segs_from(place.first).map(|(_, seg)| seg);
+        let taken = segs.take_while(|seg| seg.addr < end);
+        taken.fold(0, |loss, seg| {
+            let bytes = seg.end().min(end) - seg.addr.max(place.start);
+            let after = seg.death().map_or(0, |death| self.after(death));
+            loss.saturating_add(bytes.saturating_mul(after))
+        })
+    }
+}
+
+/// The first of [`ready`]'s choices alone.
+pub(crate) fn own(
+    store: &Store,
+    need: &Need,
+    order: &Order<'_>,
+    others: &Others<'_>,
+) -> Option<Place> {
+    let lane = order.own_lane()?;
+    let bin = store.index.bin(lane)?;
+    in_bin(store, bin, lane, order.horizon(lane)?, need, others).map(|fit| fit.place)
+}
+
+/// The best over the bins of all lanes that the order reaches.
+fn dominated(
+    store: &Store,
+    need: &Need,
+    order: &Order<'_>,
+    others: &Others<'_>,
+) -> Option<Place> {
     let mut best: Option<Fit> = None;
     let mut offer = |fit: Option<Fit>| {
-        if let Some(fit) = fit
-            && best.is_none_or(|best| fit.size < best.size)
-        {
-            best = Some(fit);
+        if let Some(fit) = fit {
+            best = better(best, fit);
         }
     };
     let admitted = |seg: &Seg| seg.death().is_some_and(|death| order.admits(death));
     for point in order.foreign() {
         if let Some(bin) = store.index.bin(point.lane()) {
-            offer(in_bin(store, bin, point.lane(), point.epoch, need));
-            offer(by_size(store, &bin.mixed, need, admitted));
+            offer(in_bin(store, bin, point.lane(), point.epoch, need, others));
+            offer(by_size(store, &bin.mixed, need, others, admitted));
         }
     }
     if let Some(bin) = order.own_lane().and_then(|lane| store.index.bin(lane)) {
-        offer(by_size(store, &bin.mixed, need, admitted));
+        offer(by_size(store, &bin.mixed, need, others, admitted));
     }
     best.map(|fit| fit.place)
 }
@@ -122,36 +182,62 @@ fn by_size(
     store: &Store,
     set: &BySize,
     need: &Need,
+    others: &Others<'_>,
     admitted: impl Fn(&Seg) -> bool,
 ) -> Option<Fit> {
-    set.range((need.bytes, 0, 0)..)
-        .find_map(|&(size, addr, first)| {
-            let start = need.fit(addr, size)?;
-            let place = Place { first, start };
-            admitted(store.offsets.seg(first)).then_some(Fit { size, place })
-        })
+    let fits = set.range((need.bytes, 0, 0)..);
+    best_of(fits.filter_map(|&(size, addr, first)| {
+        let start = need.fit(addr, size)?;
+        let place = Place { first, start };
+        if !admitted(store.offsets.seg(first)) {
+            return None;
+        }
+        let loss = others.loss(store, place, need.bytes);
+        Some(Fit { loss, size, place })
+    }))
 }
 
-/// Best fit over a lane's runs, or over the parts of them that died up to `horizon`.
-fn in_bin(store: &Store, bin: &Bin, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
+/// Of the first few, which fit best, the one with which others lose least.
+fn best_of(fits: impl Iterator<Item = Fit>) -> Option<Fit> {
+    let mut best = None;
+    for fit in fits.take(CANDIDATES) {
+        best = better(best, fit);
+        if best.is_some_and(|best| best.loss == 0) {
+            break;
+        }
+    }
+    best
+}
+
+/// The best over a lane's runs, or over the parts of them that died up to `horizon`.
+fn in_bin(
+    store: &Store,
+    bin: &Bin,
+    lane: LaneId,
+    horizon: u64,
+    need: &Need,
+    others: &Others<'_>,
+) -> Option<Fit> {
     let whole = bin.newest() <= horizon;
-    bin.runs
-        .range((need.bytes, 0, 0)..)
-        .find_map(|&(size, addr, head)| {
-            if whole {
-                let place = place_at(store, head, need.fit(addr, size)?);
-                return Some(Fit { size, place });
-            }
-            let mut tight = Tightest::new(need);
-            let mut id = head;
-            while store.index.in_run(&store.offsets, id, lane) {
-                let seg = store.offsets.seg(id);
-                let point = seg.death().and_then(Frontier::single);
-                tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
-                id = seg.next;
-            }
-            tight.finish(store)
-        })
+    let fits = bin.runs.range((need.bytes, 0, 0)..);
+    best_of(fits.filter_map(|&(size, addr, head)| {
+        if whole {
+            let place = place_at(store, head, need.fit(addr, size)?);
+            let loss = others.loss(store, place, need.bytes);
+            return Some(Fit { loss, size, place });
+        }
+        let mut tight = Tightest::new(need);
+        let mut id = head;
+        while store.index.in_run(&store.offsets, id, lane) {
+            let seg = store.offsets.seg(id);
+            let point = seg.death().and_then(Frontier::single);
+            tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
+            id = seg.next;
+        }
+        let fit = tight.finish(store)?;
+        let loss = others.loss(store, fit.place, need.bytes);
+        Some(Fit { loss, ..fit })
+    }))
 }
 
 /// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
@@ -216,7 +302,11 @@ impl<'a> Tightest<'a> {
         self.cut();
         let (size, head, start) = self.best?;
         let place = place_at(store, head, start);
-        Some(Fit { size, place })
+        Some(Fit {
+            loss: 0,
+            size,
+            place,
+        })
     }
 }
 
@@ -303,54 +393,41 @@ pub(crate) struct Collection {
     pub fresh: u64,
 }
 
-/// The free pages of one size that together make room for a request under its order; where they do not
-/// suffice, with up to `room` bytes of new memory. None if pages cannot help: their addresses do not, in what
-/// fits into one, and larger alignments are not theirs to give.
+/// The free pages of one size that together make room for a request under its order, those first that
+/// fewest others could use; where they do not suffice, with up to `room` bytes of new memory. None if
+/// pages cannot help: their addresses do not, in what fits into one, and larger alignments are not
+/// theirs to give.
 pub(crate) fn collect(
     store: &Store,
     need: &Need,
     order: &Order<'_>,
+    others: &Others<'_>,
     room: u64,
     page: u64,
 ) -> Option<Collection> {
     let whole = in_pages(need, page)?;
-    let mut stretches: BTreeSet<(u64, u64, SegId)> = BTreeSet::new();
+    let mut stretches = BTreeSet::new();
     for entry in store.offsets.slabs() {
-        if entry.free_bytes < page || entry.page != page {
-            continue;
-        }
-        let (mut head, mut from, mut to) = (NIL, 0, 0);
-        for (id, seg) in store.offsets.segs_from(entry.first) {
-            if seg.death().is_some_and(|death| order.admits(death)) {
-                if head == NIL {
-                    (head, from) = (id, seg.addr);
-                }
-                to = seg.end();
-                continue;
+        if entry.free_bytes >= page && entry.page == page {
+            let mut pages = Pages::new(page, &mut stretches);
+            for (id, seg) in store.offsets.segs_from(entry.first) {
+                let death = seg.death().filter(|death| order.admits(death));
+                pages.step(id, seg, death.map(|death| others.after(death)));
             }
-            if head != NIL
-                && let Some(slab) = whole_pages(from, to, page)
-            {
-                stretches.insert((slab.bytes, slab.base, head));
-            }
-            head = NIL;
-        }
-        if head != NIL
-            && let Some(slab) = whole_pages(from, to, page)
-        {
-            stretches.insert((slab.bytes, slab.base, head));
+            pages.cut();
         }
     }
     let mut pieces = Vec::new();
     let mut lacking = whole;
-    while lacking > 0 {
+    while let Some(&(after, ..)) = stretches.first().filter(|_| lacking > 0) {
         // What suffices and is least, else the largest, so that there are few pieces.
-        let fit = stretches.range((lacking, 0, 0)..).next();
-        let Some(&found) = fit.or_else(|| stretches.last()) else {
+        let fit = stretches.range((after, lacking, 0, 0)..=(after, u64::MAX, u64::MAX, NIL));
+        let last = || stretches.range(..(after + 1, 0, 0, 0)).next_back();
+        let Some(&found) = fit.min().or_else(last) else {
             break;
         };
         stretches.remove(&found);
-        let (bytes, base, head) = found;
+        let (_, bytes, base, head) = found;
         let bytes = bytes.min(lacking);
         lacking -= bytes;
         let first = place_at(store, head, base).first;
@@ -358,9 +435,104 @@ pub(crate) fn collect(
     }
     let useful = !pieces.is_empty() && lacking <= room;
     useful.then_some(Collection {
-        pieces,
+        pieces: adjacent_as_one(pieces),
         fresh: lacking,
     })
+}
+
+/// Neighbours become one piece: their order in the new slab is of no importance.
+fn adjacent_as_one(mut pieces: Vec<(SegId, Slab)>) -> Vec<(SegId, Slab)> {
+    pieces.sort_unstable_by_key(|(_, slab)| slab.base);
+    let mut out: Vec<(SegId, Slab)> = Vec::new();
+    for (first, slab) in pieces {
+        match out.last_mut() {
+            Some((_, last)) if last.end() == slab.base => last.bytes += slab.bytes,
+            _ => out.push((first, slab)),
+        }
+    }
+    out
+}
+
+/// Finds the whole pages of a slab that a request may have: stretches of pages after which equally
+/// many others come, by that number, their bytes, where they begin and in or after which segment.
+struct Pages<'a> {
+    page: u64,
+    out: &'a mut BTreeSet<(u64, u64, u64, SegId)>,
+    /// Adjacent segments, where each ends and how many others come after it.
+    segs: Vec<(u64, u64)>,
+    head: SegId,
+    from: u64,
+}
+
+impl<'a> Pages<'a> {
+    fn new(page: u64, out: &'a mut BTreeSet<(u64, u64, u64, SegId)>) -> Self {
+        Self {
+            page,
+            out,
+            segs: Vec::new(),
+            head: NIL,
+            from: 0,
+        }
+    }
+
+    /// The next segment, and how many others come after it if it may be had.
+    fn step(&mut self, id: SegId, seg: &Seg, after: Option<u64>) {
+        let Some(after) = after else {
+            self.cut();
+            return;
+        };
+        match self.segs.last_mut() {
+            Some((end, last)) if *last == after => *end = seg.end(),
+            Some(_) => self.segs.push((seg.end(), after)),
+            None => {
+                (self.head, self.from) = (id, seg.addr);
+                self.segs.push((seg.end(), after));
+            }
+        }
+    }
+
+    /// Ends a stretch of segments. A page with parts of several counts as the one that most come after.
+    fn cut(&mut self) {
+        let end = self.segs.last().map_or(self.from, |(end, _)| *end);
+        let Some(whole) = whole_pages(self.from, end, self.page) else {
+            self.segs.clear();
+            return;
+        };
+        let mut run: Option<(u64, u64)> = None;
+        let mut segs = self.segs.drain(..).peekable();
+        let mut base = whole.base;
+        while base < whole.end() {
+            while segs.next_if(|(end, _)| *end <= base).is_some() {}
+            let Some(&(end, mut after)) = segs.peek() else {
+                break;
+            };
+            // The pages within this segment, or the one that it ends in.
+            let mut to = end.min(whole.end()) / self.page * self.page;
+            if to == base {
+                to = base + self.page;
+                while segs.peek().is_some_and(|(end, _)| *end < to) {
+                    after = segs.next().map_or(after, |(_, other)| after.max(other));
+                }
+                after = segs.peek().map_or(after, |(_, other)| after.max(*other));
+            }
+            match run {
+                Some((same, _)) if same == after => {}
+                _ => {
+                    if let Some((after, from)) = run {
+                        self.out.insert((after, base - from, from, self.head));
+                    }
+                    run = Some((after, base));
+                }
+            }
+            base = to;
+        }
+        if let Some((after, from)) = run {
+            let bytes = whole.end() - from;
+            self.out.insert((after, bytes, from, self.head));
+        }
+        drop(segs);
+        self.segs.clear();
+    }
 }
 
 /// The same with pages that have to be waited for, those first whose wait is least, and with as much
@@ -394,15 +566,8 @@ pub(crate) fn collect_pending(
     free.sort_unstable_by_key(|(lanes, outstanding, base, ..)| (*lanes, *outstanding, *base));
     free.truncate((whole / page) as usize);
     let fresh = whole - free.len() as u64 * page;
-    // Neighbours become one piece: their order in the new slab is of no importance.
-    free.sort_unstable_by_key(|(.., base, _, _)| *base);
-    let mut pieces: Vec<(SegId, Slab)> = Vec::new();
-    for (.., first, slab) in free {
-        match pieces.last_mut() {
-            Some((_, last)) if last.end() == slab.base => last.bytes += slab.bytes,
-            _ => pieces.push((first, slab)),
-        }
-    }
+    let pieces = free.into_iter().map(|(.., first, slab)| (first, slab));
+    let pieces = adjacent_as_one(pieces.collect());
     let useful = !pieces.is_empty() && fresh <= room;
     useful.then_some(Collection { pieces, fresh })
 }

@@ -7,7 +7,7 @@
 use super::lending::Lending;
 use super::offsets::Place;
 use super::policy::{self, Grain, Need};
-use super::request::{Acquired, Block, Config, PoolError, Request, Reuse, WaitPolicy};
+use super::request::{Acquired, Block, Config, Order, PoolError, Request, Reuse, WaitPolicy};
 use super::source::{Slab, SourceError};
 use super::stash::Stash;
 use super::stats::Stats;
@@ -308,11 +308,12 @@ impl State {
             None => max.saturating_sub(self.stats.figures.reserved + self.growing),
         };
         let (store, order) = (&self.store, &request.order);
-        let collect = match ready {
-            true => policy::collect,
-            false => policy::collect_pending,
+        let others = self.lending.others(order.own_lane());
+        let collect = |page| match ready {
+            true => policy::collect(store, need, order, &others, room, page),
+            false => policy::collect_pending(store, need, order, room, page),
         };
-        let of = |page| Some((page, collect(store, need, order, room, page)?));
+        let of = |page| Some((page, collect(page)?));
         let found = store.offsets.pages().filter_map(of);
         let (page, found) = found.min_by_key(|(_, found)| found.fresh)?;
         let detach = |(first, slab)| self.store.detach(first, slab);
@@ -485,8 +486,13 @@ impl State {
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
         let (order, store, lending) = (&request.order, &mut self.store, &mut self.lending);
         let small = need.bytes <= SMALL;
+        if let Order::Lane(lane) = order {
+            lending.saw(lane);
+        }
+        // Small blocks are placed by fit alone.
+        let lane = order.own_lane().filter(|_| !small);
         if let Some(own) = order.own_lane() {
-            let mut place = policy::own(store, need, order).filter(|_| small);
+            let mut place = policy::own(store, need, order, &lending.others(lane)).filter(|_| small);
             if place.is_none() {
                 match small {
                     true => lending.recall_one(store, own, need.bytes),
@@ -494,7 +500,7 @@ impl State {
                         lending.recall(store, need.bytes, |stash, _| stash.lane() == own);
                     }
                 }
-                place = policy::own(store, need, order);
+                place = policy::own(store, need, order, &lending.others(lane));
             }
             if let Some(place) = place {
                 return Some((place, Reuse::OwnLane));
@@ -504,21 +510,21 @@ impl State {
         lending.recall(store, need.bytes, |stash, _| {
             !keep(stash) && order.horizon(stash.lane()).is_some()
         });
-        if let Some(found) = policy::ready(store, need, order) {
+        if let Some(found) = policy::ready(store, need, order, &lending.others(lane)) {
             return Some(found);
         }
         // After what is free for all: who loses blocks to another lane misses them next, and would take
         // that lane's in turn.
         let complete = |stash: &Stash, oldest| !keep(stash) && stash.is_complete(oldest);
         if lending.recall(store, need.bytes, complete)
-            && let Some(found) = policy::ready(store, need, order)
+            && let Some(found) = policy::ready(store, need, order, &lending.others(lane))
         {
             return Some(found);
         }
         if !lending.recall(store, 1, |_, _| true) {
             return None;
         }
-        policy::ready(store, need, order)
+        policy::ready(store, need, order, &lending.others(lane))
     }
 
     fn take_after(
