@@ -34,6 +34,14 @@ pub(crate) struct Borrower {
 }
 
 impl Borrower {
+    /// How far its next request would reach on a lane, as far as is known.
+    pub fn reaches(&self, lane: LaneId) -> Option<u64> {
+        match self.stash.lane() == lane {
+            true => Some(u64::MAX),
+            false => self.seen.epoch_of(lane),
+        }
+    }
+
     /// Whether its next request would come after a death, as far as is known.
     pub fn is_after(&self, death: &Frontier) -> bool {
         let own = self.stash.lane();

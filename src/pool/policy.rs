@@ -9,7 +9,8 @@ use super::request::{Config, Lack, Order, PoolError, Request, Reuse};
 use super::source::Slab;
 use super::store::Store;
 use crate::timeline::{Frontier, LaneId};
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A request as rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub(crate) struct Need {
 
 const MIB: u64 = 1 << 20;
 /// Places that are weighed against each other, of one kind.
-const CANDIDATES: usize = 8;
+const CANDIDATES: usize = 64;
 
 impl Need {
     pub fn new(request: &Request<'_>, min_align: u64) -> Result<Self, PoolError> {
@@ -78,7 +79,9 @@ pub(crate) fn ready(
     if let Some(place) = dominated(store, need, order, others) {
         return Some((place, Reuse::Ordered));
     }
-    if let Some(fit) = by_size(store, &store.index.clear, need, &Others::default(), |_| true) {
+    if let Some(fit) = by_size(store, &store.index.clear, need, &Others::default(), |_| {
+        true
+    }) {
         return Some((fit.place, Reuse::Completed));
     }
     if matches!(order, Order::Sync) {
@@ -108,24 +111,50 @@ fn better(best: Option<Fit>, fit: Fit) -> Option<Fit> {
 pub(crate) struct Others<'a> {
     all: &'a [Option<Borrower>],
     but: Option<LaneId>,
+    /// How far they reach on each lane that was looked at, ascending.
+    epochs: RefCell<BTreeMap<LaneId, Vec<u64>>>,
 }
 
 impl<'a> Others<'a> {
     pub fn new(all: &'a [Option<Borrower>], but: LaneId) -> Self {
-        let but = Some(but);
-        Self { all, but }
+        Self {
+            all,
+            but: Some(but),
+            ..Self::default()
+        }
+    }
+
+    /// Whether there is anybody.
+    fn any(&self) -> bool {
+        self.all.len() > 1
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Borrower> {
+        let others = self.all.iter().flatten();
+        others.filter(|other| Some(other.stash.lane()) != self.but)
     }
 
     /// How many of them come after a death.
     fn after(&self, death: &Frontier) -> u64 {
-        let others = self.all.iter().flatten();
-        let others = others.filter(|other| Some(other.stash.lane()) != self.but);
-        others.filter(|other| other.is_after(death)).count() as u64
+        if !self.any() {
+            return 0;
+        }
+        let Some(point) = death.single() else {
+            return self.each().filter(|other| other.is_after(death)).count() as u64;
+        };
+        let mut lanes = self.epochs.borrow_mut();
+        let epochs = lanes.entry(point.lane()).or_insert_with(|| {
+            let reach = |other: &Borrower| other.reaches(point.lane());
+            let mut epochs: Vec<u64> = self.each().filter_map(reach).collect();
+            epochs.sort_unstable();
+            epochs
+        });
+        (epochs.len() - epochs.partition_point(|epoch| *epoch < point.epoch)) as u64
     }
 
     /// What they lose with `bytes` at `place`: bytes, once for each that could have used them.
     fn loss(&self, store: &Store, place: Place, bytes: u64) -> u64 {
-        if self.all.len() < 2 {
+        if !self.any() {
             return 0;
         }
         let end = place.start + bytes;
@@ -152,12 +181,7 @@ pub(crate) fn own(
 }
 
 /// The best over the bins of all lanes that the order reaches.
-fn dominated(
-    store: &Store,
-    need: &Need,
-    order: &Order<'_>,
-    others: &Others<'_>,
-) -> Option<Place> {
+fn dominated(store: &Store, need: &Need, order: &Order<'_>, others: &Others<'_>) -> Option<Place> {
     let mut best: Option<Fit> = None;
     let mut offer = |fit: Option<Fit>| {
         if let Some(fit) = fit {

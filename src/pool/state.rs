@@ -492,7 +492,8 @@ impl State {
         // Small blocks are placed by fit alone.
         let lane = order.own_lane().filter(|_| !small);
         if let Some(own) = order.own_lane() {
-            let mut place = policy::own(store, need, order, &lending.others(lane)).filter(|_| small);
+            let mut place =
+                policy::own(store, need, order, &lending.others(lane)).filter(|_| small);
             if place.is_none() {
                 match small {
                     true => lending.recall_one(store, own, need.bytes),
