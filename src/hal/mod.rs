@@ -6,14 +6,17 @@
 
 #[rustfmt::skip]
 mod generated;
+mod lacking;
 mod logger;
 pub mod metadata;
+mod ranges;
 
 pub use crate::object::checks;
 pub use generated::info::*;
 pub use generated::shims::ddi;
 pub use generated::traits::*;
 pub use logger::{set_logger, set_logger_level};
+pub use ranges::Ranges;
 
 use crate::abi::*;
 use crate::object::{Body, Object, Result, ensure};

@@ -73,6 +73,7 @@ pub use event::Event;
 pub use graph::{ExecutableGraph, Graph};
 pub use hooks::Hooks;
 pub use launch::{LaunchRequest, Wishes};
+pub use native_command::NativeCall;
 pub use native_pool::{NativeLimits, NativePool};
 pub use pattern::Pattern;
 pub use queue::Queue;

@@ -9,8 +9,10 @@ use super::lane::LaneCore;
 use super::queue::Shape;
 use super::reach::Reach;
 use super::{Driver, Queue, Stamps, Work};
-use crate::abi::UR_COMMAND_ENQUEUE_NATIVE_EXP;
+use crate::abi::{UR_COMMAND_ENQUEUE_NATIVE_EXP, ur_exp_enqueue_native_command_function_t};
+use crate::hal::Unwrapped;
 use crate::object::{Handles, Object, OutHandle, Result};
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
@@ -37,7 +39,31 @@ impl<D: Driver> Drop for Loan<'_, D> {
     }
 }
 
+/// The user's function of a native command, and what it is to be called with.
+pub struct NativeCall {
+    pub run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
+    pub data: *mut c_void,
+}
+
+impl NativeCall {
+    fn on<D: Driver>(&self, queue: &Object<Queue<D>>) {
+        // SAFETY: the user's function with the user's data and a live queue, called once.
+        unsafe { (self.run)(queue.handle().cast(), self.data) }
+    }
+}
+
 impl<D: Driver> Queue<D> {
+    /// As [`Queue::native_command`], for a function of the user's.
+    pub fn call_native(
+        this: &Object<Self>,
+        bring: Option<Work<D>>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        call: NativeCall,
+    ) -> Result<()> {
+        Self::native_command(this, bring, waits, event, || call.on(this))
+    }
+
     /// Calls `run`, which may give work to the stream that [`Queue::expose`] shows there: between what
     /// the queue's order and the wait list demand before, `bring` included, and what comes after.
     pub fn native_command(

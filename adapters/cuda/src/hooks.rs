@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::hal::{Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
-use ur::stream::{Context, Event, Hooks, Queue};
+use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
 
 use crate::Cuda;
 use crate::device::Device;
@@ -217,20 +217,6 @@ impl Hooks<Cuda> for Cuda {
         waits: Waits<'_>,
         event: EventOut<'_>,
     ) -> Result<()> {
-        let call = NativeCommand { run, data };
-        Queue::native_command(this, None, waits, event, || call.run_on(this))
-    }
-}
-
-/// The user's function, and what it is to be called with.
-struct NativeCommand {
-    run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
-    data: *mut c_void,
-}
-
-impl NativeCommand {
-    fn run_on(&self, queue: &OfQueue) {
-        // SAFETY: the user's function with the user's data and a live queue, called once.
-        unsafe { (self.run)(queue.handle().cast(), self.data) }
+        Queue::call_native(this, None, waits, event, NativeCall { run, data })
     }
 }

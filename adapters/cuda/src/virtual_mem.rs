@@ -3,11 +3,10 @@
 //! The driver maps a piece of memory as a whole only, so physical memory is one piece a page. Where
 //! nothing is mapped nothing can be accessed.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::{self, PhysicalMemInfo};
+use ur::hal::{self, PhysicalMemInfo, Ranges};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
 
@@ -16,24 +15,11 @@ use crate::cu::sys::CUmemAccess_flags;
 use crate::device::Device;
 use crate::exec::{Gpu, Pages};
 
-/// The ranges of one context.
+/// The ranges of one context, each with the device that was asked for it, and the pages that are
+/// mapped, which live on as long as they are.
 #[derive(Default)]
 pub struct AddressSpace {
-    ranges: Mutex<BTreeMap<usize, Range>>,
-}
-
-struct Range {
-    bytes: usize,
-    gpu: Arc<Gpu>,
-    /// What is mapped, by its start.
-    maps: BTreeMap<usize, Map>,
-}
-
-struct Map {
-    bytes: usize,
-    access: ur_virtual_mem_access_flags_t,
-    /// The pages, which live on while they are mapped, and the device that they are of.
-    pages: Vec<Arc<Page>>,
+    ranges: Ranges<Arc<Gpu>, Vec<Arc<Page>>>,
 }
 
 /// One page of physical memory.
@@ -74,24 +60,13 @@ impl AddressSpace {
         let pages = pages(gpu)?;
         check_size(&pages, bytes)?;
         let start = pages.reserve(gpu.api, hint, bytes)?;
-        let range = Range {
-            bytes,
-            gpu: Arc::clone(gpu),
-            maps: BTreeMap::new(),
-        };
-        self.lock().insert(start, range);
+        self.ranges.reserved(start, bytes, Arc::clone(gpu));
         Ok(start)
     }
 
     pub fn free(&self, start: usize, bytes: usize) -> Result<()> {
-        let mut ranges = self.lock();
-        let whole = ranges
-            .get(&start)
-            .is_some_and(|range| range.bytes == bytes && range.maps.is_empty());
-        ensure(whole, UR_RESULT_ERROR_INVALID_VALUE)?;
-        if let Some(range) = ranges.remove(&start) {
-            pages(&range.gpu)?.unreserve(start, bytes);
-        }
+        let gpu = self.ranges.freed(start, bytes)?;
+        pages(&gpu)?.unreserve(start, bytes);
         Ok(())
     }
 
@@ -111,40 +86,24 @@ impl AddressSpace {
         let (first, count) = (offset / pages.bytes, bytes / pages.bytes);
         let own = memory.pages.get(first..).and_then(|rest| rest.get(..count));
         let own = own.ok_or(Error::new(UR_RESULT_ERROR_INVALID_SIZE))?;
-        let mut ranges = self.lock();
-        let range = find(&mut ranges, start, bytes)?;
-        let below = range.maps.range(..start + bytes).next_back();
-        let free = below.is_none_or(|(&at, map)| at + map.bytes <= start);
-        ensure(free, UR_RESULT_ERROR_INVALID_VALUE)?;
-        let handles: Vec<u64> = own.iter().map(|page| page.handle).collect();
-        pages.map_pages(gpu.api, start, &handles, &[gpu.place()])?;
-        if access != UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE
-            && let Err(error) = pages.set_access(gpu.api, start, bytes, &[gpu.place()], wanted)
-        {
-            pages.unmap_pages(start, count);
-            return Err(error);
-        }
-        let pages = own.to_vec();
-        range.maps.insert(
-            start,
-            Map {
-                bytes,
-                access,
-                pages,
-            },
-        );
-        Ok(())
+        self.ranges.map(start, bytes, access, || {
+            let handles: Vec<u64> = own.iter().map(|page| page.handle).collect();
+            pages.map_pages(gpu.api, start, &handles, &[gpu.place()])?;
+            if access != UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE
+                && let Err(error) = pages.set_access(gpu.api, start, bytes, &[gpu.place()], wanted)
+            {
+                pages.unmap_pages(start, count);
+                return Err(error);
+            }
+            Ok(own.to_vec())
+        })
     }
 
     pub fn unmap(&self, start: usize, bytes: usize) -> Result<()> {
-        let mut ranges = self.lock();
-        let range = find(&mut ranges, start, bytes)?;
-        for piece in whole_maps(range, start, bytes)? {
-            if let Some(map) = range.maps.remove(&piece) {
-                pages(&range.gpu)?.unmap_pages(piece, map.pages.len());
-            }
-        }
-        Ok(())
+        self.ranges.unmap(start, bytes, |gpu, at, _, own| {
+            pages(gpu)?.unmap_pages(at, own.len());
+            Ok(())
+        })
     }
 
     pub fn set_access(
@@ -154,66 +113,37 @@ impl AddressSpace {
         access: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
         let wanted = native(access)?;
-        let mut ranges = self.lock();
-        let range = find(&mut ranges, start, bytes)?;
-        for piece in whole_maps(range, start, bytes)? {
-            if let Some(map) = range.maps.get_mut(&piece)
-                && let Some(page) = map.pages.first()
-            {
-                let (gpu, who) = (&page.gpu, [page.gpu.place()]);
-                pages(gpu)?.set_access(gpu.api, piece, map.bytes, &who, wanted)?;
-                map.access = access;
-            }
-        }
-        Ok(())
+        self.ranges
+            .set_access(start, bytes, access, |at, bytes, own| match own.first() {
+                Some(page) => {
+                    let (gpu, who) = (&page.gpu, [page.gpu.place()]);
+                    pages(gpu)?.set_access(gpu.api, at, bytes, &who, wanted)
+                }
+                None => Ok(()),
+            })
     }
 
-    /// The access to a range: none where nothing is mapped.
     pub fn access(&self, start: usize, bytes: usize) -> Result<ur_virtual_mem_access_flags_t> {
-        let mut ranges = self.lock();
-        let range = find(&mut ranges, start, bytes)?;
-        let below = range.maps.range(..=start).next_back();
-        let map = below.filter(|&(&at, map)| start < at + map.bytes);
-        Ok(map.map_or(UR_VIRTUAL_MEM_ACCESS_FLAG_NONE, |(_, map)| map.access))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Range>> {
-        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ranges.access(start, bytes)
     }
 }
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        for (&start, range) in &*self.lock() {
-            if let Ok(pages) = pages(&range.gpu) {
-                for (&at, map) in &range.maps {
-                    pages.unmap_pages(at, map.pages.len());
+        // Only what has pages was reserved.
+        self.ranges.clear(
+            |gpu, at, _, own| {
+                if let Ok(pages) = pages(gpu) {
+                    pages.unmap_pages(at, own.len());
                 }
-                pages.unreserve(start, range.bytes);
-            }
-        }
+            },
+            |gpu, start, bytes| {
+                if let Ok(pages) = pages(gpu) {
+                    pages.unreserve(start, bytes);
+                }
+            },
+        );
     }
-}
-
-/// The range that all of these addresses lie in.
-fn find(ranges: &mut BTreeMap<usize, Range>, start: usize, bytes: usize) -> Result<&mut Range> {
-    let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
-    let (&at, range) = ranges.range_mut(..=start).next_back().ok_or(wrong)?;
-    let end = start.checked_add(bytes).ok_or(wrong)?;
-    let inside = bytes > 0 && end <= at + range.bytes;
-    if inside { Ok(range) } else { Err(wrong) }
-}
-
-/// The maps that together are exactly these addresses.
-fn whole_maps(range: &Range, start: usize, bytes: usize) -> Result<Vec<usize>> {
-    let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
-    let (mut pieces, mut next) = (Vec::new(), start);
-    while next < start + bytes {
-        pieces.push(next);
-        next += range.maps.get(&next).ok_or(wrong)?.bytes;
-    }
-    ensure(next == start + bytes, wrong.code())?;
-    Ok(pieces)
 }
 
 /// Memory without an address.

@@ -7,15 +7,14 @@
 //! | backed, with the access given | `map`, `set_access` |
 //! | gone | `free`, when nothing of the range is backed |
 
-use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::{self, PhysicalMemInfo};
+use ur::hal::{self, PhysicalMemInfo, Ranges};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
 
@@ -27,19 +26,7 @@ use crate::device::Device;
 /// The ranges of one context.
 #[derive(Default)]
 pub struct AddressSpace {
-    ranges: Mutex<BTreeMap<usize, Range>>,
-}
-
-struct Range {
-    bytes: usize,
-    /// What is backed, by its start.
-    maps: BTreeMap<usize, Map>,
-}
-
-#[derive(Clone, Copy)]
-struct Map {
-    bytes: usize,
-    access: ur_virtual_mem_access_flags_t,
+    ranges: Ranges<(), ()>,
 }
 
 /// Every start and size is a multiple of it.
@@ -51,23 +38,12 @@ impl AddressSpace {
     pub fn reserve(&self, hint: usize, bytes: usize) -> Result<usize> {
         check_size(bytes)?;
         let start = map_nothing(hint, bytes, 0)?;
-        self.lock().insert(
-            start,
-            Range {
-                bytes,
-                maps: BTreeMap::new(),
-            },
-        );
+        self.ranges.reserved(start, bytes, ());
         Ok(start)
     }
 
     pub fn free(&self, start: usize, bytes: usize) -> Result<()> {
-        let mut ranges = self.lock();
-        let whole = ranges
-            .get(&start)
-            .is_some_and(|range| range.bytes == bytes && range.maps.is_empty());
-        ensure(whole, UR_RESULT_ERROR_INVALID_VALUE)?;
-        ranges.remove(&start);
+        self.ranges.freed(start, bytes)?;
         unmap(start, bytes);
         Ok(())
     }
@@ -88,47 +64,24 @@ impl AddressSpace {
             .checked_add(bytes)
             .is_some_and(|end| end <= memory.bytes);
         ensure(inside, UR_RESULT_ERROR_INVALID_SIZE)?;
-        let mut ranges = self.lock();
-        let range = find(&mut ranges, start, bytes)?;
-        let free = range
-            .maps
-            .range(..start + bytes)
-            .next_back()
-            .is_none_or(|(&at, map)| at + map.bytes <= start);
-        ensure(free, UR_RESULT_ERROR_INVALID_VALUE)?;
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         let offset =
             libc::off_t::try_from(offset).map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        // SAFETY: the pages are reserved and not backed, so nothing that anybody uses is replaced.
-        let at = unsafe {
-            libc::mmap(
-                pointer(start),
-                bytes,
-                protection,
-                flags,
-                memory.file.as_raw_fd(),
-                offset,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(system_error(
-                UR_RESULT_ERROR_OUT_OF_RESOURCES,
-                "mapping physical memory",
-            ));
-        }
-        range.maps.insert(start, Map { bytes, access });
-        Ok(())
+        let file = memory.file.as_raw_fd();
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        self.ranges.map(start, bytes, access, || {
+            // SAFETY: the pages are reserved and not backed, so nothing that anybody uses is replaced.
+            let at = unsafe { libc::mmap(pointer(start), bytes, protection, flags, file, offset) };
+            if at == libc::MAP_FAILED {
+                return Err(refused("mapping physical memory"));
+            }
+            Ok(())
+        })
     }
 
     pub fn unmap(&self, start: usize, bytes: usize) -> Result<()> {
-        let mut ranges = self.lock();
-        let range = find(&mut ranges, start, bytes)?;
-        let pieces = whole_maps(range, start, bytes)?;
-        map_nothing(start, bytes, libc::MAP_FIXED)?;
-        for piece in pieces {
-            range.maps.remove(&piece);
-        }
-        Ok(())
+        self.ranges.unmap(start, bytes, |_, at, bytes, _| {
+            map_nothing(at, bytes, libc::MAP_FIXED).map(drop)
+        })
     }
 
     pub fn set_access(
@@ -138,70 +91,32 @@ impl AddressSpace {
         access: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
         let protection = protection(access)?;
-        let mut ranges = self.lock();
-        let range = find(&mut ranges, start, bytes)?;
-        let pieces = whole_maps(range, start, bytes)?;
-        // SAFETY: the pages are backed by memory of this context; who uses them when is the
-        // caller's affair.
-        if unsafe { libc::mprotect(pointer(start), bytes, protection) } != 0 {
-            return Err(system_error(
-                UR_RESULT_ERROR_OUT_OF_RESOURCES,
-                "changing access",
-            ));
-        }
-        for piece in pieces {
-            if let Some(map) = range.maps.get_mut(&piece) {
-                map.access = access;
-            }
-        }
-        Ok(())
+        self.ranges
+            .set_access(start, bytes, access, |at, bytes, _| {
+                // SAFETY: the pages are backed by memory of this context; who uses them when is the
+                // caller's affair.
+                if unsafe { libc::mprotect(pointer(at), bytes, protection) } != 0 {
+                    return Err(refused("changing access"));
+                }
+                Ok(())
+            })
     }
 
-    /// The access to a range: none where nothing is backed.
     pub fn access(&self, start: usize, bytes: usize) -> Result<ur_virtual_mem_access_flags_t> {
-        let mut ranges = self.lock();
-        let range = find(&mut ranges, start, bytes)?;
-        let below = range.maps.range(..=start).next_back();
-        let map = below.filter(|&(&at, map)| start < at + map.bytes);
-        Ok(map.map_or(UR_VIRTUAL_MEM_ACCESS_FLAG_NONE, |(_, map)| map.access))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Range>> {
-        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ranges.access(start, bytes)
     }
 }
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        for (&start, range) in &*self.lock() {
-            unmap(start, range.bytes);
-        }
+        // What is mapped goes with its range.
+        self.ranges
+            .clear(|_, _, _, _| (), |_, start, bytes| unmap(start, bytes));
     }
 }
 
-/// The range that all of these addresses lie in.
-fn find(ranges: &mut BTreeMap<usize, Range>, start: usize, bytes: usize) -> Result<&mut Range> {
-    let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
-    let (&at, range) = ranges.range_mut(..=start).next_back().ok_or(wrong)?;
-    let end = start.checked_add(bytes).ok_or(wrong)?;
-    let inside = bytes > 0 && end <= at + range.bytes;
-    if inside { Ok(range) } else { Err(wrong) }
-}
-
-/// The maps that together are exactly these addresses.
-fn whole_maps(range: &Range, start: usize, bytes: usize) -> Result<Vec<usize>> {
-    let mut pieces = Vec::new();
-    let mut next = start;
-    while next < start + bytes {
-        let map = range
-            .maps
-            .get(&next)
-            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        pieces.push(next);
-        next += map.bytes;
-    }
-    ensure(next == start + bytes, UR_RESULT_ERROR_INVALID_VALUE)?;
-    Ok(pieces)
+fn refused(what: &str) -> Error {
+    system_error(UR_RESULT_ERROR_OUT_OF_RESOURCES, what)
 }
 
 fn check_size(bytes: usize) -> Result<()> {
@@ -225,10 +140,7 @@ fn map_nothing(at: usize, bytes: usize, fixed: i32) -> Result<usize> {
     // SAFETY: a hint replaces nothing, and a fixed address is one of our own reservations.
     let start = unsafe { libc::mmap(pointer(at), bytes, libc::PROT_NONE, flags, -1, 0) };
     if start == libc::MAP_FAILED {
-        return Err(system_error(
-            UR_RESULT_ERROR_OUT_OF_RESOURCES,
-            "reserving addresses",
-        ));
+        return Err(refused("reserving addresses"));
     }
     Ok(start.expose_provenance())
 }
@@ -280,10 +192,7 @@ fn memory_file(bytes: usize) -> Result<File> {
     // SAFETY: makes a new file, whose number is ours alone.
     let number = unsafe { libc::memfd_create(c"ur-native-cpu".as_ptr(), libc::MFD_CLOEXEC) };
     if number < 0 {
-        return Err(system_error(
-            UR_RESULT_ERROR_OUT_OF_RESOURCES,
-            "memfd_create",
-        ));
+        return Err(refused("memfd_create"));
     }
     // SAFETY: as above.
     let file = unsafe { File::from_raw_fd(number) };

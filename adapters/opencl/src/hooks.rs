@@ -8,7 +8,7 @@ use opencl_sys::cl_device_id;
 use ur::abi::*;
 use ur::hal::Unwrapped;
 use ur::object::{Handles, Object, OutHandle, Result};
-use ur::stream::{Context, Event, Hooks, Queue};
+use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
 
 use crate::OpenCl;
 use crate::device::Device;
@@ -253,8 +253,7 @@ impl Hooks<OpenCl> for OpenCl {
         waits: Waits<'_>,
         event: EventOut<'_>,
     ) -> Result<()> {
-        let call = NativeCommand { run, data };
-        Queue::native_command(this, bring(mems), waits, event, || call.run_on(this))
+        Queue::call_native(this, bring(mems), waits, event, NativeCall { run, data })
     }
 
     fn read_host_pipe(
@@ -285,18 +284,5 @@ impl Hooks<OpenCl> for OpenCl {
         let work = pipe::write(program, symbol, src, size)?;
         let command = UR_COMMAND_WRITE_HOST_PIPE;
         Queue::enqueue(this, command, waits, work, event, blocking)
-    }
-}
-
-/// The user's function, and what it is to be called with.
-struct NativeCommand {
-    run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
-    data: *mut c_void,
-}
-
-impl NativeCommand {
-    fn run_on(&self, queue: &OfQueue) {
-        // SAFETY: the user's function with the user's data and a live queue, called once.
-        unsafe { (self.run)(queue.handle().cast(), self.data) }
     }
 }

@@ -265,12 +265,11 @@ impl Bench {
     fn figures(&self, program: &Path, verdicts: &mut Verdicts) -> Result<()> {
         let found = pair::figures(program)?;
         let (mut tail, mut order) = ((0.0, 0.0), Vec::new());
+        let (mut pairs, mut arithmetic) = (Vec::new(), Vec::new());
         for (name, value) in found {
             match name.split_once(' ') {
-                Some(("scaling", threads)) => {
-                    let what = format!("scaling beside arithmetic's, {threads} threads");
-                    verdicts.least(&what, value, 0.9);
-                }
+                Some(("pairs", threads)) => pairs.push((threads.parse()?, value)),
+                Some(("arithmetic", threads)) => arithmetic.push((threads.parse()?, value)),
                 Some(("clock", queues)) => {
                     let what = format!("order of an enqueue after two, {queues} queues, ns");
                     verdicts.most(&what, value, 50.0);
@@ -280,6 +279,20 @@ impl Bench {
                 _ => tail.1 = value,
             }
         }
+        for ((threads, made), (_, alone)) in pairs.iter().zip(&arithmetic).skip(1) {
+            let what = format!("scaling beside arithmetic's, {threads} threads");
+            verdicts.least(&what, made / alone, 0.9);
+        }
+        plot::draw(
+            &self.plots.join("threads.svg"),
+            "in the time that one thread takes, each on its own queue",
+            ("threads", "times as much"),
+            &[
+                Line::new("allocation and free", pairs),
+                Line::new("arithmetic", arithmetic),
+            ],
+            false,
+        )?;
         verdicts.most(
             "p99.9 of a pair beside its median, 2 threads",
             tail.1 / tail.0,

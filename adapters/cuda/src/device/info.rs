@@ -315,44 +315,14 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
 
         // What there is not, or not yet.
         Is::ImageSupport => out.boolean(this.has_images()),
-        Is::ImageSrgb
-        | Is::KernelSetSpecializationConstants
+        ur::lacking_features!()
+        | Is::ImageSrgb
         | Is::ProgramSetSpecializationConstants
         | Is::MemChannelSupport
         | Is::HostPipeReadWriteSupport
         | Is::EsimdSupport
-        | Is::CommandBufferSubgraphSupportExp
-        | Is::BindlessImagesSupportExp
-        | Is::BindlessImagesSharedUsmSupportExp
-        | Is::BindlessImages1dUsmSupportExp
-        | Is::BindlessImages2dUsmSupportExp
-        | Is::MipmapSupportExp
-        | Is::MipmapAnisotropySupportExp
-        | Is::MipmapLevelReferenceSupportExp
-        | Is::ExternalMemoryImportSupportExp
-        | Is::ExternalSemaphoreImportSupportExp
-        | Is::CubemapSupportExp
-        | Is::CubemapSeamlessFilteringSupportExp
-        | Is::BindlessSampledImageFetch1dUsmSupportExp
-        | Is::BindlessSampledImageFetch1dSupportExp
-        | Is::BindlessSampledImageFetch2dUsmSupportExp
-        | Is::BindlessSampledImageFetch2dSupportExp
-        | Is::BindlessSampledImageFetch3dSupportExp
-        | Is::ImageArraySupportExp
-        | Is::BindlessUniqueAddressingPerDimSupportExp
-        | Is::BindlessSample1dUsmSupportExp
-        | Is::BindlessSample2dUsmSupportExp
-        | Is::BindlessImagesGatherSupportExp
-        | Is::LowPowerEventsSupportExp
-        | Is::IpcMemorySupportExp
-        | Is::IpcPhysicalMemorySupportExp
-        | Is::ReusableEventsSupportExp
-        | Is::IpcEventSupportExp
-        | Is::PerEventProfilingSupportExp
         | Is::UsmP2pSupportExp
-        | Is::DynamicLinkSupportExp
-        | Is::UsmHostAllocRegisterSupportExp
-        | Is::MemoryExportExportableDeviceMemExp => out.boolean(false),
+        | Is::DynamicLinkSupportExp => out.boolean(false),
         Is::MaxReadImageArgs
         | Is::MaxWriteImageArgs
         | Is::MaxReadWriteImageArgs

@@ -1,4 +1,4 @@
-//! Figures that are no mean of one thing: how threads scale beside arithmetic, the slowest of a
+//! Figures that are no mean of one thing: how threads scale beside arithmetic's, the slowest of a
 //! thousand pairs beside the median, the order of an enqueue by the number of queues. A line each:
 //! a name, a tab, a number.
 
@@ -15,8 +15,9 @@ const BYTES: usize = 4096;
 pub fn print() {
     let bench = Bench::new();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    for threads in [2, 4, 8].into_iter().filter(|threads| *threads <= cores) {
-        println!("scaling {threads}\t{:.4}", scaling(&bench, threads));
+    for threads in [1, 2, 4, 8].into_iter().filter(|threads| *threads <= cores) {
+        let (pairs, arithmetic) = rates(&bench, threads);
+        println!("pairs {threads}\t{pairs:.4}\narithmetic {threads}\t{arithmetic:.4}");
     }
     let (median, slow) = tail(&bench, 2.min(cores));
     println!("median\t{median:.1}\np99.9\t{slow:.1}");
@@ -79,15 +80,20 @@ fn arithmetic(threads: usize, steps: u64) -> Duration {
     )
 }
 
-/// How much of the threads' own scaling the pairs have, which take turns with it.
-fn scaling(bench: &Bench, threads: usize) -> f64 {
+/// How many times the pairs of one thread so many make in the same time, and the same of arithmetic,
+/// which takes turns with them.
+fn rates(bench: &Bench, threads: usize) -> (f64, f64) {
+    let times =
+        |one: Duration, all: Duration| threads as f64 * one.as_secs_f64() / all.as_secs_f64();
     let round = |_| {
-        let pair =
-            pairs(bench, 1, PAIRS).as_secs_f64() / pairs(bench, threads, PAIRS).as_secs_f64();
-        let alone = arithmetic(1, PAIRS).as_secs_f64() / arithmetic(threads, PAIRS).as_secs_f64();
-        pair / alone
+        let made = times(pairs(bench, 1, PAIRS), pairs(bench, threads, PAIRS));
+        (
+            made,
+            times(arithmetic(1, PAIRS), arithmetic(threads, PAIRS)),
+        )
     };
-    median((0..ROUNDS).map(round).collect())
+    let (made, alone): (Vec<f64>, Vec<f64>) = (0..ROUNDS).map(round).unzip();
+    (median(made), median(alone))
 }
 
 /// The median of a pair and the time that one of a thousand exceeds, in nanoseconds, the clock's own

@@ -179,7 +179,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::EnqueueHostTaskSupportExp => out.boolean(true),
 
         // What there is not.
-        Is::ImageSupport
+        ur::lacking_features!()
+        | Is::ImageSupport
         | Is::ImageSrgb
         | Is::ErrorCorrectionSupport
         | Is::CompilerAvailable
@@ -187,48 +188,17 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::SubGroupIndependentForwardProgress
         | Is::Bfloat16
         | Is::Bfloat16ConversionsNative
-        | Is::KernelSetSpecializationConstants
         | Is::ProgramSetSpecializationConstants
         | Is::AsyncBarrier
         | Is::MemChannelSupport
         | Is::HostPipeReadWriteSupport
         | Is::EsimdSupport
         | Is::UseNativeAssert
-        | Is::CommandBufferSubgraphSupportExp
-        | Is::BindlessImagesSupportExp
-        | Is::BindlessImagesSharedUsmSupportExp
-        | Is::BindlessImages1dUsmSupportExp
-        | Is::BindlessImages2dUsmSupportExp
-        | Is::MipmapSupportExp
-        | Is::MipmapAnisotropySupportExp
-        | Is::MipmapLevelReferenceSupportExp
-        | Is::ExternalMemoryImportSupportExp
-        | Is::ExternalSemaphoreImportSupportExp
-        | Is::CubemapSupportExp
-        | Is::CubemapSeamlessFilteringSupportExp
-        | Is::BindlessSampledImageFetch1dUsmSupportExp
-        | Is::BindlessSampledImageFetch1dSupportExp
-        | Is::BindlessSampledImageFetch2dUsmSupportExp
-        | Is::BindlessSampledImageFetch2dSupportExp
-        | Is::BindlessSampledImageFetch3dSupportExp
-        | Is::ImageArraySupportExp
-        | Is::BindlessUniqueAddressingPerDimSupportExp
-        | Is::BindlessSample1dUsmSupportExp
-        | Is::BindlessSample2dUsmSupportExp
-        | Is::BindlessImagesGatherSupportExp
         | Is::EnqueueNativeCommandSupportExp
-        | Is::LowPowerEventsSupportExp
-        | Is::IpcMemorySupportExp
-        | Is::IpcPhysicalMemorySupportExp
-        | Is::ReusableEventsSupportExp
-        | Is::IpcEventSupportExp
         | Is::ClockSubGroupSupportExp
         | Is::ClockWorkGroupSupportExp
         | Is::ClockDeviceSupportExp
-        | Is::IsIntegratedGpu
-        | Is::PerEventProfilingSupportExp
-        | Is::UsmHostAllocRegisterSupportExp
-        | Is::MemoryExportExportableDeviceMemExp => out.boolean(false),
+        | Is::IsIntegratedGpu => out.boolean(false),
         Is::BuiltInKernels | Is::IlVersion => out.string(""),
         Is::MaxReadImageArgs
         | Is::MaxWriteImageArgs

@@ -528,41 +528,11 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::EnqueueHostTaskSupportExp => out.boolean(true),
 
         // What OpenCL has no way to.
-        Is::KernelSetSpecializationConstants
+        ur::lacking_features!()
         | Is::AsyncBarrier
         | Is::VirtualMemorySupport
-        | Is::CommandBufferSubgraphSupportExp
-        | Is::BindlessImagesSupportExp
-        | Is::BindlessImagesSharedUsmSupportExp
-        | Is::BindlessImages1dUsmSupportExp
-        | Is::BindlessImages2dUsmSupportExp
-        | Is::MipmapSupportExp
-        | Is::MipmapAnisotropySupportExp
-        | Is::MipmapLevelReferenceSupportExp
-        | Is::ExternalMemoryImportSupportExp
-        | Is::ExternalSemaphoreImportSupportExp
-        | Is::CubemapSupportExp
-        | Is::CubemapSeamlessFilteringSupportExp
-        | Is::BindlessSampledImageFetch1dUsmSupportExp
-        | Is::BindlessSampledImageFetch1dSupportExp
-        | Is::BindlessSampledImageFetch2dUsmSupportExp
-        | Is::BindlessSampledImageFetch2dSupportExp
-        | Is::BindlessSampledImageFetch3dSupportExp
-        | Is::ImageArraySupportExp
-        | Is::BindlessUniqueAddressingPerDimSupportExp
-        | Is::BindlessSample1dUsmSupportExp
-        | Is::BindlessSample2dUsmSupportExp
-        | Is::BindlessImagesGatherSupportExp
-        | Is::LowPowerEventsSupportExp
-        | Is::IpcMemorySupportExp
-        | Is::IpcPhysicalMemorySupportExp
-        | Is::ReusableEventsSupportExp
-        | Is::IpcEventSupportExp
-        | Is::PerEventProfilingSupportExp
         | Is::UsmP2pSupportExp
-        | Is::DynamicLinkSupportExp
-        | Is::UsmHostAllocRegisterSupportExp
-        | Is::MemoryExportExportableDeviceMemExp => out.boolean(false),
+        | Is::DynamicLinkSupportExp => out.boolean(false),
         Is::ImagePitchAlignExp | Is::MipmapMaxAnisotropyExp => out.value(0u32),
         Is::MaxImageLinearWidthExp | Is::MaxImageLinearHeightExp | Is::MaxImageLinearPitchExp => {
             out.value(0usize)
