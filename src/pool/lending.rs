@@ -5,7 +5,7 @@
 
 use super::meter::Meter;
 use super::offsets::NIL;
-use super::policy::Others;
+use super::others::Others;
 use super::request::Block;
 use super::stash::{Cache, Lent, PoolKey, Stash};
 use super::stats::Counters;

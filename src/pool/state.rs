@@ -6,6 +6,7 @@
 
 use super::lending::Lending;
 use super::offsets::Place;
+use super::pages;
 use super::policy::{self, Grain, Need};
 use super::request::{Acquired, Block, Config, Order, PoolError, Request, Reuse, WaitPolicy};
 use super::source::{Slab, SourceError};
@@ -310,8 +311,8 @@ impl State {
         let (store, order) = (&self.store, &request.order);
         let others = self.lending.others(order.own_lane());
         let collect = |page| match ready {
-            true => policy::collect(store, need, order, &others, room, page),
-            false => policy::collect_pending(store, need, order, room, page),
+            true => pages::collect(store, need, order, &others, room, page),
+            false => pages::collect_pending(store, need, order, room, page),
         };
         let of = |page| Some((page, collect(page)?));
         let found = store.offsets.pages().filter_map(of);
