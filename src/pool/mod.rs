@@ -14,8 +14,9 @@
 //! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
 //!
 //! `offsets` places, `index` finds (`starts` and `sizes` are the maps that they keep), `store` is both,
-//! `policy` chooses, `stats` and `meter` count, `stash` is what a lane has for itself, `lending` who has
-//! what; this file locks, keeps limits and talks to the source. Lock ranks: the pool's one lock comes after any queue's lock, its meter's
+//! `policy` chooses, with `others` and `pages`, `stats` and `meter` count, `stash` is what a lane has for
+//! itself, `lending` who has what; this file locks, keeps limits and talks to the source. Lock ranks: the
+//! pool's one lock comes after any queue's lock, its meter's
 //! after that, stashes' last, in the order of their lanes; nothing is called under them.
 
 #![forbid(unsafe_code)]
@@ -26,6 +27,8 @@ mod meter;
 mod offsets;
 #[doc(hidden)]
 pub mod oracle;
+mod others;
+mod pages;
 mod policy;
 mod request;
 mod sizes;

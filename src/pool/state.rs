@@ -6,8 +6,9 @@
 
 use super::lending::Lending;
 use super::offsets::Place;
+use super::pages;
 use super::policy::{self, Grain, Need};
-use super::request::{Acquired, Block, Config, PoolError, Request, Reuse, WaitPolicy};
+use super::request::{Acquired, Block, Config, Order, PoolError, Request, Reuse, WaitPolicy};
 use super::source::{Slab, SourceError};
 use super::stash::Stash;
 use super::stats::Stats;
@@ -315,14 +316,15 @@ impl State {
             None => max.saturating_sub(self.stats.figures.reserved + self.growing),
         };
         let (store, order) = (&self.store, &request.order);
-        let collect = match ready {
-            true => policy::collect,
-            false => policy::collect_pending,
+        let others = self.lending.others(order.own_lane());
+        let collect = |page| match ready {
+            true => pages::collect(store, need, order, &others, room, page),
+            false => pages::collect_pending(store, need, order, room, page),
         };
-        let of = |page| Some((page, collect(store, need, order, room, page)?));
+        let of = |page| Some((page, collect(page)?));
         let found = store.offsets.pages().filter_map(of);
         // What is new, then how many pages are to be moved.
-        let cost = |(page, found): &(u64, policy::Collection)| (found.fresh, found.moved() / page);
+        let cost = |(page, found): &(u64, pages::Collection)| (found.fresh, found.moved() / page);
         let (page, found) = found.min_by_key(cost)?;
         let detach = |(first, slab)| self.store.detach(first, slab);
         let pieces: Vec<Piece> = found.pieces.into_iter().map(detach).collect();
@@ -497,8 +499,14 @@ impl State {
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
         let (order, store, lending) = (&request.order, &mut self.store, &mut self.lending);
         let small = need.bytes <= SMALL.max(self.stats.figures.reserved / FEW);
+        if let Order::Lane(lane) = order {
+            lending.saw(lane);
+        }
+        // Small blocks are placed by fit alone.
+        let lane = order.own_lane().filter(|_| need.bytes > SMALL);
         if let Some(own) = order.own_lane() {
-            let mut place = policy::own(store, need, order).filter(|_| small);
+            let mut place =
+                policy::own(store, need, order, &lending.others(lane)).filter(|_| small);
             if place.is_none() {
                 match small {
                     true => lending.recall_one(store, own, need.bytes),
@@ -507,7 +515,7 @@ impl State {
                         lending.recall(store, enough, |lane| lane == own, |_, _| true);
                     }
                 }
-                place = policy::own(store, need, order);
+                place = policy::own(store, need, order, &lending.others(lane));
             }
             if let Some(place) = place {
                 return Some((place, Reuse::OwnLane));
@@ -517,21 +525,22 @@ impl State {
         let enough = (need.bytes, 0);
         let ordered = |lane| other(lane) && order.horizon(lane).is_some();
         lending.recall(store, enough, ordered, |_, _| true);
-        if let Some(found) = policy::ready(store, need, order) {
+        if let Some(found) = policy::ready(store, need, order, &lending.others(lane)) {
             return Some(found);
         }
         // After what is free for all: who loses blocks to another lane misses them next, and would take
         // that lane's in turn.
         if lending.recall(store, enough, other, Stash::is_complete)
-            && let Some(found) = policy::ready(store, need, order)
+            && let Some(found) = policy::ready(store, need, order, &lending.others(lane))
         {
             return Some(found);
         }
         if !lending.recall(store, (1, 0), |_| true, |_, _| true) {
             return None;
         }
-        let own = policy::own(store, need, order).map(|place| (place, Reuse::OwnLane));
-        own.or_else(|| policy::ready(store, need, order))
+        let others = lending.others(lane);
+        let own = policy::own(store, need, order, &others).map(|place| (place, Reuse::OwnLane));
+        own.or_else(|| policy::ready(store, need, order, &others))
     }
 
     fn take_after(
