@@ -26,7 +26,7 @@ impl Queue {
     fn new() -> Self {
         let mut lane = Lane::new();
         lane.advance();
-        let stash = Stash::new(lane.clock());
+        let stash = Stash::new(lane.clock(), &Arc::default());
         Self { lane, stash }
     }
 

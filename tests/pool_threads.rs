@@ -141,7 +141,7 @@ type Parcel = (Block, Frontier);
 fn work(stage: &Stage, seed: u64, to: &Sender<Parcel>, from: &Receiver<Parcel>, rounds: usize) {
     let mut rng = Rng::new(seed);
     let mut lane = Lane::new();
-    let stash = Stash::new(lane.clock());
+    let stash = Stash::new(lane.clock(), &Arc::default());
     let mut held: Vec<Block> = Vec::new();
     for _ in 0..rounds {
         lane.advance();
@@ -222,7 +222,7 @@ fn share(stashes: bool, source: FakeSource) -> u64 {
                     drop(to);
                     // What the neighbour sends after this thread's last round.
                     let lane = Lane::new();
-                    let stash = Stash::new(lane.clock());
+                    let stash = Stash::new(lane.clock(), &Arc::default());
                     for (block, _) in from {
                         stage.free(&lane, &stash, &block);
                     }

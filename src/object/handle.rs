@@ -13,7 +13,7 @@
 use super::{Error, Result, census};
 use crate::abi::*;
 use std::ffi::c_void;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -225,16 +225,34 @@ impl<T: Body> Object<T> {
         }
     }
 
+    /// Whether nobody but whoever calls with the handle has a reference, of either kind: nobody else may
+    /// then touch the object, so that its count need not be changed in one step.
+    #[inline]
+    fn is_the_callers(&self) -> bool {
+        // SAFETY: as for `arc`; the reference is not dropped.
+        let own = unsafe { ManuallyDrop::new(Arc::from_raw(self)) };
+        // Acquire: what those did who released theirs comes before.
+        self.api_refs.load(Ordering::Acquire) == 1
+            && Arc::strong_count(&own) == 1
+            && Arc::weak_count(&own) == 0
+    }
+
     /// One API reference less. The last one lets the API's Rust reference go.
     pub fn release(&self) -> Result<()> {
         if self.immortal {
             return Ok(());
         }
-        let before = self
-            .api_refs
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
-                count.checked_sub(1)
-            });
+        let before = match self.is_the_callers() {
+            true => {
+                self.api_refs.store(0, Ordering::Relaxed);
+                Ok(1)
+            }
+            false => self
+                .api_refs
+                .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
+                    count.checked_sub(1)
+                }),
+        };
         match before {
             Err(_) => Err(Error::new(T::KIND.invalid())),
             Ok(1) => {

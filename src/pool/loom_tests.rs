@@ -1,7 +1,8 @@
 //! Small models of threads that share a pool. Run as `timeline`'s head says.
 
 use super::oracle::FakeSource;
-use super::{Acquired, Config, Order, Pool, PoolError, Request, Stash};
+use super::{Acquired, Config, Ends, Order, Pool, PoolError, Request, Stash};
+use crate::timeline::sync::{AtomicU64, Ordering};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use loom::thread;
 use std::sync::Arc;
@@ -148,9 +149,13 @@ fn loom_closing_loses_no_slab() {
 /// A pool of at most `max` bytes in one slab, and a lane with a stash and a block of 64 in it, which
 /// died at the lane's first command.
 fn cached(max: u64) -> (Arc<TestPool>, Lane, Arc<Stash>, u64) {
+    cached_with(max, &Arc::default())
+}
+
+fn cached_with(max: u64, ends: &Arc<Ends>) -> (Arc<TestPool>, Lane, Arc<Stash>, u64) {
     let pool = pool(max, max);
     let mut lane = Lane::new();
-    let stash = Stash::new(lane.clock());
+    let stash = Stash::new(lane.clock(), ends);
     let addr = on(&pool, &lane, &stash);
     lane.advance();
     assert!(stash.free(addr, 1).is_some());
@@ -182,6 +187,33 @@ fn ask_on(
 }
 
 #[test]
+fn loom_who_hears_of_a_shorter_block_sees_that_ends_have_changed() {
+    loom::model(|| {
+        let ends = Arc::<Ends>::default();
+        let (pool, _lane, stash, addr) = cached_with(64, &ends);
+        let (key, before) = (pool.key(), ends.now());
+        let told = Arc::new(AtomicU64::new(0));
+        let owner = {
+            let told = Arc::clone(&told);
+            thread::spawn(move || {
+                assert!(stash.alloc(key, 32).is_some());
+                told.store(1, Ordering::Release);
+            })
+        };
+        if told.load(Ordering::Acquire) == 1 {
+            assert_ne!(ends.now(), before);
+        }
+        // Who looks after the change is told of the new end, and so may keep that.
+        if ends.now() != before {
+            let block = pool.lookup(addr);
+            assert!(block.is_some_and(|block| block.requested == 32));
+        }
+        assert!(owner.join().is_ok());
+        assert_ne!(ends.now(), before);
+    });
+}
+
+#[test]
 fn loom_a_cached_block_goes_to_its_lane_or_to_another_but_not_to_both() {
     loom::model(|| {
         let (pool, lane, stash, old) = cached(64);
@@ -210,7 +242,7 @@ fn loom_credit_moves_and_highs_stay_exact() {
     loom::model(|| {
         let (pool, first, stash, _) = cached(128);
         let mut lane = Lane::new();
-        let other = Stash::new(lane.clock());
+        let other = Stash::new(lane.clock(), &Arc::default());
         let addr = on(&pool, &lane, &other);
         lane.advance();
         assert!(other.free(addr, 1).is_some());

@@ -14,13 +14,14 @@
 //! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
 //!
 //! `offsets` places, `index` finds (`starts` and `sizes` are the maps that they keep), `store` is both,
-//! `policy` chooses, with `others` and `pages`, `stats` and `meter` count, `stash` is what a lane has for
-//! itself, `lending` who has what; this file locks, keeps limits and talks to the source. Lock ranks: the
-//! pool's one lock comes after any queue's lock, its meter's
+//! `policy` chooses, with `others` and `pages`, `stats` and `meter` count, `ends` tells what is known of
+//! them to be out of date, `stash` is what a lane has for itself, `lending` who has what; this file
+//! locks, keeps limits and talks to the source. Lock ranks: the pool's one lock comes after any queue's lock, its meter's
 //! after that, stashes' last, in the order of their lanes; nothing is called under them.
 
 #![forbid(unsafe_code)]
 
+mod ends;
 mod index;
 mod lending;
 mod meter;
@@ -45,6 +46,7 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use ends::Ends;
 pub use meter::Meter;
 pub use request::{
     Acquired, Block, Config, Lack, Order, PoolError, Request, Reuse, Story, UnknownPointer,
@@ -234,12 +236,6 @@ impl<S: Source> Pool<S> {
     /// The live allocation among whose requested bytes `addr` is.
     pub fn lookup(&self, addr: u64) -> Option<Block> {
         self.state.lock().lookup(addr)
-    }
-
-    /// [`Pool::lookup`] of two.
-    pub fn lookup_both(&self, addrs: [u64; 2]) -> [Option<Block>; 2] {
-        let state = self.state.lock();
-        addrs.map(|addr| state.lookup(addr))
     }
 
     /// Gives back what exceeds the release threshold, as far as it is free and observed complete.

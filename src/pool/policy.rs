@@ -52,7 +52,7 @@ impl Need {
 /// Rounds a size up to a multiple of `min_align`, and larger ones to 1/128 of the power of two below
 /// them, at most 1 MiB. That is under 1/8 from 8 `min_align` on (below, `min_align` is the unit of
 /// all sizes), and keeps slivers too small to serve anything from forming behind large blocks.
-#[inline]
+#[inline(always)]
 pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
     let below = bytes.checked_ilog2()?;
     let step = ((1 << below) / 128).clamp(min_align, MIB.max(min_align));

@@ -16,6 +16,7 @@
 //!
 //! Lock ranks: a pool's, its meter's, stashes in the order of their lanes.
 
+use super::ends::Ends;
 use super::policy::round;
 use super::request::Block;
 use super::table::Table;
@@ -126,6 +127,8 @@ pub(crate) struct Inner {
     entries: Vec<Entry>,
     spare: Vec<u32>,
     table: Table,
+    /// Whom to tell of blocks that are handed out again as less.
+    ends: Arc<Ends>,
     retired: bool,
 }
 
@@ -150,10 +153,13 @@ pub(crate) struct Lent {
 
 impl Stash {
     /// For the lane with this clock.
-    pub fn new(clock: &Arc<Clock>) -> Arc<Self> {
+    pub fn new(clock: &Arc<Clock>, ends: &Arc<Ends>) -> Arc<Self> {
         Arc::new(Self {
             clock: Arc::clone(clock),
-            inner: Mutex::new(Inner::default()),
+            inner: Mutex::new(Inner {
+                ends: Arc::clone(ends),
+                ..Inner::default()
+            }),
         })
     }
 
@@ -171,7 +177,7 @@ impl Stash {
     /// Frees a live block that was lent to this lane. Its death is the lane's own point `epoch`, that
     /// of its last command, and nothing else. `None` sends the caller to the pools, which know of
     /// blocks of other lanes.
-    #[inline]
+    #[inline(always)]
     pub fn free(&self, addr: u64, epoch: u64) -> Option<Block> {
         self.inner.lock().put(addr, epoch)
     }
@@ -203,27 +209,49 @@ impl Stash {
 
 impl Cache {
     /// The bin for a size, if there is one with such blocks.
-    #[inline]
+    #[inline(always)]
     fn bin(&self, bytes: u64) -> Option<usize> {
         let at = spread(bytes);
-        (0..WINDOW)
-            .map(|step| (at + step) % BINS)
-            .find(|at| self.bins.0[*at].bytes == bytes && self.bins.0[*at].head != NIL)
+        match self.serves(at, bytes) {
+            // As mostly.
+            true => Some(at),
+            false => self.window(bytes).find(|at| self.serves(*at, bytes)),
+        }
+    }
+
+    #[inline(always)]
+    fn serves(&self, at: usize, bytes: u64) -> bool {
+        let bin = &self.bins.0[at];
+        bin.bytes == bytes && bin.head != NIL
     }
 
     /// The bin for a block of this size, if there is room for one.
-    #[inline]
+    #[inline(always)]
     fn bin_for(&self, bytes: u64) -> Option<usize> {
         let at = spread(bytes);
-        let window = || (0..WINDOW).map(|step| (at + step) % BINS);
-        window()
-            .find(|at| self.bins.0[*at].bytes == bytes)
-            .or_else(|| window().find(|at| self.bins.0[*at].head == NIL))
+        match self.bins.0[at].bytes == bytes {
+            true => Some(at),
+            false => self.some_bin_for(bytes),
+        }
+    }
+
+    #[inline(never)]
+    fn some_bin_for(&self, bytes: u64) -> Option<usize> {
+        let own = self
+            .window(bytes)
+            .find(|at| self.bins.0[*at].bytes == bytes);
+        own.or_else(|| self.window(bytes).find(|at| self.bins.0[*at].head == NIL))
+    }
+
+    /// The bins that a size may be in.
+    fn window(&self, bytes: u64) -> impl Iterator<Item = usize> + use<> {
+        let at = spread(bytes);
+        (0..WINDOW).map(move |step| (at + step) % BINS)
     }
 }
 
 /// Sizes come as few significant bits at any height: Fibonacci hashing (Knuth, vol. 3, 6.4).
-#[inline]
+#[inline(always)]
 fn spread(bytes: u64) -> usize {
     (bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
 }
@@ -251,7 +279,7 @@ impl Inner {
         self.retired
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, key: PoolKey, requested: u64) -> Result<Block, Miss> {
         let mut caches = self.caches.iter_mut().flatten();
         let cache = caches.find(|cache| cache.key == key).ok_or(Miss::NoBlock)?;
@@ -268,6 +296,9 @@ impl Inner {
         let entry = &mut self.entries[head];
         bin.head = entry.next;
         entry.live = true;
+        if requested < entry.requested {
+            self.ends.change();
+        }
         entry.requested = requested;
         Ok(Block {
             addr: entry.addr,
@@ -276,7 +307,7 @@ impl Inner {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, addr: u64, epoch: u64) -> Option<Block> {
         let id = self.table.get(addr)?;
         let entry = self.entries.get_mut(id as usize)?;

@@ -19,7 +19,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, addr: u64) -> Option<u32> {
         let mut at = self.home(addr)?;
         loop {
@@ -85,7 +85,7 @@ impl Table {
         *self.slot_mut(at) = (addr, value);
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&self, at: usize) -> (u64, u32) {
         self.lines[at / IN_A_LINE].0[at % IN_A_LINE]
     }
@@ -100,7 +100,7 @@ impl Table {
         IN_A_LINE * self.lines.len()
     }
 
-    #[inline]
+    #[inline(always)]
     fn home(&self, addr: u64) -> Option<usize> {
         let bits = self.room().checked_ilog2()?;
         // Blocks start at multiples of some power of two: only the high bits of the product mix all.

@@ -11,17 +11,16 @@ use super::out_of_order::OutOfOrder;
 use super::pool_core::PoolCore;
 use super::pool_trace::{Entry, Trace};
 use super::queue::Shape;
-use super::reach::Reach;
+use super::reach::{Reach, Reached};
 use super::{Context, Driver, Kind, Queue, UsmPool};
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::pool::{Acquired, Block, Order, PoolKey, Request, Story};
 use std::cell::RefCell;
 use std::ffi::c_void;
-use std::sync::Arc;
 
 impl<D: Driver> Queue<D> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn alloc(
         this: &Object<Self>,
         kind: Kind,
@@ -96,7 +95,7 @@ impl<D: Driver> Queue<D> {
         drop(entry);
         let (block, reach) = served?;
         if let Some(reach) = reach.filter(|_| event.wanted()) {
-            let (reach, times) = this.timed(Arc::clone(&reach)).inspect_err(|_| {
+            let (reach, times) = this.timed(Reached::clone(&reach)).inspect_err(|_| {
                 // Nobody gets to know the block.
                 pool.core().release(part, block.addr, reach.done.clone());
             })?;
@@ -106,7 +105,7 @@ impl<D: Driver> Queue<D> {
     }
 
     /// What a stash knows the memory by that is asked for, once it was used.
-    #[inline]
+    #[inline(always)]
     fn key(&self, kind: Kind, pool: Option<&Object<UsmPool<D>>>) -> Option<PoolKey> {
         match pool {
             None => self.context().current_key(self.home_at(), kind),
@@ -117,18 +116,13 @@ impl<D: Driver> Queue<D> {
         }
     }
 
-    #[inline]
-    fn is_profiled(&self) -> bool {
-        self.flags().contains(UR_QUEUE_FLAG_PROFILING_ENABLE)
-    }
-
     /// The right to write into a trace, where there is one.
     fn entry(&self) -> Option<Entry<'static>> {
         let stream = self.watched?;
         Some(Trace::get()?.begin(Some(stream)))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn free(
         this: &Object<Self>,
         addr: usize,
@@ -192,7 +186,7 @@ impl<D: Driver> Queue<D> {
                     entry.free(addr as u64, &reach.done);
                 }
                 lanes.add_loose(&reach);
-                Some(Arc::new(reach))
+                Some(Reached::new(reach))
             }
         };
         drop(entry);
@@ -201,7 +195,7 @@ impl<D: Driver> Queue<D> {
         };
         // The block is free, whatever becomes of the event's times.
         let (reach, times) = match this.is_profiled() {
-            true => this.timed(Arc::clone(&reach)).unwrap_or((reach, None)),
+            true => this.timed(Reached::clone(&reach)).unwrap_or((reach, None)),
             false => (reach, None),
         };
         let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
@@ -231,7 +225,7 @@ struct Ask<'a, D: Driver> {
     story: Option<&'a RefCell<Story>>,
 }
 
-type Served = Result<(Block, Option<Arc<Reach>>)>;
+type Served = Result<(Block, Option<Reached>)>;
 
 impl<D: Driver> Ask<'_, D> {
     fn request<'b>(&'b self, order: Order<'b>, may_wait: bool) -> Request<'b> {
@@ -273,6 +267,6 @@ impl<D: Driver> Ask<'_, D> {
             reach.join_frontier(frontier);
         }
         lanes.add_loose(&reach);
-        Ok((acquired.block(), self.wanted.then(|| Arc::new(reach))))
+        Ok((acquired.block(), self.wanted.then(|| Reached::new(reach))))
     }
 }

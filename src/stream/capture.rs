@@ -128,9 +128,13 @@ impl<D: Driver> Queue<D> {
     }
 
     /// Whether a command with this wait list is captured.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_captured(&self, waits: Handles<'_, Event<D>>) -> bool {
-        self.capture.is_on() || waits.iter().any(|event| event.captured().is_some())
+        self.capture.is_on() || !waits.is_empty() && Self::are_captured(waits)
+    }
+
+    fn are_captured(waits: Handles<'_, Event<D>>) -> bool {
+        waits.iter().any(|event| event.is_captured())
     }
 
     /// Records a command. The queue joins the capture that an event of the list belongs to.

@@ -24,6 +24,7 @@ pub(crate) struct Command<'a, D: Driver> {
 }
 
 impl<'a, D: Driver> Command<'a, D> {
+    #[inline]
     pub fn new(kind: ur_command_t, work: Work<D>) -> Self {
         Self {
             kind,
@@ -203,6 +204,7 @@ impl<D: Driver> Site<'_, D> {
         Ok(Command::on_buffers(kind, work, Some(buffer), None))
     }
 
+    #[inline]
     pub fn usm_copy<'a>(
         &self,
         dst: *mut c_void,
@@ -215,6 +217,7 @@ impl<D: Driver> Site<'_, D> {
         Ok(Command::new(UR_COMMAND_USM_MEMCPY, work))
     }
 
+    #[inline(always)]
     pub fn usm_fill<'a>(
         &self,
         dst: *mut c_void,
@@ -347,6 +350,7 @@ impl<D: Driver> Site<'_, D> {
     }
 
     /// Address of bytes that must not leave the allocation that they begin in.
+    #[inline]
     fn usm_range(&self, start: *const c_void, bytes: usize) -> Result<usize> {
         self.context.check_range(start.addr(), bytes)?;
         Ok(start.expose_provenance())

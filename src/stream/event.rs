@@ -12,7 +12,7 @@
 //! sharing a handle.
 
 use super::engine::ForeignPoint;
-use super::reach::Reach;
+use super::reach::{Reach, Reached};
 use super::signal::Signal;
 use super::{Context, Driver, Engine, Graph, Queue, Stamps, Work};
 use crate::abi::*;
@@ -51,7 +51,7 @@ enum Of<D: Driver> {
 /// What an event stands for.
 enum Standing<D: Driver> {
     /// A command, for good.
-    Command(Arc<Reach>, Option<Times>),
+    Command(Reached, Option<Times>),
     /// A recorded command: its present execution.
     Recorded(Box<Signal<D>>),
     /// A command of a graph, by its number: what only the graph's capture can wait for.
@@ -78,7 +78,7 @@ impl<D: Driver> Event<D> {
     pub(crate) fn new(
         queue: &Object<Queue<D>>,
         command: ur_command_t,
-        reach: Arc<Reach>,
+        reach: Reached,
         times: Option<Times>,
     ) -> Self {
         Self::made(
@@ -128,6 +128,10 @@ impl<D: Driver> Event<D> {
         ))
     }
 
+    pub(crate) fn is_captured(&self) -> bool {
+        matches!(self.standing, Standing::Captured(..))
+    }
+
     /// The graph and the number of a captured command; an error if there is no graph any more.
     #[allow(clippy::type_complexity)]
     #[inline]
@@ -147,7 +151,7 @@ impl<D: Driver> Event<D> {
     }
 
     /// Has the event of a recorded command stand for this execution; none: it failed.
-    pub(crate) fn stand_for(&self, execution: Option<(Arc<Reach>, Option<Times>)>) {
+    pub(crate) fn stand_for(&self, execution: Option<(Reached, Option<Times>)>) {
         if let Standing::Recorded(signal) = &self.standing {
             signal.stand_for(execution);
             self.failed.store(false, Ordering::Relaxed);
@@ -331,7 +335,7 @@ impl<D: Driver> Event<D> {
             return UR_EVENT_STATUS_ERROR;
         }
         let reach = match &self.standing {
-            Standing::Command(reach, _) => Arc::clone(reach),
+            Standing::Command(reach, _) => Reached::clone(reach),
             Standing::Recorded(signal) => match signal.present() {
                 Ok(Some(reach)) => reach,
                 Ok(None) => return UR_EVENT_STATUS_QUEUED,

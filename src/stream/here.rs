@@ -10,7 +10,7 @@
 //! | commands that waited for nothing new | the same with a later epoch, if nobody holds it, else new |
 //! | anything else | new |
 
-use super::reach::{Reach, Ticket};
+use super::reach::{Reach, Reached, Ticket};
 use crate::timeline::{Clock, Point};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -18,7 +18,7 @@ use std::sync::atomic::{Ordering, fence};
 pub(crate) struct Here {
     /// The lane's last command.
     point: Point,
-    last: Option<Arc<Reach>>,
+    last: Option<Reached>,
     since: Since,
 }
 
@@ -64,14 +64,14 @@ impl Here {
 
     /// Whether anybody else has a ticket, or the last reach with it.
     pub fn is_wanted(&self, ticket: &Ticket) -> bool {
-        let own = |last: &&Arc<Reach>| {
+        let own = |last: &&Reached| {
             let first = last.tickets.first();
             first.is_some_and(|first| Arc::ptr_eq(first, ticket))
         };
         let Some(last) = self.last.as_ref().filter(own) else {
             return Arc::strong_count(ticket) > 1;
         };
-        if Arc::strong_count(last) > 1 {
+        if Reached::strong_count(last) > 1 {
             return true;
         }
         // Whoever let go of the reach may have taken a ticket out of it before.
@@ -87,34 +87,34 @@ impl Here {
         own: bool,
         ticket: Option<&Ticket>,
         make: impl FnOnce() -> Reach,
-    ) -> Arc<Reach> {
+    ) -> Reached {
         if self.since != Since::Waits
             && let Some(last) = &mut self.last
             && last.tickets.first().map(Arc::as_ptr) == ticket.map(Arc::as_ptr)
         {
             if self.since == Since::Nothing && last.own == own {
-                return Arc::clone(last);
+                return Reached::clone(last);
             }
-            if let Some(moved) = Arc::get_mut(last) {
+            if let Some(moved) = Reached::get_mut(last) {
                 moved.done.join_point(&self.point);
                 moved.order.join_point(&self.point);
                 moved.own = own;
                 self.since = Since::Nothing;
-                return Arc::clone(last);
+                return Reached::clone(last);
             }
         }
         self.since = Since::Nothing;
         self.renew(make())
     }
 
-    fn renew(&mut self, reach: Reach) -> Arc<Reach> {
+    fn renew(&mut self, reach: Reach) -> Reached {
         if let Some(last) = &mut self.last
-            && let Some(unheld) = Arc::get_mut(last)
+            && let Some(unheld) = Reached::get_mut(last)
         {
             *unheld = reach;
-            return Arc::clone(last);
+            return Reached::clone(last);
         }
-        Arc::clone(self.last.insert(Arc::new(reach)))
+        Reached::clone(self.last.insert(Reached::new(reach)))
     }
 }
 
@@ -143,7 +143,10 @@ mod tests {
         let mut here = Here::new(&clock);
         here.step(1, true);
         let first = here.reach(true, Some(&ticket), || at(&clock, 1, &ticket));
-        assert!(Arc::ptr_eq(&first, &here.reach(true, Some(&ticket), never)));
+        assert!(Reached::ptr_eq(
+            &first,
+            &here.reach(true, Some(&ticket), never)
+        ));
         here.step(2, true);
         let second = here.reach(true, Some(&ticket), || at(&clock, 2, &ticket));
         assert_eq!(first.done, Frontier::from(Point::new(&clock, 1)));

@@ -85,7 +85,7 @@ impl<D: Driver> Queue<D> {
             .as_ref()
             .map(|times: &Times| Arc::clone(&times.stamps));
         Self::start(this, call, point, stamps, before)?;
-        let reach = event.wanted().then(|| Arc::new(reach));
+        let reach = event.wanted().then(|| reach.into());
         Self::deliver(this, UR_COMMAND_HOST_TASK_EXP, reach, times, event, false)
     }
 

@@ -4,18 +4,19 @@
 //! commands, so the driver is called under it: to submit, to wait and to record, and for nothing
 //! else. No two lanes' locks are ever held at once: markers of other lanes are found before.
 
-use super::engine::{Mark, enter};
+use super::engine::Mark;
 use super::here::Here;
-use super::reach::{Reach, Ticket, Tickets};
+use super::reach::{Reach, Reached, Ticket, Tickets};
 use super::replay::Part;
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Error, Object, Result};
 use crate::pool::{Block, PoolKey, Stash};
+use crate::timeline::sync::{Mutex, MutexGuard};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) struct LaneCore<D: Driver> {
     pub clock: Arc<Clock>,
@@ -51,6 +52,7 @@ pub(crate) enum Progress {
 
 impl Progress {
     /// Gives work to a lane, or has the host do it at once.
+    #[inline(always)]
     pub fn work<D: Driver>(
         lane: &D::Lane,
         epoch: u64,
@@ -99,7 +101,7 @@ impl<D: Driver> LaneCore<D> {
         let order = Lane::with(Clock::of(context.domain().engine().is_deterministic()));
         let clock = Arc::clone(order.clock());
         let native = make(&clock)?;
-        let stash = Stash::new(&clock);
+        let stash = Stash::new(&clock, &domain.memory.ends);
         let state = State {
             order,
             recent: Reach::default(),
@@ -128,7 +130,7 @@ impl<D: Driver> LaneCore<D> {
 
     /// The stream itself, on which others may put work from now on.
     pub fn expose(&self) -> Result<&D::Lane> {
-        let mut state = enter(&self.state);
+        let mut state = self.state.lock();
         self.record_if_watched(&mut state)?;
         self.exposed.store(true, Ordering::Relaxed);
         D::open(&self.native, true)?;
@@ -137,7 +139,7 @@ impl<D: Driver> LaneCore<D> {
 
     /// Opens the stream for one native command.
     pub fn lend(&self) -> Result<()> {
-        let mut state = enter(&self.state);
+        let mut state = self.state.lock();
         self.record_if_watched(&mut state)?;
         D::open(&self.native, true)?;
         self.guests.fetch_add(1, Ordering::Relaxed);
@@ -151,7 +153,7 @@ impl<D: Driver> LaneCore<D> {
 
     /// The native command is over, and a command of ours is behind it.
     pub fn take_back(&self) -> Result<()> {
-        let _state = enter(&self.state);
+        let _state = self.state.lock();
         let others = self.guests.fetch_sub(1, Ordering::Relaxed) > 1;
         match others || self.is_exposed() {
             true => Ok(()),
@@ -203,7 +205,7 @@ impl<D: Driver> LaneCore<D> {
         work: Work<D>,
         stamps: Option<Arc<Stamps>>,
         wanted: bool,
-    ) -> Result<Option<Arc<Reach>>> {
+    ) -> Result<Option<Reached>> {
         self.submit_with(waits, wanted, |lane, epoch| {
             Progress::work::<D>(lane, epoch, work, stamps)
         })
@@ -215,19 +217,30 @@ impl<D: Driver> LaneCore<D> {
         waits: &Reach,
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Arc<Reach>>> {
+    ) -> Result<Option<Reached>> {
         let mut state = self.after(waits)?;
+        self.give(&mut state, wanted, give)
+    }
+
+    /// As [`LaneCore::submit_with`], after nothing but what is on the lane.
+    #[inline(always)]
+    pub fn submit_next(
+        &self,
+        wanted: bool,
+        give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
+    ) -> Result<Option<Reached>> {
+        let mut state = self.state.lock();
         self.give(&mut state, wanted, give)
     }
 
     /// Gives the lane several commands in a row, the first of them after `waits`: how far all that
     /// was given reaches, and whether that is everything.
-    pub fn submit_all(&self, waits: &Reach, parts: &mut [Part<'_, D>]) -> (Arc<Reach>, Result<()>) {
+    pub fn submit_all(&self, waits: &Reach, parts: &mut [Part<'_, D>]) -> (Reached, Result<()>) {
         // Other lanes' locks come before this one's.
         let found: Result<Vec<_>> = parts.iter().map(|part| self.find(&part.waits)).collect();
         let (found, mut state) = match found.and_then(|found| Ok((found, self.after(waits)?))) {
             Ok(ready) => ready,
-            Err(error) => return (Arc::default(), Err(error)),
+            Err(error) => return (Reached::default(), Err(error)),
         };
         let mut give = |state: &mut State<D>| {
             for (part, (missing, marks)) in parts.iter_mut().zip(&found) {
@@ -252,22 +265,18 @@ impl<D: Driver> LaneCore<D> {
         (self.reach(&mut state), result)
     }
 
+    #[inline(always)]
     fn give(
         &self,
         state: &mut State<D>,
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Arc<Reach>>> {
+    ) -> Result<Option<Reached>> {
         self.record_if_watched(state)?;
         let given = match give(&self.native, state.order.epoch() + 1) {
             Ok(given) => given,
             Err(error) => {
-                if !D::TRACKS {
-                    // A part of it may be there: what comes to pass now includes that.
-                    state.order.step();
-                    state.here.clear();
-                    self.publish(state);
-                }
+                self.half_given(state);
                 return Err(error);
             }
         };
@@ -279,15 +288,28 @@ impl<D: Driver> LaneCore<D> {
         Ok(wanted.then(|| self.reach_here(state, true, watched)))
     }
 
+    /// A command was refused.
+    #[cold]
+    fn half_given(&self, state: &mut State<D>) {
+        if !D::TRACKS {
+            // A part of it may be there: what comes to pass now includes that.
+            state.order.step();
+            state.here.clear();
+            self.publish(state);
+        }
+    }
+
     /// There is one command more.
+    #[inline(always)]
     fn step(&self, state: &mut State<D>) {
         let alone = state.recent.done.is_empty();
         state.order.step();
-        state.here.step(state.order.epoch(), alone);
+        let epoch = state.order.epoch();
+        state.here.step(epoch, alone);
         if !alone {
             state.recent = Reach::default();
         }
-        self.publish(state);
+        self.publish_tip(epoch, epoch);
     }
 
     /// The part of what is waited for that other lanes have yet to complete, with its markers.
@@ -326,7 +348,7 @@ impl<D: Driver> LaneCore<D> {
     /// Makes later commands wait for `waits` and lets `then` look at the order under the lock.
     #[inline]
     pub fn after(&self, waits: &Reach) -> Result<MutexGuard<'_, State<D>>> {
-        let state = enter(&self.state);
+        let state = self.state.lock();
         match waits.done.is_empty() {
             true => Ok(state),
             false => self.after_others(state, waits),
@@ -343,7 +365,7 @@ impl<D: Driver> LaneCore<D> {
             missing.retain(|point| !state.order.orders_point(point));
             drop(state);
             let marks = self.marks_of(&missing)?;
-            state = enter(&self.state);
+            state = self.state.lock();
             self.wait_for(&mut state, missing, waits, &marks)?;
         }
         state.wait_for(&waits.order);
@@ -377,13 +399,13 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// What an event reaches that stands for everything up to here, without a command of its own.
-    pub fn reach(&self, state: &mut State<D>) -> Arc<Reach> {
+    pub fn reach(&self, state: &mut State<D>) -> Reached {
         self.cover_or_log(state);
         self.reach_here(state, false, true)
     }
 
     /// What an event made now reaches. With `watched`, it may want the last command recorded exactly.
-    fn reach_here(&self, state: &mut State<D>, own: bool, watched: bool) -> Arc<Reach> {
+    fn reach_here(&self, state: &mut State<D>, own: bool, watched: bool) -> Reached {
         let watched = watched && !D::TRACKS;
         // Others may put work behind the command at any time: its record cannot wait for ours.
         if watched
@@ -414,14 +436,14 @@ impl<D: Driver> LaneCore<D> {
 
     /// The least frontier that proves everything submitted or waited for so far.
     pub fn tip(&self) -> Frontier {
-        let mut state = enter(&self.state);
+        let mut state = self.state.lock();
         self.cover_or_log(&mut state);
         state.tip()
     }
 
     /// As [`LaneCore::reach`], now, and recorded exactly.
-    pub fn reach_now(&self) -> Result<Arc<Reach>> {
-        let mut state = enter(&self.state);
+    pub fn reach_now(&self) -> Result<Reached> {
+        let mut state = self.state.lock();
         let reach = self.reach(&mut state);
         if !D::TRACKS && !state.order.current().is_done() {
             self.keep_mark(&mut state)?;
@@ -431,7 +453,7 @@ impl<D: Driver> LaneCore<D> {
 
     /// Everything foreign that the lane waits for.
     pub fn waited(&self) -> Frontier {
-        enter(&self.state).order.waited().clone()
+        self.state.lock().order.waited().clone()
     }
 
     /// How many commands may not be relied on to be complete. Exact for who keeps others from
@@ -449,6 +471,7 @@ impl<D: Driver> LaneCore<D> {
 
     /// Frees a block of the stash: without a wait, an event or any other lane's lock. False if it
     /// takes more than that, or if work that we never saw may use the block.
+    #[inline(always)]
     pub fn free(&self, addr: usize) -> bool {
         let epoch = self.tip_epoch.load(Ordering::Relaxed);
         let known = epoch != JOINED && !self.is_open();
@@ -456,14 +479,14 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// As [`LaneCore::free`], and what an event of it reaches.
-    pub fn free_told(&self, addr: usize) -> Option<Arc<Reach>> {
-        let mut state = enter(&self.state);
+    pub fn free_told(&self, addr: usize) -> Option<Reached> {
+        let mut state = self.state.lock();
         self.free(addr).then(|| self.reach(&mut state))
     }
 
     /// A block that died here, from the lane's own store, and what an event of it reaches.
-    pub fn take(&self, key: PoolKey, bytes: u64) -> Option<(Block, Arc<Reach>)> {
-        let mut state = enter(&self.state);
+    pub fn take(&self, key: PoolKey, bytes: u64) -> Option<(Block, Reached)> {
+        let mut state = self.state.lock();
         let block = self.stash.lock().take(key, bytes).ok()?;
         Some((block, self.reach(&mut state)))
     }
@@ -478,7 +501,7 @@ impl<D: Driver> LaneCore<D> {
                 marker,
             }));
         }
-        let mut state = enter(&self.state);
+        let mut state = self.state.lock();
         // Under the lock, where markers are forgotten: a later one may cover what waits for this.
         if epoch <= self.clock.completed() {
             return Ok(None);
@@ -500,7 +523,7 @@ impl<D: Driver> LaneCore<D> {
 
     /// Gives the markers of what was seen complete back. One at a time, since that calls the driver.
     pub fn forget(&self) {
-        let oldest = || self.pop_complete(&mut enter(&self.state));
+        let oldest = || self.pop_complete(&mut self.state.lock());
         while self.marked.load(Ordering::Relaxed)
             && let Some(marker) = oldest()
         {
@@ -512,7 +535,7 @@ impl<D: Driver> LaneCore<D> {
     pub fn poll(&self) -> Result<()> {
         loop {
             let oldest = {
-                let mut state = enter(&self.state);
+                let mut state = self.state.lock();
                 self.forget_complete(&mut state);
                 state.marks.front().cloned()
             };
@@ -553,12 +576,18 @@ impl<D: Driver> LaneCore<D> {
         }
     }
 
+    #[inline]
     fn publish(&self, state: &State<D>) {
         let alone = state.recent.done.is_empty();
-        let epoch = if alone { state.order.epoch() } else { JOINED };
-        self.tip_epoch.store(epoch, Ordering::Relaxed);
+        let last = state.order.epoch();
+        self.publish_tip(if alone { last } else { JOINED }, last);
+    }
+
+    #[inline]
+    fn publish_tip(&self, tip: u64, last: u64) {
+        self.tip_epoch.store(tip, Ordering::Relaxed);
         // What is behind it was given before.
-        self.last.store(state.order.epoch(), Ordering::Release);
+        self.last.store(last, Ordering::Release);
     }
 
     fn marks_of(&self, frontier: &Frontier) -> Result<Vec<Mark<D>>> {
@@ -570,12 +599,17 @@ impl<D: Driver> LaneCore<D> {
     #[inline]
     fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
         let wanted = |ticket: &Ticket| state.here.is_wanted(ticket);
-        if !D::TRACKS && state.ticket.as_ref().is_some_and(wanted) {
-            state.ticket = None;
-            state.here.clear();
-            self.keep_mark(state)?;
+        match !D::TRACKS && state.ticket.as_ref().is_some_and(wanted) {
+            true => self.record_watched(state),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    #[cold]
+    fn record_watched(&self, state: &mut State<D>) -> Result<()> {
+        state.ticket = None;
+        state.here.clear();
+        self.keep_mark(state)
     }
 
     /// A marker of the last command.

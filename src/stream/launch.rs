@@ -30,6 +30,7 @@ pub struct Wishes {
 
 impl<'a> LaunchRequest<'a> {
     /// The request of an entry point, whose sizes have `dims` dimensions.
+    #[inline(always)]
     pub(crate) fn new(
         dims: u32,
         offset: Option<&[usize]>,
@@ -44,7 +45,7 @@ impl<'a> LaunchRequest<'a> {
         )?;
         Ok(Self {
             dims,
-            offset: transfer::three(offset.unwrap_or(&[]), 0),
+            offset: offset.map_or([0; 3], |offset| transfer::three(offset, 0)),
             global: transfer::three(global, 1),
             local: local.map(|local| transfer::three(local, 1)),
             args,

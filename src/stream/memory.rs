@@ -6,7 +6,7 @@
 use super::Driver;
 use super::engine::enter;
 use super::pool_core::{Part, PoolCore};
-use crate::pool::Block;
+use crate::pool::{Block, Ends};
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +20,8 @@ pub(crate) struct Memory<D: Driver> {
     nested: AtomicUsize,
     /// Live allocations of backends' own pools. Each is a slab of its own.
     natives: AtomicUsize,
+    /// Changes with every allocation, for what is kept of [`Memory::room`].
+    pub ends: Arc<Ends>,
 }
 
 struct Slabs<D: Driver> {
@@ -41,6 +43,16 @@ pub(crate) struct Found<D: Driver> {
     pub block: Block,
 }
 
+/// What is at an address.
+pub(crate) enum Room {
+    /// Memory of no pool.
+    Strange,
+    /// Of one, but not allocated, as far as the pools know: its lane may take it out again unseen.
+    Free,
+    /// So many bytes from there on.
+    Live(usize),
+}
+
 impl<D: Driver> Found<D> {
     pub fn part(&self) -> &Part<D> {
         &self.core.parts()[self.part]
@@ -58,6 +70,7 @@ impl<D: Driver> Default for Memory<D> {
             slabs: RwLock::new(slabs),
             nested: AtomicUsize::new(0),
             natives: AtomicUsize::new(0),
+            ends: Arc::default(),
         }
     }
 }
@@ -95,6 +108,9 @@ impl<D: Driver> Memory<D> {
         } else {
             slabs.own.insert(base, entry);
         }
+        drop(slabs);
+        // Nothing of it was anybody's before, or it was another's.
+        self.ends.change();
     }
 
     pub fn remove_slab(&self, base: u64, nested: bool, core: &Weak<PoolCore<D>>) {
@@ -146,25 +162,17 @@ impl<D: Driver> Memory<D> {
         }
     }
 
-    /// [`Memory::find`] of two, which mostly lie in one slab.
-    pub fn blocks(&self, addrs: [usize; 2]) -> [Option<Block>; 2] {
-        let [one, other] = addrs.map(|addr| addr as u64);
-        if self.is_flat() {
-            let slabs = self.slabs();
-            let Some((base, entry)) = slabs.own.range(..=one).next_back() else {
-                drop(slabs);
-                return [None, self.find(addrs[1]).map(|found| found.block)];
-            };
-            let inside = |addr: u64| addr.checked_sub(*base).is_some_and(|at| at < entry.bytes);
-            if inside(one) && inside(other) {
-                let (core, part) = (entry.core.upgrade(), entry.part);
-                drop(slabs);
-                return core.map_or([None; 2], |core| {
-                    core.parts()[part].lookup_both([one, other])
-                });
-            }
+    /// How many bytes there are from `addr` to the end of its live allocation. Memory that is none of
+    /// ours, or not allocated, has no end.
+    pub fn room(&self, addr: usize) -> Room {
+        let slabs = self.is_flat().then(|| self.slabs());
+        if slabs.is_some_and(|slabs| slabs.owner(addr as u64).is_none()) {
+            return Room::Strange;
         }
-        addrs.map(|addr| self.find(addr).map(|found| found.block))
+        self.find(addr).map_or(Room::Free, |found| {
+            let start = addr as u64 - found.block.addr;
+            Room::Live((found.block.requested - start) as usize)
+        })
     }
 
     /// Whether a live allocation starts at `addr`.

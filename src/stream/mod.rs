@@ -9,7 +9,7 @@
 //! says what an event covers; `queue`, `event`, `context`, `command_buffer` and `usm_pool` are the
 //! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded,
 //! `recording` keeps it, `capture` turns a queue's commands into a `graph`, `replay` submits it, `update` changes it, and `signal` is what the event of
-//! a recorded command stands for; `alloc`, `usm`, `memory`, `pool_core`, `source` and `paged` are
+//! a recorded command stands for; `alloc`, `usm`, `memory`, `rooms`, `pool_core`, `source` and `paged` are
 //! USM, `native_pool` what of it a backend's own pools serve; `threads` runs host tasks and callbacks, `native_command` what others give to a lane.
 //!
 //! Lock ranks, taken downwards only and at most one of each: a command buffer's; an out-of-order
@@ -48,6 +48,7 @@ mod queue_api;
 mod reach;
 mod recording;
 mod replay;
+mod rooms;
 mod settings;
 mod signal;
 mod source;

@@ -358,7 +358,7 @@ impl<D: Driver> Queue<D> {
             return Ok(());
         };
         // The memory is free, whatever becomes of the event's times.
-        let (reach, times) = this.timed(Arc::clone(&reach)).unwrap_or((reach, None));
+        let (reach, times) = this.timed(reach.clone()).unwrap_or((reach, None));
         let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
         Self::deliver(this, command, Some(reach), times, event, false)
     }

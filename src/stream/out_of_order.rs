@@ -5,7 +5,7 @@
 //! that wait for all of those points anyway.
 
 use super::lane::{LaneCore, Progress};
-use super::reach::Reach;
+use super::reach::{Reach, Reached};
 use super::{Context, Driver, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
@@ -78,7 +78,7 @@ impl<D: Driver> OutOfOrder<D> {
         work: Work<D>,
         stamps: Option<Arc<Stamps>>,
         wanted: bool,
-    ) -> Result<Option<Arc<Reach>>> {
+    ) -> Result<Option<Reached>> {
         self.submit_with(waits, wanted, |lane, epoch| {
             Progress::work::<D>(lane, epoch, work, stamps)
         })
@@ -90,7 +90,7 @@ impl<D: Driver> OutOfOrder<D> {
         waits: &Reach,
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Arc<Reach>>> {
+    ) -> Result<Option<Reached>> {
         let waits = self.with_barrier(waits);
         let at = self.place(&waits)?;
         self.lanes[at].submit_with(&waits, wanted, give)

@@ -10,7 +10,7 @@ use super::{Domain, Driver, Kind, UsmPool};
 use crate::abi::*;
 use crate::object::{Error, Object, Result};
 use crate::pool::{
-    Acquired, Block, Config, Counters, Figures, Meter, Pool, PoolError, PoolKey, Request,
+    Acquired, Block, Config, Counters, Ends, Figures, Meter, Pool, PoolError, PoolKey, Request,
     SourceError, Stash,
 };
 use crate::timeline::Frontier;
@@ -100,13 +100,6 @@ impl<D: Driver> Part<D> {
             None => self.pool.lookup(addr),
         }
     }
-
-    pub fn lookup_both(&self, addrs: [u64; 2]) -> [Option<Block>; 2] {
-        match &self.native {
-            Some(native) => addrs.map(|addr| native.lookup(addr)),
-            None => self.pool.lookup_both(addrs),
-        }
-    }
 }
 
 pub(crate) struct PoolCore<D: Driver> {
@@ -122,6 +115,7 @@ pub(crate) struct PoolCore<D: Driver> {
     pub used: Arc<Meter>,
     /// Over user memory, whose addresses are another pool's too: stashes could not tell them apart.
     nested: bool,
+    ends: Arc<Ends>,
     /// How much of `reserved` is native parts', when last looked at.
     native: Mutex<u64>,
     handle: OnceLock<Weak<Object<UsmPool<D>>>>,
@@ -193,6 +187,7 @@ impl<D: Driver> PoolCore<D> {
                 reserved: Arc::clone(&reserved),
                 used: Arc::clone(&used),
                 nested,
+                ends: Arc::clone(&domain.memory.ends),
                 native: Mutex::default(),
                 handle: OnceLock::new(),
             }
@@ -251,6 +246,7 @@ impl<D: Driver> PoolCore<D> {
         if is_dry(&answer) && self.max_bytes == 0 && self.shed_all() {
             answer = ask();
         }
+        self.ends.change();
         answer.map_err(|error| convert(error, part.kind))
     }
 

@@ -11,7 +11,7 @@ use super::event::{Event, Times};
 use super::lane::{LaneCore, Progress};
 use super::out_of_order::OutOfOrder;
 use super::pool_trace::Trace;
-use super::reach::Reach;
+use super::reach::{Reach, Reached};
 use super::{Context, Driver, Engine, LaunchRequest, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
@@ -168,6 +168,18 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
+        Self::give_here(this, made, waits, event, blocking)
+    }
+
+    /// As [`Queue::give`], for what is enqueued so often that it is made in the caller's place.
+    #[inline(always)]
+    pub(crate) fn give_here(
+        this: &Object<Self>,
+        made: Command<'_, D>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+    ) -> Result<()> {
         if this.is_captured(waits) {
             ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
             return Self::record(this, made, waits, event, Span::Command);
@@ -178,6 +190,7 @@ impl<D: Driver> Queue<D> {
         })
     }
 
+    #[inline(always)]
     pub(crate) fn launch(
         this: &Object<Self>,
         kernel: &Object<D::Kernel>,
@@ -199,6 +212,7 @@ impl<D: Driver> Queue<D> {
     }
 
     /// Enqueues what `give` has a lane take as the command with an epoch.
+    #[inline(always)]
     fn give_with(
         this: &Object<Self>,
         command: ur_command_t,
@@ -208,6 +222,31 @@ impl<D: Driver> Queue<D> {
         give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
     ) -> Result<()> {
         this.engine().check()?;
+        if waits.is_empty()
+            && !blocking
+            && !this.is_profiled()
+            && let Shape::InOrder(lane) = &this.shape
+        {
+            let wanted = event.wanted();
+            let given = lane.submit_next(wanted, |lane, epoch| give(lane, epoch, None))?;
+            if let Some(reach) = given {
+                event.make(D::table(), || Event::new(this, command, reach, None));
+            }
+            return Ok(());
+        }
+        Self::give_slowly(this, command, waits, event, blocking, give)
+    }
+
+    /// As [`Queue::give_with`], where there is more to it than the lane.
+    #[inline(never)]
+    fn give_slowly(
+        this: &Object<Self>,
+        command: ur_command_t,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+        give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
+    ) -> Result<()> {
         let waits = Event::join_list(this.context(), waits)?;
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
@@ -229,7 +268,7 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn deliver(
         this: &Object<Self>,
         command: ur_command_t,
-        reach: Option<Arc<Reach>>,
+        reach: Option<Reached>,
         times: Option<Times>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
@@ -249,7 +288,7 @@ impl<D: Driver> Queue<D> {
         work: Work<D>,
         times: Option<&Times>,
         wanted: bool,
-    ) -> Result<Option<Arc<Reach>>> {
+    ) -> Result<Option<Reached>> {
         self.engine().check()?;
         let stamps = times.map(|times| Arc::clone(&times.stamps));
         match &self.shape {
@@ -258,9 +297,14 @@ impl<D: Driver> Queue<D> {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_profiled(&self) -> bool {
+        self.flags.contains(UR_QUEUE_FLAG_PROFILING_ENABLE)
+    }
+
     /// The start of a profiled command's times, on queues that profile or where `always` asks.
     pub(crate) fn times(&self, always: bool) -> Result<Option<Times>> {
-        if !always && !self.flags.contains(UR_QUEUE_FLAG_PROFILING_ENABLE) {
+        if !always && !self.is_profiled() {
             return Ok(None);
         }
         let queued = D::now(&self.device)?;
@@ -275,7 +319,7 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn deliver_bookkeeping(
         this: &Object<Self>,
         command: ur_command_t,
-        reach: Option<Arc<Reach>>,
+        reach: Option<Reached>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let Some(reach) = reach.filter(|_| event.wanted()) else {
@@ -286,7 +330,7 @@ impl<D: Driver> Queue<D> {
     }
 
     /// What reaches as far, with its times where the queue keeps them.
-    pub(crate) fn timed(&self, reach: Arc<Reach>) -> Result<(Arc<Reach>, Option<Times>)> {
+    pub(crate) fn timed(&self, reach: Reached) -> Result<(Reached, Option<Times>)> {
         let times = self.times(false)?;
         let marked = match &times {
             Some(_) => self.submit(&reach, Work::Marker, times.as_ref(), true)?,

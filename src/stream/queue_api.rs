@@ -231,6 +231,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         Self::enqueue(this, UR_COMMAND_MEM_UNMAP, waits, work, event, false)
     }
 
+    #[inline(always)]
     fn usm_fill(
         this: &Object<Self>,
         mem: *mut c_void,
@@ -240,9 +241,10 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
         let made = this.site().usm_fill(mem, pattern, size)?;
-        Self::give(this, made, waits, event, false)
+        Self::give_here(this, made, waits, event, false)
     }
 
+    #[inline(always)]
     fn usm_memcpy(
         this: &Object<Self>,
         blocking: bool,
@@ -253,7 +255,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
         let made = this.site().usm_copy(dst, src, size)?;
-        Self::give(this, made, waits, event, blocking)
+        Self::give_here(this, made, waits, event, blocking)
     }
 
     fn usm_prefetch(
@@ -343,6 +345,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         Self::give(this, made, waits, event, blocking_read)
     }
 
+    #[inline(always)]
     fn kernel_launch_with_args_exp(
         this: &Object<Self>,
         kernel: &Object<B::Kernel>,

@@ -6,6 +6,10 @@ use std::sync::Arc;
 /// Held by what may still want the last command of a lane recorded exactly.
 pub(crate) type Ticket = Arc<()>;
 
+/// A reach that events share. Without weak references, so that whether it is shared is a look and no
+/// atomic step.
+pub(crate) type Reached = triomphe::Arc<Reach>;
+
 /// Tickets beyond which a reach looks for ones to forget.
 const MANY: usize = 32;
 

@@ -11,7 +11,7 @@ use super::host_task::Call;
 use super::lane::Progress;
 use super::out_of_order::OutOfOrder;
 use super::queue::Shape;
-use super::reach::Reach;
+use super::reach::{Reach, Reached};
 use super::recording::Recording;
 use super::{Compiled, Driver, Engine, Queue, Stamps, Work};
 use crate::object::{Object, Result};
@@ -39,7 +39,7 @@ pub(crate) struct Part<'a, D: Driver> {
     pub held: Option<Held<D>>,
     pub wanted: bool,
     /// How far it reaches, once it was given and if that was wanted.
-    pub reach: Option<Arc<Reach>>,
+    pub reach: Option<Reached>,
 }
 
 /// A host task on its way: the point that it signals, and what it waits for once that is known.
@@ -191,7 +191,7 @@ impl<D: Driver> Replay<D> {
         waits: &Reach,
         queued: Option<u64>,
         wanted: bool,
-    ) -> Result<(Arc<Reach>, Option<Times>)> {
+    ) -> Result<(Reached, Option<Times>)> {
         queue.engine().check()?;
         let timed = queued.is_some();
         let mut parts = self.program.parts(queue, timed, wanted)?;
@@ -273,7 +273,7 @@ fn spread<D: Driver>(
     lanes: &mut OutOfOrder<D>,
     waits: &Reach,
     parts: &mut [Part<'_, D>],
-) -> (Arc<Reach>, Result<()>) {
+) -> (Reached, Result<()>) {
     let mut result = Ok(());
     for (at, unit) in units.iter().enumerate() {
         let (before, rest) = parts.split_at_mut(at);

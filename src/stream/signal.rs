@@ -11,7 +11,7 @@
 
 use super::engine::{HostPoint, enter};
 use super::event::Times;
-use super::reach::Reach;
+use super::reach::{Reach, Reached};
 use super::{Domain, Driver};
 use crate::abi::UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
 use crate::object::{Error, Result};
@@ -29,7 +29,7 @@ pub(crate) struct Signal<D: Driver> {
 enum State<D: Driver> {
     Unsubmitted,
     Awaited(HostPoint<D>),
-    Submitted(Arc<Reach>, Option<Times>),
+    Submitted(Reached, Option<Times>),
     Failed,
 }
 
@@ -44,7 +44,7 @@ impl<D: Driver> Signal<D> {
     }
 
     /// How far the present execution reaches; none before the first.
-    pub fn present(&self) -> Result<Option<Arc<Reach>>> {
+    pub fn present(&self) -> Result<Option<Reached>> {
         match &*enter(&self.state) {
             State::Unsubmitted | State::Awaited(_) => Ok(None),
             State::Submitted(reach, _) => Ok(Some(reach.clone())),
@@ -53,7 +53,7 @@ impl<D: Driver> Signal<D> {
     }
 
     /// How far the present execution reaches, or will when there is one.
-    pub fn reach(&self) -> Result<Arc<Reach>> {
+    pub fn reach(&self) -> Result<Reached> {
         if let Some(reach) = self.present()? {
             return Ok(reach);
         }
@@ -65,7 +65,7 @@ impl<D: Driver> Signal<D> {
         match &*state {
             State::Awaited(point) => {
                 let point = Frontier::from(point.point.clone());
-                Ok(Arc::new(Reach {
+                Ok(Reached::new(Reach {
                     done: point.clone(),
                     order: point,
                     own: true,
@@ -87,7 +87,7 @@ impl<D: Driver> Signal<D> {
     }
 
     /// Stands for this execution from now on; none: it failed.
-    pub fn stand_for(&self, execution: Option<(Arc<Reach>, Option<Times>)>) {
+    pub fn stand_for(&self, execution: Option<(Reached, Option<Times>)>) {
         let next = match execution {
             Some((reach, times)) => State::Submitted(reach, times),
             None => State::Failed,

@@ -14,6 +14,7 @@ pub(crate) fn range(start: usize, length: usize, offset: usize, bytes: usize) ->
 }
 
 /// Up to three values, `rest` for those that are missing.
+#[inline(always)]
 pub(crate) fn three(values: &[usize], rest: usize) -> [usize; 3] {
     match *values {
         [] => [rest; 3],

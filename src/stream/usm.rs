@@ -1,12 +1,14 @@
 //! Synchronous USM: shares the pools with the asynchronous kind, but takes only what is complete.
 
+use super::memory::Room;
 use super::native_pool::is_out_of_memory;
 use super::pool_trace::Trace;
+use super::rooms;
 use super::{Context, Driver, Kind, UsmPool};
 use crate::abi::*;
 use crate::hal::UsmAllocInfo;
 use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
-use crate::pool::{Acquired, Block, Order, Request};
+use crate::pool::{Acquired, Order, Request};
 use std::cell::RefCell;
 use std::ffi::c_void;
 
@@ -153,16 +155,37 @@ impl<D: Driver> Context<D> {
 
     /// Whether these bytes stay inside the allocation that they begin in. Memory that is none of
     /// ours passes.
+    #[inline]
     pub(crate) fn check_range(&self, addr: usize, bytes: usize) -> Result<()> {
-        let found = self.domain().memory.find(addr);
-        has_room(found.map(|found| found.block), addr, bytes)
+        self.check_ranges([addr], bytes)
     }
 
-    /// As [`Context::check_range`], from two addresses on.
-    pub(crate) fn check_ranges(&self, addrs: [usize; 2], bytes: usize) -> Result<()> {
-        let [one, other] = self.domain().memory.blocks(addrs);
-        has_room(one, addrs[0], bytes)?;
-        has_room(other, addrs[1], bytes)
+    /// As [`Context::check_range`], from several addresses on.
+    #[inline]
+    pub(crate) fn check_ranges<const N: usize>(
+        &self,
+        addrs: [usize; N],
+        bytes: usize,
+    ) -> Result<()> {
+        match rooms::have(self.domain().memory.ends.now(), addrs, bytes) {
+            true => Ok(()),
+            false => addrs
+                .iter()
+                .try_for_each(|addr| self.look_for_room(*addr, bytes)),
+        }
+    }
+
+    #[inline(never)]
+    fn look_for_room(&self, addr: usize, bytes: usize) -> Result<()> {
+        let memory = &self.domain().memory;
+        let since = memory.ends.now();
+        let room = match memory.room(addr) {
+            Room::Free => return Ok(()),
+            Room::Strange => usize::MAX,
+            Room::Live(room) => room,
+        };
+        rooms::keep(since, addr, room);
+        ensure(bytes <= room, UR_RESULT_ERROR_INVALID_SIZE)
     }
 
     /// `urUSMContextMemcpyExp`.
@@ -176,15 +199,6 @@ impl<D: Driver> Context<D> {
         self.domain()
             .run_now(device, super::Work::Copy { dst, src, bytes })
     }
-}
-
-/// Whether so many bytes from an address on lie in its block, if there is one.
-fn has_room(block: Option<Block>, addr: usize, bytes: usize) -> Result<()> {
-    let Some(block) = block else {
-        return Ok(());
-    };
-    let room = block.requested - (addr as u64 - block.addr);
-    ensure(bytes as u64 <= room, UR_RESULT_ERROR_INVALID_SIZE)
 }
 
 /// The alignment that a descriptor asks for. What is chained to it are wishes that a pool may pass

@@ -28,12 +28,18 @@ impl Frontier {
         Self(Repr::Empty)
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         match &self.0 {
             Repr::Empty => true,
             Repr::One(_) => false,
-            Repr::Many(_) => self.points().next().is_none(),
+            Repr::Many(_) => self.names_nothing(),
         }
+    }
+
+    #[inline(never)]
+    fn names_nothing(&self) -> bool {
+        self.points().next().is_none()
     }
 
     /// Its points, ascending by lane.
@@ -133,8 +139,20 @@ impl Frontier {
         }
     }
 
+    #[inline]
     pub fn join_point<'a>(&mut self, point: impl Into<PointRef<'a>>) {
         let point = point.into();
+        match &mut self.0 {
+            Repr::One(own) if Arc::ptr_eq(&own.clock, point.clock) => {
+                own.epoch = own.epoch.max(point.epoch);
+            }
+            _ => self.join_other(point),
+        }
+    }
+
+    /// As [`Frontier::join_point`], where it is not all of one lane.
+    #[inline(never)]
+    fn join_other(&mut self, point: PointRef<'_>) {
         match &mut self.0 {
             Repr::Empty => self.0 = Repr::One(point.to_point()),
             Repr::One(own) if own.lane() == point.lane() => own.epoch = own.epoch.max(point.epoch),
@@ -341,6 +359,13 @@ impl Frontier {
         let running = || self.points().filter(|point| !point.is_complete()).count();
         self.roster()
             .is_some_and(|all| !all.is_worth(running() + 1))
+    }
+
+    /// See [`Roster::reseat`].
+    pub(super) fn reseat(&self) {
+        if let Some(roster) = self.roster() {
+            roster.reseat();
+        }
     }
 
     pub(super) fn seats(&self) -> usize {

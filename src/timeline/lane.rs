@@ -52,6 +52,7 @@ impl Lane {
         &self.clock
     }
 
+    #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -67,10 +68,16 @@ impl Lane {
     pub fn step(&mut self) {
         self.epoch += 1;
         if self.fresh {
-            self.fresh = false;
-            if !self.settled.shares_roster(&self.waited) {
-                self.settled = Frontier::new();
-            }
+            self.fade();
+        }
+    }
+
+    /// What was waited for comes before the current point, too.
+    #[inline(never)]
+    fn fade(&mut self) {
+        self.fresh = false;
+        if !self.settled.shares_roster(&self.waited) {
+            self.settled = Frontier::new();
         }
     }
 
@@ -144,6 +151,7 @@ impl Lane {
                 self.settled = Frontier::new();
             }
         }
+        self.waited.reseat();
         self.until_sweep = (4 * self.waited.seats()).max(64);
     }
 

@@ -1,7 +1,8 @@
 //! Lanes, epochs and frontiers: what "happens before" means in this library.
 //!
 //! Owns the identity of lanes, their observed completion and the algebra of frontiers. Uses nothing
-//! but `std` (and `loom` in its place when model-checked). Must never know a C type, a driver, a
+//! but `std`, locks that are not poisoned and counts without weak references (and `loom` in their place
+//! when model-checked). Must never know a C type, a driver, a
 //! queue or an event: those give it meaning from above.
 //!
 //! | state of a point | who moves it there | what it allows |
@@ -19,9 +20,10 @@
 //! Model checks: `RUSTFLAGS="--cfg loom" cargo test -p unified-runtime --lib --release loom_`
 //! (with a target directory of its own, since the flag rebuilds everything).
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod clock;
+mod columns;
 mod frontier;
 mod lane;
 pub mod sync;

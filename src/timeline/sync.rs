@@ -1,17 +1,20 @@
-//! The synchronisation that `timeline` and `pool` use, so that loom can stand in for it.
+//! The synchronisation that `timeline`, `pool` and lanes use, so that loom can stand in for it.
 //!
-//! Owns nothing. A poisoned lock is entered all the same: the state behind it is only changed by
-//! code that cannot panic half-way, and an abort of the caller's process is worse.
+//! Owns nothing. No lock is poisoned: the state behind it is only changed by code that cannot panic
+//! half-way, and an abort of the caller's process is worse. So the locks are ones that do not look
+//! for panics each time, which is a good part of what an uncontended lock costs.
 
 #[cfg(loom)]
 use loom::sync as imp;
 #[cfg(not(loom))]
-use std::sync as imp;
+use parking_lot as imp;
 
-use std::sync::PoisonError;
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use imp::MutexGuard;
-pub use imp::atomic::{AtomicU64, Ordering};
 
 /// A lock whose `lock` cannot fail.
 #[derive(Debug)]
@@ -22,8 +25,16 @@ impl<T> Mutex<T> {
         Self(imp::Mutex::new(value))
     }
 
+    #[cfg(not(loom))]
+    #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
+    }
+
+    #[cfg(loom)]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let guard = self.0.lock();
+        guard.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -42,8 +53,16 @@ impl Condvar {
         Self(imp::Condvar::new())
     }
 
+    #[cfg(not(loom))]
+    pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(&mut guard);
+        guard
+    }
+
+    #[cfg(loom)]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+        let guard = self.0.wait(guard);
+        guard.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub fn notify_all(&self) {

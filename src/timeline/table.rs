@@ -4,9 +4,11 @@
 //! every x86-64 take the larger of two pairs in one instruction.
 
 use super::clock::{NOWHERE, PointRef};
+use super::columns::{self, larger};
 use super::{Clock, LaneId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use triomphe::Arc as Shared;
 
 /// Lanes, ascending.
 #[derive(Debug, Clone)]
@@ -58,6 +60,16 @@ impl Roster {
         match known.iter().find(is_that) {
             Some(roster) => Arc::clone(roster),
             None => Arc::new(Self::lasting(lanes.into_iter().cloned().collect())),
+        }
+    }
+
+    /// Has all its clocks sit in it. Another roster of the same lanes may have been made later, and met
+    /// nobody since: then each look-up would be a search.
+    pub fn reseat(&self) {
+        if self.key != NAMELESS {
+            let seats = (self.key..).zip(&self.clocks);
+            let elsewhere = seats.filter(|(seat, clock)| clock.seat() != *seat);
+            elsewhere.for_each(|(seat, clock)| clock.sit(seat));
         }
     }
 
@@ -125,7 +137,8 @@ pub(super) struct Table {
 /// that others are waited for on has a frontier of its own, and all share the table.
 #[derive(Clone)]
 pub(super) struct Many {
-    table: Arc<Table>,
+    /// Counted without weak references: whether it is shared is then a look, not an atomic step.
+    table: Shared<Table>,
     head: u64,
 }
 
@@ -136,22 +149,6 @@ fn stored(epoch: u64) -> f64 {
 
 fn epoch(stored: f64) -> u64 {
     (stored as i64).cast_unsigned()
-}
-
-/// No numbers here are NaN, and so this is one instruction.
-#[inline]
-fn larger(one: f64, other: f64) -> f64 {
-    if one > other { one } else { other }
-}
-
-/// The larger of each pair of two columns.
-#[inline]
-fn columns(one: &[[f64; 4]], other: &[[f64; 4]]) -> impl Iterator<Item = [f64; 4]> {
-    let larger = |(one, other): (&[f64; 4], &[f64; 4])| {
-        let (one, other) = (*one, *other);
-        std::array::from_fn(|at| larger(one[at], other[at]))
-    };
-    one.iter().zip(other).map(larger)
 }
 
 impl Table {
@@ -192,7 +189,7 @@ impl Many {
             .map(|point| (Arc::clone(point.clock), stored(point.epoch)))
             .unzip();
         let mut out = Self::over(Arc::new(Roster::passing(clocks)), 0);
-        if let Some(table) = Arc::get_mut(&mut out.table) {
+        if let Some(table) = Shared::get_mut(&mut out.table) {
             table.epochs.as_flattened_mut()[..epochs.len()].copy_from_slice(&epochs);
             out.head = epoch(table.entry(0));
         }
@@ -208,7 +205,7 @@ impl Many {
             at,
         };
         Self {
-            table: Arc::new(table),
+            table: Shared::new(table),
             head: 0,
         }
     }
@@ -258,7 +255,7 @@ impl Many {
     #[inline]
     pub fn with_head(&self, head: u64) -> Self {
         Self {
-            table: Arc::clone(&self.table),
+            table: Shared::clone(&self.table),
             head,
         }
     }
@@ -271,7 +268,7 @@ impl Many {
     fn set(&mut self, at: usize, epoch: u64) {
         match at == self.table.at {
             true => self.head = epoch,
-            false => Arc::make_mut(&mut self.table).put(at, stored(epoch)),
+            false => Shared::make_mut(&mut self.table).put(at, stored(epoch)),
         }
     }
 
@@ -285,7 +282,7 @@ impl Many {
         let Err(at) = self.table.roster.place(point.lane()) else {
             return;
         };
-        let table = Arc::make_mut(&mut self.table);
+        let table = Shared::make_mut(&mut self.table);
         let count = table.roster.len();
         Arc::make_mut(&mut table.roster).insert(at, point.clock);
         table.key = NAMELESS;
@@ -323,15 +320,12 @@ impl Many {
     /// are alike. False if somebody shares the table.
     #[inline]
     pub fn take_in(&mut self, other: &Self) -> bool {
-        let Some(own) = Arc::get_mut(&mut self.table) else {
+        let Some(own) = Shared::get_mut(&mut self.table) else {
             return false;
         };
         let theirs = &*other.table;
         let head = larger(own.entry(theirs.at), stored(other.head));
-        for (own, their) in own.epochs.iter_mut().zip(&theirs.epochs) {
-            let (one, other) = (*own, *their);
-            *own = std::array::from_fn(|at| larger(one[at], other[at]));
-        }
+        columns::raise(&mut own.epochs, &theirs.epochs);
         own.put(theirs.at, head);
         let (roster, key) = chosen(own, theirs);
         if own.key != key {
@@ -344,18 +338,14 @@ impl Many {
     /// head is hidden, and stands where that of the first does.
     #[inline]
     pub fn become_both(&mut self, one: &Self, other: &Self) -> bool {
-        let Some(own) = Arc::get_mut(&mut self.table) else {
+        let Some(own) = Shared::get_mut(&mut self.table) else {
             return false;
         };
         let (ours, theirs) = (&*one.table, &*other.table);
         if own.epochs.len() != ours.epochs.len() {
             return false;
         }
-        let both = columns(&ours.epochs, &theirs.epochs);
-        own.epochs
-            .iter_mut()
-            .zip(both)
-            .for_each(|(i, both)| *i = both);
+        columns::join(&mut own.epochs, &ours.epochs, &theirs.epochs);
         own.put(theirs.at, larger(ours.entry(theirs.at), stored(other.head)));
         own.at = ours.at;
         let (roster, key) = chosen(ours, theirs);
@@ -371,12 +361,12 @@ impl Many {
         let mut table = Table {
             roster: Arc::clone(roster),
             key,
-            epochs: columns(&ours.epochs, &theirs.epochs).collect(),
+            epochs: columns::joined(&ours.epochs, &theirs.epochs),
             at: ours.at,
         };
         table.put(theirs.at, larger(ours.entry(theirs.at), stored(other.head)));
         Self {
-            table: Arc::new(table),
+            table: Shared::new(table),
             head: self.head.max(other.epoch(ours.at)),
         }
     }
@@ -384,7 +374,7 @@ impl Many {
     /// As [`Many::joined`], in place where nobody shares the table and without a copy where one
     /// holds all of the other.
     pub fn join(&mut self, other: &Self) {
-        let shared = Arc::ptr_eq(&self.table, &other.table);
+        let shared = Shared::ptr_eq(&self.table, &other.table);
         let head = self.head.max(other.epoch(self.table.at));
         if !shared && self.take_in(other) {
             self.head = head;
@@ -410,7 +400,7 @@ impl Many {
     ) -> Option<Self> {
         let at = roster.find(own)?;
         let mut out = Self::over(Arc::clone(roster), at);
-        let table = Arc::get_mut(&mut out.table)?;
+        let table = Shared::get_mut(&mut out.table)?;
         for point in points {
             table.put(roster.find(point.clock)?, stored(point.epoch));
         }

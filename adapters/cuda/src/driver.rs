@@ -121,6 +121,7 @@ impl Driver for Cuda {
         Lane::open(gpu(domain, Some(device))?, flags)
     }
 
+    #[inline(always)]
     fn submit(lane: &Lane, _: u64, work: Work<Self>, stamps: Option<Arc<Stamps>>) -> Result<()> {
         lane.submit(work, stamps)
     }
@@ -171,7 +172,7 @@ impl Driver for Cuda {
 
     const LAUNCHES_AT_ONCE: bool = true;
 
-    #[inline]
+    #[inline(always)]
     fn check_launch(
         device: &Object<Device>,
         kernel: &Object<Kernel>,
@@ -181,7 +182,7 @@ impl Driver for Cuda {
         kernel.make_ready(device, request, ready)
     }
 
-    #[inline]
+    #[inline(always)]
     fn submit_launch(
         lane: &Lane,
         _: u64,

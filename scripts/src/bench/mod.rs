@@ -5,6 +5,7 @@ mod instructions;
 mod pair;
 mod plot;
 mod pool;
+mod submit;
 mod synthetic;
 mod verdicts;
 
@@ -23,6 +24,9 @@ pub enum Bench {
     Pool(pool::Pool),
     /// What our loader adds to a call, beside Intel's, with one adapter and two, and with each layer.
     Dispatch(dispatch::Dispatch),
+    /// What the CUDA adapter adds to a launch, a copy and a fill, in instructions under valgrind; fails if
+    /// that is more than is committed.
+    Submit,
 }
 
 #[derive(Args)]
@@ -46,6 +50,7 @@ pub fn run(root: &Path, bench: &Bench) -> Result<()> {
         Bench::Opencl(options) => opencl(root, options),
         Bench::Pool(options) => pool::run(root, options),
         Bench::Dispatch(options) => dispatch::run(root, options),
+        Bench::Submit => submit::run(root),
     }
 }
 

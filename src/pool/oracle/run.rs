@@ -179,7 +179,7 @@ impl Engine<'_> {
                 let mut lane = Box::new(self.lane());
                 lane.advance();
                 self.model.command(name, lane.id(), Past::default());
-                let stash = Stash::new(lane.clock());
+                let stash = Stash::new(lane.clock(), &Arc::default());
                 Queue::InOrder(lane, stash)
             }
             QueueName::OutOfOrder(_) => Queue::OutOfOrder {

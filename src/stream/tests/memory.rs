@@ -241,6 +241,37 @@ fn allocations_are_known_by_any_address_inside() {
 }
 
 #[test]
+fn what_is_known_of_where_memory_ends_is_never_out_of_date() {
+    let bench = Bench::<Tracked>::new();
+    let (queue, other) = (bench.in_order(), bench.in_order());
+    let check = |addr: usize, bytes: usize| code(bench.context.check_range(addr, bytes));
+    let outside = Some(UR_RESULT_ERROR_INVALID_SIZE);
+    // From the lane's own store, shorter and longer.
+    let block = alloc_only(&queue, None, 1000, &[]).unwrap();
+    assert_eq!(check(block, 1000), None);
+    for bytes in [1000, 900, 901, 800, 1000] {
+        free_only(&queue, block, &[]).unwrap();
+        // Free memory has no end, whatever comes there.
+        assert_eq!(check(block, 1 << 20), None);
+        assert_eq!(alloc_only(&queue, None, bytes, &[]), Ok(block));
+        assert_eq!(
+            (check(block, bytes), check(block, bytes + 1)),
+            (None, outside)
+        );
+        assert_eq!(
+            (check(block + 9, bytes - 9), check(block + 9, bytes)),
+            (None, outside)
+        );
+    }
+    // Through the pool.
+    let death = free(&queue, block, &[]).unwrap();
+    let block = alloc_only(&other, None, 30, &[&death]).unwrap();
+    assert_eq!((check(block, 30), check(block, 31)), (None, outside));
+    // Memory that is none of ours.
+    assert_eq!((check(8, 1 << 20), check(8, 1 << 20)), (None, None));
+}
+
+#[test]
 fn default_and_current_pools_are_stable() {
     let bench = Bench::<Tracked>::new();
     let queue = bench.in_order();

@@ -119,7 +119,19 @@ impl Lane {
         self.0.raw
     }
 
+    #[inline(always)]
     pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        if stamps.is_none() && !self.0.keeps() {
+            let gpu = &self.0.gpu;
+            let _current = gpu.enter()?;
+            return work::give(gpu, self.0.raw, work);
+        }
+        self.submit_slowly(work, stamps)
+    }
+
+    /// As [`Lane::submit`], where work is kept back or its times are wanted.
+    #[inline(never)]
+    fn submit_slowly(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
         if !self.0.keeps() {
             return self.0.give(work, stamps);
         }
@@ -132,7 +144,23 @@ impl Lane {
     }
 
     /// Submits a launch, which lasts no longer than the call.
+    #[inline(always)]
     pub fn launch(
+        &self,
+        kernel: &Kernel,
+        ready: &Ready,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
+        if stamps.is_none() && !self.0.keeps() {
+            let gpu = &self.0.gpu;
+            let _current = gpu.enter()?;
+            return ready.enqueue(kernel.code_of(ready), gpu, self.0.raw);
+        }
+        self.launch_slowly(kernel, ready, stamps)
+    }
+
+    #[inline(never)]
+    fn launch_slowly(
         &self,
         kernel: &Kernel,
         ready: &Ready,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use ur::abi::*;
 use ur::object::{Error, Result, ensure};
 
+use super::args::MOST_IN_PLACE;
 use crate::cu::sys::{CUfunc_cache, CUfunction, CUfunction_attribute};
 use crate::device::Limits;
 use crate::exec::Gpu;
@@ -22,6 +23,8 @@ pub struct Function {
     pub local_bytes: usize,
     pub private_bytes: usize,
     pub group_items: usize,
+    /// Whether it has a few parameters, all of which are words that lie side by side.
+    pub few_words: bool,
     /// Bytes of shared memory that launches may ask for, as the driver was told.
     told: AtomicUsize,
     telling: Mutex<()>,
@@ -43,9 +46,11 @@ impl Function {
             gpu.check(code, "cuFuncGetAttribute")?;
             Ok(value.max(0) as usize)
         };
+        let layout = layout(gpu, raw);
         Ok(Self {
             raw,
-            layout: layout(gpu, raw),
+            few_words: layout.as_deref().is_some_and(are_few_words),
+            layout,
             registers: read(CU_FUNC_ATTRIBUTE_NUM_REGS)?,
             local_bytes: read(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
             private_bytes: read(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
@@ -56,7 +61,17 @@ impl Function {
     }
 
     /// Sees to it that launches may ask for so much shared memory.
+    #[inline]
     pub fn allow(&self, gpu: &Gpu, limits: &Limits, bytes: usize) -> Result<()> {
+        let usual = limits.local_bytes.min(limits.most_local_bytes);
+        match self.local_bytes.saturating_add(bytes) <= usual {
+            true => Ok(()),
+            false => self.allow_much(gpu, limits, bytes),
+        }
+    }
+
+    #[cold]
+    fn allow_much(&self, gpu: &Gpu, limits: &Limits, bytes: usize) -> Result<()> {
         let all = self.local_bytes.checked_add(bytes);
         ensure(
             all.is_some_and(|all| all <= limits.most_local_bytes),
@@ -80,6 +95,11 @@ impl Function {
         self.told.store(bytes, Ordering::Release);
         Ok(())
     }
+}
+
+fn are_few_words(layout: &[(usize, usize)]) -> bool {
+    let words = (0..).step_by(8).map(|at| (at, 8));
+    layout.len() <= MOST_IN_PLACE && layout.iter().copied().eq(words.take(layout.len()))
 }
 
 fn layout(gpu: &Gpu, raw: CUfunction) -> Option<Box<[(usize, usize)]>> {

@@ -55,11 +55,13 @@ impl Kernel {
         }
     }
 
+    #[inline]
     pub fn code_of(&self, ready: &Ready) -> &Arc<Code> {
         &self.codes[ready.place].1
     }
 
     /// As [`Kernel::launch`], for what does not outlast the kernel.
+    #[inline(always)]
     pub fn make_ready(
         &self,
         device: &Object<Device>,
@@ -87,16 +89,11 @@ impl Kernel {
             None => self.choose(code, limits, global),
         };
         self.check_group(function, limits, local)?;
-        let mut groups = [1; 3];
-        // The others are 1, too: a division takes longer than all the rest of an axis.
-        for axis in 0..dims {
-            groups[axis] = global[axis] / local[axis];
-            ensure(
-                groups[axis] * local[axis] == global[axis],
-                UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE,
-            )?;
-        }
-        let fits = (0..3).all(|axis| groups[axis] <= limits.grid[axis]);
+        let groups = divide(global, local, dims)?;
+        let fits = groups
+            .iter()
+            .zip(&limits.grid)
+            .all(|(own, most)| own <= most);
         ensure(fits, UR_RESULT_ERROR_INVALID_VALUE)?;
         let offset = offset.map(|offset| offset.map(|axis| axis as u32));
         pack(function, request.args, offset, &mut ready.args)?;
@@ -115,7 +112,29 @@ impl Kernel {
         Ok(())
     }
 
+    #[inline(always)]
     fn check_group(&self, function: &Function, limits: &Limits, local: [usize; 3]) -> Result<()> {
+        let [x, y, z] = limits.group;
+        // 0 is more than any size, less 1.
+        let within = (local[0].wrapping_sub(1) < x)
+            & (local[1].wrapping_sub(1) < y)
+            & (local[2].wrapping_sub(1) < z);
+        let items = local[0].wrapping_mul(local[1]).wrapping_mul(local[2]);
+        let most = limits.group_items.min(function.group_items);
+        match within && items <= most && self.is_unruled {
+            true => Ok(()),
+            false => self.check_each_rule(function, limits, local),
+        }
+    }
+
+    /// As [`Kernel::check_group`], by one rule after the other: which it breaks, if any.
+    #[inline(never)]
+    fn check_each_rule(
+        &self,
+        function: &Function,
+        limits: &Limits,
+        local: [usize; 3],
+    ) -> Result<()> {
         ensure(
             local.iter().all(|&axis| axis > 0),
             UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE,
@@ -164,6 +183,20 @@ impl Kernel {
     }
 }
 
+/// The work-groups along each axis, of which there are `dims`: the others have one.
+#[inline(always)]
+fn divide(global: [usize; 3], local: [usize; 3], dims: usize) -> Result<[usize; 3]> {
+    // A division takes longer than all the rest of an axis.
+    let one = |axis: usize| match axis < dims {
+        true => global[axis].checked_div(local[axis]).unwrap_or(0),
+        false => 1,
+    };
+    let groups = [one(0), one(1), one(2)];
+    let whole = (0..3).all(|axis| axis >= dims || groups[axis] * local[axis] == global[axis]);
+    ensure(whole, UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
+    Ok(groups)
+}
+
 impl Launch {
     /// The launch as a graph's node, if it can be one.
     pub fn described<R>(
@@ -180,6 +213,7 @@ impl Launch {
 }
 
 impl Ready {
+    #[inline]
     fn function(&self, code: &Code) -> CUfunction {
         match (&code.with_offset, self.with_offset) {
             (Some(function), true) => function.raw,
@@ -233,6 +267,7 @@ impl Ready {
     }
 
     /// Gives the launch to a stream. The context is current.
+    #[inline(always)]
     pub fn enqueue(&self, code: &Code, gpu: &Gpu, stream: CUstream) -> Result<()> {
         let function = self.function(code);
         ensure(self.args.complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
@@ -257,6 +292,7 @@ impl Ready {
         gpu.check(code, "cuLaunchKernel")
     }
 
+    #[cold]
     fn enqueue_extended(
         &self,
         gpu: &Gpu,

@@ -26,6 +26,8 @@ pub struct Kernel {
     /// For each device of the program that has it; never empty.
     codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
     rules: GroupRules,
+    /// Whether these say nothing.
+    is_unruled: bool,
 }
 
 impl Kernel {
@@ -39,11 +41,13 @@ impl Kernel {
             program: program.arc(),
             name: name.into(),
             codes,
+            is_unruled: rules == GroupRules::default(),
             rules,
         })
     }
 
     /// Where the code for a device stands.
+    #[inline]
     fn place(&self, device: &Object<Device>) -> Result<usize> {
         let mut codes = self.codes.iter();
         let found = codes.position(|(own, _)| std::ptr::eq(&**own, device));

@@ -1,0 +1,325 @@
+//! Submissions over a scripted driver, to count their instructions: the built loader and adapter, an
+//! in-order queue, no wait list, the context current on the thread.
+//!
+//! `--repeat CASE TIMES` does one thing so often and prints nothing, so that the difference of two runs
+//! is what that costs. `driver` before a case does only what it asks of the driver.
+//! `cargo xtask bench submit` counts them all.
+
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+use ur::dl::{Binding, Library};
+
+type Handle = *mut c_void;
+
+ur::dl::symbols! {
+    struct Loader {
+        required {
+            urLoaderInit: unsafe extern "C" fn(ur_device_init_flags_t, ur_loader_config_handle_t) -> ur_result_t,
+            urAdapterGet: unsafe extern "C" fn(u32, *mut ur_adapter_handle_t, *mut u32) -> ur_result_t,
+            urPlatformGet: unsafe extern "C" fn(ur_adapter_handle_t, u32, *mut ur_platform_handle_t, *mut u32) -> ur_result_t,
+            urDeviceGet: unsafe extern "C" fn(ur_platform_handle_t, ur_device_type_t, u32, *mut ur_device_handle_t, *mut u32) -> ur_result_t,
+            urContextCreate: unsafe extern "C" fn(u32, *const ur_device_handle_t, *const ur_context_properties_t, *mut ur_context_handle_t) -> ur_result_t,
+            urQueueCreate: unsafe extern "C" fn(ur_context_handle_t, ur_device_handle_t, *const ur_queue_properties_t, *mut ur_queue_handle_t) -> ur_result_t,
+            urQueueRelease: unsafe extern "C" fn(ur_queue_handle_t) -> ur_result_t,
+            urProgramCreateWithBinary: unsafe extern "C" fn(ur_context_handle_t, u32, *mut ur_device_handle_t, *mut usize, *mut *const u8, *const ur_program_properties_t, *mut ur_program_handle_t) -> ur_result_t,
+            urProgramBuild: unsafe extern "C" fn(ur_context_handle_t, ur_program_handle_t, *const i8) -> ur_result_t,
+            urKernelCreate: unsafe extern "C" fn(ur_program_handle_t, *const i8, *mut ur_kernel_handle_t) -> ur_result_t,
+            urUSMDeviceAlloc: unsafe extern "C" fn(ur_context_handle_t, ur_device_handle_t, *const ur_usm_desc_t, ur_usm_pool_handle_t, usize, *mut Handle) -> ur_result_t,
+            urEnqueueUSMMemcpy: unsafe extern "C" fn(ur_queue_handle_t, bool, Handle, *const c_void, usize, u32, *const ur_event_handle_t, *mut ur_event_handle_t) -> ur_result_t,
+            urEnqueueUSMFill: unsafe extern "C" fn(ur_queue_handle_t, Handle, usize, *const c_void, usize, u32, *const ur_event_handle_t, *mut ur_event_handle_t) -> ur_result_t,
+            urEnqueueKernelLaunchWithArgsExp: unsafe extern "C" fn(ur_queue_handle_t, ur_kernel_handle_t, u32, *const usize, *const usize, *const usize, u32, *const ur_exp_kernel_arg_properties_t, *const ur_kernel_launch_ext_properties_t, u32, *const ur_event_handle_t, *mut ur_event_handle_t) -> ur_result_t,
+            urEventRelease: unsafe extern "C" fn(ur_event_handle_t) -> ur_result_t,
+        }
+        optional {}
+    }
+}
+
+ur::dl::symbols! {
+    struct Driver {
+        required {
+            cuDevicePrimaryCtxRetain: unsafe extern "C" fn(*mut Handle, i32) -> u32,
+            cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease_v2": unsafe extern "C" fn(i32) -> u32,
+            cuCtxPushCurrent = "cuCtxPushCurrent_v2": unsafe extern "C" fn(Handle) -> u32,
+            cuCtxGetCurrent: unsafe extern "C" fn(*mut Handle) -> u32,
+            cuStreamCreateWithPriority: unsafe extern "C" fn(*mut Handle, u32, i32) -> u32,
+            cuModuleLoadDataEx: unsafe extern "C" fn(*mut Handle, *const c_void, u32, *const i32, *const Handle) -> u32,
+            cuModuleGetFunction: unsafe extern "C" fn(*mut Handle, Handle, *const i8) -> u32,
+            cuMemcpyAsync: unsafe extern "C" fn(u64, u64, usize, Handle) -> u32,
+            cuMemsetD32Async: unsafe extern "C" fn(u64, u32, usize, Handle) -> u32,
+            cuLaunchKernel: unsafe extern "C" fn(Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *const Handle, *const Handle) -> u32,
+        }
+        optional {}
+    }
+}
+
+/// Calls a function and expects success.
+macro_rules! ok {
+    ($library:expr, $name:ident($($argument:expr),* $(,)?)) => {{
+        // SAFETY: live handles, and memory of the benchmark.
+        let result = unsafe { ($library.$name)($($argument),*) };
+        assert_eq!(result, Default::default(), stringify!($name));
+    }};
+}
+
+const TEXT: &std::ffi::CStr = c".version 8.0";
+/// Adds two lists of words.
+const KERNEL: &std::ffi::CStr = c"sum";
+const BYTES: usize = 4096;
+
+/// What is repeated.
+#[derive(Clone, Copy)]
+enum Case {
+    Launch,
+    Copy,
+    Fill,
+}
+
+impl Case {
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "launch" => Self::Launch,
+            "copy" => Self::Copy,
+            "fill" => Self::Fill,
+            _ => return None,
+        })
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [flag, case, times] = &arguments[1..] else {
+        return println!("nothing is measured here: see `cargo xtask bench submit`");
+    };
+    assert_eq!(flag, "--repeat");
+    let times: u64 = times.parse().expect("a number");
+    let (how, name) = case.split_once(' ').unwrap_or(("", case));
+    let case = Case::parse(name).expect("a case");
+    let driver = driver();
+    let bench = Bench::new(driver);
+    // The first ones make room.
+    let all = |times: u64| match how {
+        "driver" => (0..times).for_each(|_| bench.native(case)),
+        "event" => (0..times).for_each(|_| bench.enqueue_with_event(case)),
+        _ => (0..times).for_each(|_| bench.enqueue(case, null_mut())),
+    };
+    all(16);
+    all(times);
+    bench.end();
+}
+
+fn built() -> PathBuf {
+    let own = std::env::current_exe().expect("this benchmark has a file");
+    own.parent().expect("in deps/").into()
+}
+
+/// Opened first: who then asks for the driver's library gets this one.
+fn driver() -> Driver {
+    let library = Library::open(built().join("libscripted_cuda.so"), Binding::Usual);
+    Driver::from_library(library.expect("Cargo has built it")).expect("its functions")
+}
+
+struct Bench {
+    driver: Driver,
+    loader: Loader,
+    queue: ur_queue_handle_t,
+    kernel: ur_kernel_handle_t,
+    stream: Handle,
+    function: Handle,
+    /// Two pieces of memory.
+    memory: [Handle; 2],
+}
+
+impl Bench {
+    fn new(driver: Driver) -> Self {
+        let (mut primary, mut stream, mut module, mut function) =
+            (null_mut(), null_mut(), null_mut(), null_mut());
+        ok!(driver, cuDevicePrimaryCtxRetain(&mut primary, 0));
+        ok!(driver, cuCtxPushCurrent(primary));
+        ok!(driver, cuStreamCreateWithPriority(&mut stream, 1, 0));
+        let text = TEXT.as_ptr().cast();
+        ok!(
+            driver,
+            cuModuleLoadDataEx(&mut module, text, 0, null(), null())
+        );
+        ok!(
+            driver,
+            cuModuleGetFunction(&mut function, module, KERNEL.as_ptr())
+        );
+
+        let folder = built().parent().expect("above deps/").to_owned();
+        // SAFETY: no other thread runs yet.
+        unsafe {
+            std::env::set_var(
+                "UR_ADAPTERS_FORCE_LOAD",
+                folder.join("libur_adapter_cuda.so"),
+            )
+        };
+        let library = Library::open(folder.join("libur_loader.so"), Binding::Usual);
+        let library = library.expect("the loader is built: cargo build --release --workspace");
+        let loader = Loader::from_library(library).expect("its functions");
+        let (mut adapter, mut platform, mut device, mut context) =
+            (null_mut(), null_mut(), null_mut(), null_mut());
+        ok!(loader, urLoaderInit(Default::default(), null_mut()));
+        ok!(loader, urAdapterGet(1, &mut adapter, null_mut()));
+        ok!(loader, urPlatformGet(adapter, 1, &mut platform, null_mut()));
+        ok!(
+            loader,
+            urDeviceGet(platform, UR_DEVICE_TYPE_ALL, 1, &mut device, null_mut())
+        );
+        ok!(loader, urContextCreate(1, &device, null(), &mut context));
+        let (mut queue, mut program, mut kernel) = (null_mut(), null_mut(), null_mut());
+        ok!(loader, urQueueCreate(context, device, null(), &mut queue));
+        let (mut bytes, mut code) = (TEXT.count_bytes(), TEXT.as_ptr().cast());
+        ok!(
+            loader,
+            urProgramCreateWithBinary(
+                context,
+                1,
+                &mut device,
+                &mut bytes,
+                &mut code,
+                null(),
+                &mut program
+            )
+        );
+        ok!(loader, urProgramBuild(context, program, null()));
+        ok!(
+            loader,
+            urKernelCreate(program, KERNEL.as_ptr(), &mut kernel)
+        );
+        let mut memory = [null_mut(); 2];
+        for piece in &mut memory {
+            ok!(
+                loader,
+                urUSMDeviceAlloc(context, device, null(), null_mut(), BYTES, piece)
+            );
+        }
+        Self {
+            driver,
+            loader,
+            queue,
+            kernel,
+            stream,
+            function,
+            memory,
+        }
+    }
+
+    #[inline]
+    fn enqueue(&self, case: Case, event: *mut ur_event_handle_t) {
+        let ([to, from], queue) = (self.memory, self.queue);
+        match case {
+            Case::Launch => {
+                let args = [to, from, from];
+                let mut index = 0;
+                let args = args.map(|pointer| {
+                    index += 1;
+                    ur_exp_kernel_arg_properties_t {
+                        r#type: UR_EXP_KERNEL_ARG_TYPE_POINTER,
+                        index: index - 1,
+                        size: size_of::<Handle>(),
+                        value: ur_exp_kernel_arg_value_t { pointer },
+                        ..Default::default()
+                    }
+                });
+                let (global, local) = (1_usize, 1_usize);
+                ok!(
+                    self.loader,
+                    urEnqueueKernelLaunchWithArgsExp(
+                        queue,
+                        self.kernel,
+                        1,
+                        null(),
+                        &global,
+                        &local,
+                        3,
+                        args.as_ptr(),
+                        null(),
+                        0,
+                        null(),
+                        event
+                    )
+                );
+            }
+            Case::Copy => {
+                ok!(
+                    self.loader,
+                    urEnqueueUSMMemcpy(queue, false, to, from, 64, 0, null(), event)
+                );
+            }
+            Case::Fill => {
+                let pattern = 0x1234_5678_u32;
+                let pattern = (&raw const pattern).cast();
+                ok!(
+                    self.loader,
+                    urEnqueueUSMFill(queue, to, 4, pattern, 64, 0, null(), event)
+                );
+            }
+        }
+    }
+
+    #[inline]
+    fn enqueue_with_event(&self, case: Case) {
+        let mut event = null_mut();
+        self.enqueue(case, &mut event);
+        ok!(self.loader, urEventRelease(event));
+    }
+
+    /// What a command asks of the driver.
+    #[inline]
+    fn native(&self, case: Case) {
+        let mut current = null_mut();
+        ok!(self.driver, cuCtxGetCurrent(&mut current));
+        let [to, from] = self.memory;
+        match case {
+            Case::Launch => {
+                let args = [to, from, from];
+                let mut bytes = size_of_val(&args);
+                let extra: [Handle; 5] = [
+                    std::ptr::without_provenance_mut(1),
+                    args.as_ptr().cast_mut().cast(),
+                    std::ptr::without_provenance_mut(2),
+                    (&raw mut bytes).cast(),
+                    null_mut(),
+                ];
+                ok!(
+                    self.driver,
+                    cuLaunchKernel(
+                        self.function,
+                        1,
+                        1,
+                        1,
+                        1,
+                        1,
+                        1,
+                        0,
+                        self.stream,
+                        null(),
+                        extra.as_ptr()
+                    )
+                );
+            }
+            Case::Copy => {
+                let (to, from) = (to.expose_provenance(), from.expose_provenance());
+                ok!(
+                    self.driver,
+                    cuMemcpyAsync(to as u64, from as u64, 64, self.stream)
+                );
+            }
+            Case::Fill => {
+                let to = to.expose_provenance() as u64;
+                ok!(
+                    self.driver,
+                    cuMemsetD32Async(to, 0x1234_5678, 16, self.stream)
+                );
+            }
+        }
+    }
+
+    fn end(self) {
+        ok!(self.loader, urQueueRelease(self.queue));
+        ok!(self.driver, cuDevicePrimaryCtxRelease(0));
+    }
+}

@@ -1,0 +1,58 @@
+//! `cargo xtask bench submit`: what the CUDA adapter adds to a launch, a copy and a fill, in instructions
+//! over what it asks of the driver, against the limits that stand here. A scripted driver answers.
+
+use super::{instructions, pair};
+use anyhow::{Context as _, Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// What is repeated, by the benchmark's name for it; and the instructions that may come on top of the
+/// driver's, the loader's among them. They are 3 % more than was counted: see `pair`.
+const LIMITS: [(&str, f64); 6] = [
+    ("launch", 729.0),
+    ("copy", 353.0),
+    ("fill", 450.0),
+    ("event launch", 1217.0),
+    ("event copy", 827.0),
+    ("event fill", 925.0),
+];
+
+/// Often enough that what comes before hardly counts.
+const TIMES: u64 = 10_000;
+
+/// Fails if anything takes more than it may.
+pub(super) fn run(root: &Path) -> Result<()> {
+    if let Some(why) = instructions::cannot() {
+        println!("submit: SKIPPED: {why}; instructions are NOT checked");
+        return Ok(());
+    }
+    let packages = ["ur-loader", "ur-adapter-cuda"];
+    let program = pair::benchmark(root, &packages, "ur-adapter-cuda", "submit")?;
+    println!("| command | instructions | limit |\n|---|---|---|");
+    let mut over = Vec::new();
+    for (case, limit) in LIMITS {
+        let name = case.rsplit(' ').next().unwrap_or(case);
+        let each = each(&program, case)? - each(&program, &format!("driver {name}"))?;
+        println!("| {case} | {each:.1} | {limit} |");
+        if each > limit {
+            over.push(format!("{case}: {each:.1}, not {limit}"));
+        }
+    }
+    if !over.is_empty() {
+        bail!(
+            "the adapter adds more instructions:\n  {}",
+            over.join("\n  ")
+        );
+    }
+    Ok(())
+}
+
+/// The instructions of one repetition.
+fn each(program: &Path, case: &str) -> Result<f64> {
+    let run = |times: u64| {
+        let mut command = Command::new(program);
+        command.args(["--repeat", case, &times.to_string()]);
+        instructions::of(&command).with_context(|| case.to_owned())
+    };
+    Ok(run(TIMES)?.saturating_sub(run(0)?) as f64 / TIMES as f64)
+}
