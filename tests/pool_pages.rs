@@ -1,6 +1,6 @@
-//! Pools whose memory comes in pages of two sizes.
+//! Pools whose memory comes in pages of several sizes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use ur::pool::oracle::{FakeSource, Rng};
 use ur::pool::*;
@@ -8,9 +8,11 @@ use ur::timeline::Frontier;
 
 const PAGE: u64 = 1024;
 const LARGE: u64 = 4096;
+/// Pages of a size are what a pool grows in from so many of them on.
+const FROM: u64 = 256;
 
-fn make(max_bytes: Option<u64>) -> (Arc<FakeSource>, Pool<Arc<FakeSource>>) {
-    let source = Arc::new(FakeSource::mixed(PAGE, LARGE));
+fn make(max_bytes: Option<u64>, largest: u64) -> (Arc<FakeSource>, Pool<Arc<FakeSource>>) {
+    let source = Arc::new(FakeSource::mixed(PAGE, largest));
     let config = Config {
         min_align: 64,
         max_bytes,
@@ -33,14 +35,14 @@ fn alloc(pool: &Pool<Arc<FakeSource>>, bytes: u64) -> Result<Block, PoolError> {
 
 #[test]
 fn a_pool_that_holds_much_grows_in_large_pages() {
-    let (source, pool) = make(None);
+    let (source, pool) = make(None, LARGE);
     let mut reserved = Vec::new();
-    for _ in 0..600 {
+    for _ in 0..1_100 {
         alloc(&pool, PAGE).expect("there is no limit");
         reserved.push(pool.figures().reserved);
     }
     let steps: Vec<u64> = reserved.windows(2).map(|two| two[1] - two[0]).collect();
-    let (few, many) = steps.split_at((128 * LARGE / PAGE) as usize - 1);
+    let (few, many) = steps.split_at((FROM * LARGE / PAGE) as usize - 1);
     assert!(few.iter().all(|step| *step == PAGE), "{few:?}");
     assert_eq!(&many[..5], [LARGE, 0, 0, 0, LARGE]);
     assert_eq!(source.wrong(), [""; 0]);
@@ -48,8 +50,8 @@ fn a_pool_that_holds_much_grows_in_large_pages() {
 
 #[test]
 fn a_maximum_is_used_to_its_last_page() {
-    let most = 128 * LARGE + PAGE;
-    let (_, pool) = make(Some(most));
+    let most = FROM * LARGE + PAGE;
+    let (_, pool) = make(Some(most), 4 * LARGE);
     for _ in 0..most / PAGE {
         alloc(&pool, PAGE).expect("there is room");
     }
@@ -58,15 +60,32 @@ fn a_maximum_is_used_to_its_last_page() {
 }
 
 #[test]
-fn pages_of_both_sizes_are_gathered_and_given_back_whole() {
+fn pages_of_all_sizes_are_gathered_and_given_back_whole() {
+    let mut sizes = BTreeSet::new();
     for seed in 0..20 {
-        let (source, pool) = make(None);
+        let (source, pool) = make(None, 16 * LARGE);
         let (mut rng, mut live) = (Rng::new(seed), BTreeMap::new());
         for step in 0..3_000 {
             // Mostly much of it, now and then hardly any.
             let much = step % 1_000 < 700;
             if live.is_empty() || rng.chance(if much { 55 } else { 25 }) {
-                let block = alloc(&pool, 1 + rng.below(6 * LARGE)).expect("there is no limit");
+                let now = || {
+                    (
+                        pool.figures().reserved,
+                        source.mapped(),
+                        pool.counters().gathers,
+                    )
+                };
+                let before = now();
+                let wanted = match rng.below(3) {
+                    0 => 16 * LARGE * (1 + rng.below(2)),
+                    _ => 1 + rng.below(24 * LARGE),
+                };
+                let block = alloc(&pool, wanted).expect("there is no limit");
+                let after = now();
+                if after.0 > before.0 && after.2 == before.2 {
+                    sizes.insert((after.0 - before.0) / (after.1 - before.1));
+                }
                 let before = live.range(..=block.addr).next_back();
                 assert!(before.is_none_or(|(addr, bytes)| addr + bytes <= block.addr));
                 let after = live.range(block.addr..).next();
@@ -93,4 +112,18 @@ fn pages_of_both_sizes_are_gathered_and_given_back_whole() {
         assert_eq!(source.extents(), []);
         assert_eq!(source.wrong(), [""; 0], "seed {seed}");
     }
+    assert!(sizes.len() > 3, "{sizes:?}");
+}
+
+#[test]
+fn growth_by_much_maps_few_pages() {
+    let mib = 1 << 20;
+    let source = Arc::new(FakeSource::mixed(2 * mib, 64 * mib));
+    let pool = Pool::new(Arc::clone(&source), Config::default());
+    for _ in 0..256 {
+        alloc(&pool, 64 * mib).expect("there is no limit");
+    }
+    assert_eq!(pool.figures().reserved, 16 << 30);
+    // 512 MiB in pages of 2 MiB, as much again in such of 32, the rest in such of 64.
+    assert_eq!(source.mapped(), 256 + 16 + 240);
 }

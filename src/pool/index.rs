@@ -13,12 +13,10 @@
 //! ripens, so that each segment is looked at once a point.
 
 use super::offsets::{NIL, Offsets, SegId};
+use super::sizes::BySize;
 use crate::timeline::{Clock, Frontier, LaneId, PointRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Entries ascend by size, then by address: best fit, lowest first.
-pub(crate) type BySize = BTreeSet<(u64, u64, SegId)>;
 
 #[derive(Debug)]
 pub(crate) struct Bin {
@@ -50,8 +48,6 @@ struct Tag {
 pub(crate) struct Index {
     pub clear: BySize,
     pub(super) bins: BTreeMap<LaneId, Bin>,
-    /// Clear segments of which something could leave, by how many bytes.
-    idle: BTreeSet<(u64, SegId)>,
     tags: Vec<Tag>,
 }
 
@@ -62,10 +58,9 @@ enum Filed<'a> {
 }
 
 fn filed(death: &Frontier) -> Filed<'_> {
-    match (death.single(), death.points().next()) {
-        (Some(point), _) => Filed::Run(point),
-        (None, Some(point)) => Filed::Mixed(point),
-        (None, None) => Filed::Clear,
+    match death.single() {
+        Some(point) => Filed::Run(point),
+        None => death.points().next().map_or(Filed::Clear, Filed::Mixed),
     }
 }
 
@@ -74,20 +69,21 @@ impl Index {
         self.bins.get(&lane)
     }
 
-    /// What nothing uses and could go back to the source, by bytes.
-    pub fn idle(&self) -> &BTreeSet<(u64, SegId)> {
-        &self.idle
-    }
-
     /// Segments of which the watched point has completed. Forgets lanes that have nothing here,
     /// which is done on this slower path so that a lane that takes all it has keeps its bin.
     pub fn ripe(&mut self) -> Vec<SegId> {
         let mut out = Vec::new();
-        self.bins.retain(|_, bin| !bin.watch.is_empty());
-        for bin in self.bins.values() {
+        self.bins.retain(|_, bin| {
             let completed = bin.clock.reliable();
-            out.extend(bin.watch.range(..=(completed, NIL)).map(|(_, id)| *id));
-        }
+            if bin
+                .watch
+                .first()
+                .is_some_and(|(epoch, _)| *epoch <= completed)
+            {
+                out.extend(bin.watch.range(..=(completed, NIL)).map(|(_, id)| *id));
+            }
+            !bin.watch.is_empty()
+        });
         out
     }
 
@@ -96,12 +92,7 @@ impl Index {
         let seg = offsets.seg(id);
         let Some(death) = seg.death() else { return };
         match filed(death) {
-            Filed::Clear => {
-                self.clear.insert((seg.bytes, seg.addr, id));
-                if let Some(slab) = offsets.removable(id) {
-                    self.idle.insert((slab.bytes, id));
-                }
-            }
+            Filed::Clear => self.clear.insert((seg.bytes, seg.addr, id)),
             Filed::Run(point) => self.join_run(offsets, id, point),
             Filed::Mixed(point) => {
                 let bin = self.bin_mut(point);
@@ -115,12 +106,7 @@ impl Index {
         let seg = offsets.seg(id);
         let Some(death) = seg.death() else { return };
         match filed(death) {
-            Filed::Clear => {
-                self.clear.remove(&(seg.bytes, seg.addr, id));
-                if let Some(slab) = offsets.removable(id) {
-                    self.idle.remove(&(slab.bytes, id));
-                }
-            }
+            Filed::Clear => self.clear.remove(&(seg.bytes, seg.addr, id)),
             Filed::Run(point) => {
                 self.leave_run(offsets, id, point);
                 self.unwatch(point, id);
@@ -137,8 +123,8 @@ impl Index {
     fn bin_mut(&mut self, point: PointRef<'_>) -> &mut Bin {
         self.bins.entry(point.lane()).or_insert_with(|| Bin {
             clock: Arc::clone(point.clock),
-            runs: BySize::new(),
-            mixed: BySize::new(),
+            runs: BySize::default(),
+            mixed: BySize::default(),
             watch: BTreeSet::new(),
         })
     }

@@ -4,12 +4,13 @@
 //! stash does with it. Kept under the pool's lock.
 
 use super::meter::Meter;
-use super::offsets::NIL;
+use super::offsets::{NIL, SegId};
+use super::others::Others;
 use super::request::Block;
 use super::stash::{Cache, Lent, PoolKey, Stash};
 use super::stats::Counters;
 use super::store::Store;
-use crate::timeline::LaneId;
+use crate::timeline::{Frontier, Lane, LaneId};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -17,10 +18,39 @@ pub(crate) struct Lending {
     key: PoolKey,
     meter: Arc<Meter>,
     /// Segments name them by place.
-    stashes: Vec<Option<Arc<Stash>>>,
+    stashes: Vec<Option<Borrower>>,
+    /// The one lent to last.
+    recent: usize,
+    /// Blocks on their way back; empty in between.
+    back: Vec<Lent>,
     /// Counted by stashes that are gone.
     hits: u64,
     frees: u64,
+}
+
+/// A lane that has, or had, something of the pool.
+#[derive(Debug)]
+pub(crate) struct Borrower {
+    pub stash: Arc<Stash>,
+    /// What its last request here came after on other lanes, of those that did not find what they
+    /// wanted in its stash. It may come after more by now.
+    seen: Frontier,
+}
+
+impl Borrower {
+    /// How far its next request would reach on a lane, as far as is known.
+    pub fn reaches(&self, lane: LaneId) -> Option<u64> {
+        match self.stash.lane() == lane {
+            true => Some(u64::MAX),
+            false => self.seen.epoch_of(lane),
+        }
+    }
+
+    /// Whether its next request would come after a death, as far as is known.
+    pub fn is_after(&self, death: &Frontier) -> bool {
+        let own = self.stash.lane();
+        death.all(|point| point.lane() == own || self.seen.covers_point(point))
+    }
 }
 
 impl Lending {
@@ -29,6 +59,8 @@ impl Lending {
             key,
             meter,
             stashes: Vec::new(),
+            recent: 0,
+            back: Vec::new(),
             hits: 0,
             frees: 0,
         }
@@ -38,7 +70,7 @@ impl Lending {
     pub fn take(
         &mut self,
         store: &mut Store,
-        block: &Block,
+        (seg, block): (SegId, &Block),
         stash: Option<&Arc<Stash>>,
         min_align: u64,
     ) {
@@ -47,8 +79,8 @@ impl Lending {
             return;
         };
         let slot = self.slot(store, stash, min_align);
-        if self.meter.take(block, Some((stash, self.key))) {
-            store.offsets.set_live(block.addr, block.requested, slot);
+        if self.meter.take(block, Some((stash, self.key, seg))) {
+            store.offsets.set_live(seg, block.requested, slot);
         }
     }
 
@@ -83,17 +115,21 @@ impl Lending {
         })
     }
 
-    /// Takes back what is cached by the stashes that `wanted` names, given their oldest death, where
-    /// that is at least so many bytes. True if there was any.
+    /// Takes back what is cached by the lanes that `of` names, if `wanted` wants it given its oldest
+    /// death: in blocks of at least `least` bytes, where all together are at least so many. True if
+    /// there was any.
     pub fn recall(
         &mut self,
         store: &mut Store,
-        least: u64,
+        (all, least): (u64, u64),
+        of: impl Fn(LaneId) -> bool,
         wanted: impl Fn(&Stash, u64) -> bool,
     ) -> bool {
         let mut found = false;
         for slot in 0..self.stashes.len() {
-            let Some(stash) = &self.stashes[slot] else {
+            let named = self.stashes[slot].as_ref();
+            let named = named.filter(|own| of(own.stash.lane()));
+            let Some(Borrower { stash, .. }) = named else {
                 continue;
             };
             let mut inner = stash.lock();
@@ -102,27 +138,43 @@ impl Lending {
                 found |= self.forget(store, slot);
                 continue;
             }
-            let worth = |own: &Cache| own.cached >= least && wanted(stash, own.oldest);
+            let worth = |own: &Cache| own.cached >= all && wanted(stash, own.oldest);
             if !inner.cache(self.key).is_some_and(worth) {
                 continue;
             }
-            let blocks = inner.recall(self.key);
+            inner.recall(self.key, least, &mut self.back);
             drop(inner);
-            found |= !blocks.is_empty();
-            put_back(store, stash, &blocks);
+            found |= !self.back.is_empty();
+            put_back(store, stash, self.back.drain(..));
         }
         found
     }
 
     /// Takes back one block that a lane caches and that suits a request for so many bytes.
     pub fn recall_one(&mut self, store: &mut Store, lane: LaneId, bytes: u64) {
-        let own = |stash: &&Arc<Stash>| stash.lane() == lane;
-        let Some(stash) = self.stashes.iter().flatten().find(own) else {
+        let own = |borrower: &&Borrower| borrower.stash.lane() == lane;
+        let Some(Borrower { stash, .. }) = self.stashes.iter().flatten().find(own) else {
             return;
         };
         let found = stash.lock().recall_one(self.key, bytes);
         if let Some(lent) = found {
-            put_back(store, stash, &[lent]);
+            put_back(store, stash, [lent]);
+        }
+    }
+
+    /// All lanes but this one; without one, none.
+    pub fn others(&self, lane: Option<LaneId>) -> Others<'_> {
+        match lane {
+            Some(lane) => Others::new(&self.stashes, lane),
+            None => Others::default(),
+        }
+    }
+
+    /// Notes how far a lane reaches that makes a request.
+    pub fn saw(&mut self, lane: &Lane) {
+        let mut all = self.stashes.iter_mut().flatten();
+        if let Some(own) = all.find(|own| own.stash.lane() == lane.id()) {
+            own.seen = lane.waited().clone();
         }
     }
 
@@ -137,7 +189,7 @@ impl Lending {
     pub fn add_to(&self, mut counters: Counters) -> Counters {
         counters.own_lane += self.hits;
         counters.releases += self.frees;
-        for stash in self.stashes.iter().flatten() {
+        for Borrower { stash, .. } in self.stashes.iter().flatten() {
             if let Some(cache) = stash.lock().cache(self.key) {
                 counters.own_lane += cache.hits;
                 counters.releases += cache.frees;
@@ -150,17 +202,23 @@ impl Lending {
         if slot == NIL {
             return None;
         }
-        self.stashes.get(slot as usize)?.as_ref()
+        let borrower = self.stashes.get(slot as usize)?.as_ref()?;
+        Some(&borrower.stash)
     }
 
     /// Where the stash is kept; from now on if it was not.
     fn slot(&mut self, store: &mut Store, stash: &Arc<Stash>, min_align: u64) -> u32 {
+        let recent = self.stashes.get(self.recent).and_then(Option::as_ref);
+        if recent.is_some_and(|recent| Arc::ptr_eq(&recent.stash, stash)) {
+            return self.recent as u32;
+        }
         if let Some(cache) = stash.lock().cache(self.key) {
+            self.recent = cache.slot as usize;
             return cache.slot;
         }
         for slot in 0..self.stashes.len() {
             let own = self.stashes[slot].as_ref();
-            if own.is_some_and(|own| own.lock().is_retired()) {
+            if own.is_some_and(|own| own.stash.lock().is_retired()) {
                 self.forget(store, slot);
             }
         }
@@ -171,7 +229,10 @@ impl Lending {
                 self.stashes.len() - 1
             }
         };
-        self.stashes[slot] = Some(Arc::clone(stash));
+        self.stashes[slot] = Some(Borrower {
+            stash: Arc::clone(stash),
+            seen: Frontier::new(),
+        });
         self.meter.attach(stash);
         stash
             .lock()
@@ -181,7 +242,7 @@ impl Lending {
 
     /// True if something was cached there.
     fn forget(&mut self, store: &mut Store, slot: usize) -> bool {
-        let Some(stash) = self.stashes[slot].take() else {
+        let Some(Borrower { stash, .. }) = self.stashes[slot].take() else {
             return false;
         };
         let Some((cache, blocks)) = self.meter.detach(&stash, self.key) else {
@@ -189,19 +250,18 @@ impl Lending {
         };
         self.hits += cache.hits;
         self.frees += cache.frees;
-        put_back(store, &stash, &blocks);
-        blocks.iter().any(|lent| lent.died.is_some())
+        let cached = blocks.iter().any(|lent| lent.died.is_some());
+        put_back(store, &stash, blocks);
+        cached
     }
 }
 
 /// Cached blocks are free again for all; live ones are no longer lent.
-fn put_back(store: &mut Store, stash: &Stash, blocks: &[Lent]) {
+fn put_back(store: &mut Store, stash: &Stash, blocks: impl IntoIterator<Item = Lent>) {
     for lent in blocks {
         match lent.died {
-            Some(epoch) => {
-                store.free(lent.addr, stash.death(epoch));
-            }
-            None => store.offsets.set_live(lent.addr, lent.requested, NIL),
+            Some(epoch) => store.free_at(lent.seg, stash.death(epoch)),
+            None => store.offsets.set_live(lent.seg, lent.requested, NIL),
         }
     }
 }

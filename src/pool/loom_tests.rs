@@ -163,18 +163,27 @@ fn cached_with(max: u64, ends: &Arc<Ends>) -> (Arc<TestPool>, Lane, Arc<Stash>, 
 }
 
 fn on(pool: &TestPool, lane: &Lane, stash: &Arc<Stash>) -> u64 {
+    match ask_on(pool, lane, stash, 64) {
+        Ok(acquired) => acquired.block().addr,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn ask_on(
+    pool: &TestPool,
+    lane: &Lane,
+    stash: &Arc<Stash>,
+    bytes: u64,
+) -> Result<Acquired, PoolError> {
     let order = Order::Lane(lane);
     let request = Request {
-        bytes: 64,
+        bytes,
         align: 0,
         order,
         may_wait: true,
         story: None,
     };
-    match pool.acquire_on(stash, &request) {
-        Ok(acquired) => acquired.block().addr,
-        Err(error) => panic!("{error}"),
-    }
+    pool.acquire_on(stash, &request)
 }
 
 #[test]
@@ -306,5 +315,66 @@ fn loom_closing_takes_back_what_is_lent() {
         assert!(stash.alloc(pool.key(), 64).is_none());
         assert_eq!((pool.figures().used, pool.is_drained()), (0, true));
         assert_eq!(pool.source().bytes_out(), 0);
+    });
+}
+
+/// A lane's requests may come from several threads, and only those that its stash does not serve are
+/// made under its lock.
+#[test]
+fn loom_a_block_taken_out_to_be_cut_is_not_handed_out_whole() {
+    loom::model(|| {
+        let pool = pool(128, 128);
+        let mut lane = Lane::new();
+        let stash = Stash::new(lane.clock());
+        let whole = ask_on(&pool, &lane, &stash, 128).expect("there is room");
+        lane.advance();
+        assert!(stash.free(whole.block().addr, 1).is_some());
+        let other = {
+            let (key, stash) = (pool.key(), Arc::clone(&stash));
+            thread::spawn(move || stash.alloc(key, 128).is_some())
+        };
+        // No block of this size is cached: one larger is recalled alone.
+        let cut = ask_on(&pool, &lane, &stash, 64);
+        let handed_out = other.join().expect("it does not fail");
+        match cut {
+            Ok(acquired) => {
+                assert!(!handed_out);
+                assert!(matches!(acquired, Acquired::Ready(_)));
+                assert_eq!(acquired.block().addr, whole.block().addr);
+                // What is left of it is there, and no more.
+                assert!(ask_on(&pool, &lane, &stash, 64).is_ok());
+            }
+            Err(error) => {
+                assert!(handed_out);
+                assert_eq!(error, PoolError::Exhausted { need: 64 });
+            }
+        }
+        assert_eq!((pool.figures().used, pool.figures().used_high), (128, 128));
+    });
+}
+
+#[test]
+fn loom_a_free_beside_a_recall_loses_nothing() {
+    loom::model(|| {
+        let pool = pool(256, 256);
+        let mut lane = Lane::new();
+        let stash = Stash::new(lane.clock());
+        let two = [(); 2].map(|()| ask_on(&pool, &lane, &stash, 128).expect("there is room"));
+        let [cached, live] = two.map(|acquired| acquired.block().addr);
+        lane.advance();
+        assert!(stash.free(cached, 1).is_some());
+        let freer = {
+            let stash = Arc::clone(&stash);
+            thread::spawn(move || stash.free(live, 1).is_some())
+        };
+        let cut = ask_on(&pool, &lane, &stash, 64).expect("a block is cached");
+        assert_eq!(freer.join().ok(), Some(true));
+        assert!([cached, live].contains(&cut.block().addr));
+        assert_eq!(pool.figures().used, 64);
+        // All the rest serves: the other block, and what is left of the one that was cut.
+        for bytes in [128, 64] {
+            assert!(ask_on(&pool, &lane, &stash, bytes).is_ok());
+        }
+        assert_eq!((pool.figures().used, pool.source().calls()), (256, 1));
     });
 }

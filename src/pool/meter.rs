@@ -80,8 +80,8 @@ impl Meter {
         Some((cache, lent))
     }
 
-    /// A block becomes live; lent to a stash or not.
-    pub(crate) fn take(&self, block: &Block, lend: Option<(&Stash, PoolKey)>) -> bool {
+    /// A block becomes live; lent to a stash, with what the store calls it, or not.
+    pub(crate) fn take(&self, block: &Block, lend: Option<(&Stash, PoolKey, u32)>) -> bool {
         let mut level = self.level.lock();
         let level = &mut *level;
         if level.base + level.granted + block.bytes > level.high {
@@ -91,8 +91,8 @@ impl Meter {
         }
         // Between two locks others may only use less, which is no other answer than their using
         // less a moment later.
-        if let Some((stash, key)) = lend
-            && stash.lock().lend(key, block)
+        if let Some((stash, key, seg)) = lend
+            && stash.lock().lend(key, block, seg)
         {
             level.granted += block.bytes;
             return true;

@@ -13,9 +13,10 @@
 //! | gathered: pages of it lead a second life at another address | want of one stretch long enough | as its new address's |
 //! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
 //!
-//! `offsets` places, `index` finds, `store` is both, `policy` chooses, `stats` and `meter` count,
-//! `ends` tells what is known of them to be out of date, `stash` is what a lane has for itself, `lending` who has what; this file locks, keeps limits and
-//! talks to the source. Lock ranks: the pool's one lock comes after any queue's lock, its meter's
+//! `offsets` places, `index` finds (`starts` and `sizes` are the maps that they keep), `store` is both,
+//! `policy` chooses, with `others` and `pages`, `stats` and `meter` count, `ends` tells what is known of
+//! them to be out of date, `stash` is what a lane has for itself, `lending` who has what; this file
+//! locks, keeps limits and talks to the source. Lock ranks: the pool's one lock comes after any queue's lock, its meter's
 //! after that, stashes' last, in the order of their lanes; nothing is called under them.
 
 #![forbid(unsafe_code)]
@@ -27,9 +28,13 @@ mod meter;
 mod offsets;
 #[doc(hidden)]
 pub mod oracle;
+mod others;
+mod pages;
 mod policy;
 mod request;
+mod sizes;
 mod source;
+mod starts;
 mod stash;
 mod state;
 mod stats;
@@ -82,7 +87,7 @@ impl<S: Source> Pool<S> {
         let grain = Grain {
             granularity: page.unwrap_or_else(|| source.granularity()),
             alignment: source.alignment(),
-            large: source.large_page(),
+            largest: source.largest_page(),
             observes: source.observes(),
             paged: page.is_some(),
         };

@@ -6,8 +6,8 @@
 //! order or policy.
 
 use super::source::Slab;
+use super::starts::Starts;
 use crate::timeline::Frontier;
-use std::collections::BTreeMap;
 
 pub(crate) type SegId = u32;
 pub(crate) const NIL: u32 = u32::MAX;
@@ -51,6 +51,8 @@ impl Seg {
 #[derive(Debug)]
 pub(crate) struct SlabEntry {
     pub slab: Slab,
+    /// The address of the first segment.
+    start: u64,
     /// The unit in which memory can leave it, or 0 if only all of it can.
     pub page: u64,
     pub first: SegId,
@@ -64,7 +66,7 @@ pub(crate) struct Place {
     pub start: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Offsets {
     /// The least unit in which memory can leave a slab, or none if only a whole slab can.
     page: Option<u64>,
@@ -72,9 +74,9 @@ pub(crate) struct Offsets {
     larger: Vec<u64>,
     segs: Vec<Seg>,
     spare_segs: Vec<SegId>,
-    /// By the address of the first segment.
-    slabs: BTreeMap<u64, SlabEntry>,
-    live: BTreeMap<u64, SegId>,
+    /// Ascending by `start`. They are few, or change seldom.
+    slabs: Vec<SlabEntry>,
+    live: Starts,
 }
 
 impl Offsets {
@@ -101,10 +103,15 @@ impl Offsets {
         }
     }
 
-    pub fn new(page: Option<u64>) -> Self {
+    /// Of blocks that start at multiples of `unit`.
+    pub fn new(page: Option<u64>, unit: u64) -> Self {
         Self {
             page,
-            ..Self::default()
+            larger: Vec::new(),
+            segs: Vec::new(),
+            spare_segs: Vec::new(),
+            slabs: Vec::new(),
+            live: Starts::new(unit),
         }
     }
 
@@ -122,17 +129,28 @@ impl Offsets {
         if self.larger.is_empty() {
             return self.page;
         }
-        let (_, entry) = self.slabs.range(..=addr).next_back()?;
-        self.page.map(|_| entry.page)
+        let at = self.slab_at(addr)?;
+        self.page.map(|_| self.slabs[at].page)
     }
 
     pub fn slabs(&self) -> impl Iterator<Item = &SlabEntry> {
-        self.slabs.values()
+        self.slabs.iter()
+    }
+
+    /// Where the slab that holds the address is among them.
+    fn slab_at(&self, addr: u64) -> Option<usize> {
+        let after = self.slabs.partition_point(|entry| entry.start <= addr);
+        after.checked_sub(1)
     }
 
     fn slab_mut(&mut self, addr: u64) -> Option<&mut SlabEntry> {
-        let (_, entry) = self.slabs.range_mut(..=addr).next_back()?;
-        Some(entry)
+        let at = self.slab_at(addr)?;
+        self.slabs.get_mut(at)
+    }
+
+    fn add_entry(&mut self, entry: SlabEntry) {
+        let at = self.slab_at(entry.start).map_or(0, |before| before + 1);
+        self.slabs.insert(at, entry);
     }
 
     /// What could leave with a free segment: its whole pages, or its whole slab if it is all of it.
@@ -141,7 +159,7 @@ impl Offsets {
         match self.page_at(seg.addr) {
             Some(page) => whole_pages(seg.addr, seg.end(), page),
             None if seg.prev == NIL && seg.next == NIL => {
-                self.slabs.get(&seg.addr).map(|entry| entry.slab)
+                self.slab_at(seg.addr).map(|at| self.slabs[at].slab)
             }
             None => None,
         }
@@ -206,13 +224,13 @@ impl Offsets {
         }
         if let Some(&first) = ids.first() {
             let free_bytes = end - start;
-            let entry = SlabEntry {
+            self.add_entry(SlabEntry {
                 slab,
+                start,
                 page,
                 first,
                 free_bytes,
-            };
-            self.slabs.insert(start, entry);
+            });
             self.join_slabs(slab.base);
             self.join_slabs(slab.base + slab.bytes);
         }
@@ -221,26 +239,23 @@ impl Offsets {
 
     /// Makes one of two slabs that touch at `at`, if memory comes in pages.
     fn join_slabs(&mut self, at: u64) {
-        let before = self.slabs.range(..at).next_back();
-        let Some((_, before)) = before.filter(|(_, entry)| entry.slab.end() == at) else {
+        let place = self.slabs.partition_point(|entry| entry.start < at);
+        let Some([before, after]) = self.slabs.get(place.wrapping_sub(1)..=place) else {
             return;
         };
-        let mut last = before.first;
-        let (from, page) = (before.slab.base, before.page);
-        let after = self.slabs.get(&at);
-        if self.page.is_none() || after.is_none_or(|after| after.page != page) {
+        let touch = before.slab.end() == at && after.start == at;
+        if self.page.is_none() || !touch || before.page != after.page {
             return;
         }
+        let mut last = before.first;
         while self.seg(last).next != NIL {
             last = self.seg(last).next;
         }
-        if let Some(after) = self.slabs.remove(&at) {
-            self.link(last, after.first);
-            if let Some(before) = self.slabs.get_mut(&from) {
-                before.slab.bytes += after.slab.bytes;
-                before.free_bytes += after.free_bytes;
-            }
-        }
+        let after = self.slabs.remove(place);
+        self.link(last, after.first);
+        let before = &mut self.slabs[place - 1];
+        before.slab.bytes += after.slab.bytes;
+        before.free_bytes += after.free_bytes;
     }
 
     /// Takes the free segments from `first` on, whose range is `slab`, out: a whole slab, or whole
@@ -256,35 +271,33 @@ impl Offsets {
             self.vacate(id);
             id = next;
         }
-        let whole = self.slabs.range(..=slab.base.max(self.seg(first).addr));
-        let Some(key) = whole.map(|(key, _)| *key).next_back() else {
+        let Some(at) = self.slab_at(slab.base.max(self.seg(first).addr)) else {
             return parts;
         };
-        if let Some(mut entry) = self.slabs.remove(&key) {
-            let end = entry.slab.end();
-            if id != NIL {
-                self.seg_mut(id).prev = NIL;
-                let rest = self.segs_from(id).map(|(_, seg)| seg);
-                let free = rest.filter(|seg| seg.death().is_some());
-                let free_bytes = free.map(|seg| seg.bytes).sum();
-                let tail = SlabEntry {
-                    slab: Slab {
-                        base: slab.end(),
-                        bytes: end - slab.end(),
-                    },
-                    page: entry.page,
-                    first: id,
-                    free_bytes,
-                };
-                entry.free_bytes -= free_bytes;
-                self.slabs.insert(slab.end(), tail);
-            }
-            if before != NIL {
-                self.seg_mut(before).next = NIL;
-                entry.slab.bytes = slab.base - entry.slab.base;
-                entry.free_bytes -= parts.iter().map(|(bytes, _)| bytes).sum::<u64>();
-                self.slabs.insert(key, entry);
-            }
+        let mut entry = self.slabs.remove(at);
+        let end = entry.slab.end();
+        if id != NIL {
+            self.seg_mut(id).prev = NIL;
+            let rest = self.segs_from(id).map(|(_, seg)| seg);
+            let free = rest.filter(|seg| seg.death().is_some());
+            let free_bytes = free.map(|seg| seg.bytes).sum();
+            entry.free_bytes -= free_bytes;
+            self.add_entry(SlabEntry {
+                slab: Slab {
+                    base: slab.end(),
+                    bytes: end - slab.end(),
+                },
+                start: slab.end(),
+                page: entry.page,
+                first: id,
+                free_bytes,
+            });
+        }
+        if before != NIL {
+            self.seg_mut(before).next = NIL;
+            entry.slab.bytes = slab.base - entry.slab.base;
+            entry.free_bytes -= parts.iter().map(|(bytes, _)| bytes).sum::<u64>();
+            self.add_entry(entry);
         }
         parts
     }
@@ -323,34 +336,36 @@ impl Offsets {
         (taken, front, back)
     }
 
-    /// Frees the live segment that starts at `addr`.
-    pub fn free(&mut self, addr: u64, death: Frontier) -> Option<SegId> {
-        let id = self.live.remove(&addr)?;
+    /// The live segment that starts at `addr`.
+    pub fn live_at(&self, addr: u64) -> Option<SegId> {
+        self.live.get(addr)
+    }
+
+    /// Frees a live segment.
+    pub fn free(&mut self, id: SegId, death: Frontier) {
         let seg = self.seg_mut(id);
         seg.state = State::Free(death);
-        let bytes = seg.bytes;
+        let (addr, bytes) = (seg.addr, seg.bytes);
+        self.live.remove(addr);
         if let Some(entry) = self.slab_mut(addr) {
             entry.free_bytes += bytes;
         }
-        Some(id)
     }
 
     /// The live segment that holds `addr`, what was requested of it, and the stash it is lent to.
     pub fn live_around(&self, addr: u64) -> Option<(SegId, u64, u32)> {
-        let (_, id) = self.live.range(..=addr).next_back()?;
-        match self.seg(*id).state {
-            State::Live { requested, lent } if addr < self.seg(*id).end() => {
-                Some((*id, requested, lent))
+        let id = self.live.get(addr).or_else(|| self.live.before(addr))?;
+        match self.seg(id).state {
+            State::Live { requested, lent } if addr < self.seg(id).end() => {
+                Some((id, requested, lent))
             }
             _ => None,
         }
     }
 
     /// Notes what was requested of a live block, and the stash it is lent to.
-    pub fn set_live(&mut self, addr: u64, requested: u64, lent: u32) {
-        if let Some(id) = self.live.get(&addr) {
-            self.segs[*id as usize].state = State::Live { requested, lent };
-        }
+    pub fn set_live(&mut self, id: SegId, requested: u64, lent: u32) {
+        self.seg_mut(id).state = State::Live { requested, lent };
     }
 
     /// Joins a free segment with the one after it; the first one's death stays.

@@ -2,13 +2,15 @@
 //!
 //! Owns decisions and nothing else: it reads a [`Store`] and answers with a [`Place`] or a number.
 
-use super::index::{Bin, BySize};
-use super::offsets::{NIL, Place, Seg, SegId, whole_pages};
+use super::index::Bin;
+use super::offsets::{NIL, Place, Seg, SegId};
+use super::others::Others;
+use super::pages::collect_pending;
 use super::request::{Config, Lack, Order, PoolError, Request, Reuse};
+use super::sizes::BySize;
 use super::source::Slab;
 use super::store::Store;
 use crate::timeline::{Frontier, LaneId};
-use std::collections::BTreeSet;
 
 /// A request as rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub(crate) struct Need {
 }
 
 const MIB: u64 = 1 << 20;
+/// Places that are weighed against each other, of one kind: bounded, as the time is.
+const CANDIDATES: usize = 64;
 
 impl Need {
     pub fn new(request: &Request<'_>, min_align: u64) -> Result<Self, PoolError> {
@@ -57,20 +61,27 @@ pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
 }
 
 /// A place that needs no wait, by the order of choice: the own lane's, what the request's
-/// dependencies order, what completed, and last any mixture of them side by side.
-pub(crate) fn ready(store: &mut Store, need: &Need, order: &Order<'_>) -> Option<(Place, Reuse)> {
-    if let Some(place) = own(store, need, order) {
-        return Some((place, Reuse::OwnLane));
-    }
+/// dependencies order, what completed, and last any mixture of them side by side. Of each kind what
+/// `others` lose least with, then what fits best.
+///
+/// For who has just seen that there is none of [`own`].
+pub(crate) fn ready(
+    store: &mut Store,
+    need: &Need,
+    order: &Order<'_>,
+    others: &Others<'_>,
+) -> Option<(Place, Reuse)> {
     if store.sweep()
-        && let Some(place) = own(store, need, order)
+        && let Some(place) = own(store, need, order, others)
     {
         return Some((place, Reuse::OwnLane));
     }
-    if let Some(place) = dominated(store, need, order) {
+    if let Some(place) = dominated(store, need, order, others) {
         return Some((place, Reuse::Ordered));
     }
-    if let Some(fit) = by_size(store, &store.index.clear, need, |_| true) {
+    if let Some(fit) = by_size(store, &store.index.clear, need, &Others::default(), |_| {
+        true
+    }) {
         return Some((fit.place, Reuse::Completed));
     }
     if matches!(order, Order::Sync) {
@@ -80,39 +91,49 @@ pub(crate) fn ready(store: &mut Store, need: &Need, order: &Order<'_>) -> Option
     mixture(store, need, order).map(|place| (place, Reuse::Ordered))
 }
 
-/// A place, and the bytes of the stretch it was found in.
+/// A place, the bytes of the stretch it was found in, and what others lose with it.
 #[derive(Clone, Copy)]
 struct Fit {
+    loss: u64,
     size: u64,
     place: Place,
 }
 
-/// The first of [`ready`]'s choices alone.
-pub(crate) fn own(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
-    let lane = order.own_lane()?;
-    let bin = store.index.bin(lane)?;
-    in_bin(store, bin, lane, order.horizon(lane)?, need).map(|fit| fit.place)
+/// The least loss, then the best fit.
+fn better(best: Option<Fit>, fit: Fit) -> Option<Fit> {
+    let least = best.filter(|best| (best.loss, best.size) <= (fit.loss, fit.size));
+    least.or(Some(fit))
 }
 
-/// Best fit over the bins of all lanes that the order reaches.
-fn dominated(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
+/// The first of [`ready`]'s choices alone.
+pub(crate) fn own(
+    store: &Store,
+    need: &Need,
+    order: &Order<'_>,
+    others: &Others<'_>,
+) -> Option<Place> {
+    let lane = order.own_lane()?;
+    let bin = store.index.bin(lane)?;
+    in_bin(store, bin, lane, order.horizon(lane)?, need, others).map(|fit| fit.place)
+}
+
+/// The best over the bins of all lanes that the order reaches.
+fn dominated(store: &Store, need: &Need, order: &Order<'_>, others: &Others<'_>) -> Option<Place> {
     let mut best: Option<Fit> = None;
     let mut offer = |fit: Option<Fit>| {
-        if let Some(fit) = fit
-            && best.is_none_or(|best| fit.size < best.size)
-        {
-            best = Some(fit);
+        if let Some(fit) = fit {
+            best = better(best, fit);
         }
     };
     let admitted = |seg: &Seg| seg.death().is_some_and(|death| order.admits(death));
     for point in order.foreign() {
         if let Some(bin) = store.index.bin(point.lane()) {
-            offer(in_bin(store, bin, point.lane(), point.epoch, need));
-            offer(by_size(store, &bin.mixed, need, admitted));
+            offer(in_bin(store, bin, point.lane(), point.epoch, need, others));
+            offer(by_size(store, &bin.mixed, need, others, admitted));
         }
     }
     if let Some(bin) = order.own_lane().and_then(|lane| store.index.bin(lane)) {
-        offer(by_size(store, &bin.mixed, need, admitted));
+        offer(by_size(store, &bin.mixed, need, others, admitted));
     }
     best.map(|fit| fit.place)
 }
@@ -122,36 +143,69 @@ fn by_size(
     store: &Store,
     set: &BySize,
     need: &Need,
+    others: &Others<'_>,
     admitted: impl Fn(&Seg) -> bool,
 ) -> Option<Fit> {
-    set.range((need.bytes, 0, 0)..)
-        .find_map(|&(size, addr, first)| {
-            let start = need.fit(addr, size)?;
-            let place = Place { first, start };
-            admitted(store.offsets.seg(first)).then_some(Fit { size, place })
-        })
+    let mut best = Best::default();
+    set.first(need.bytes, |(size, addr, first)| {
+        let start = need.fit(addr, size)?;
+        let place = Place { first, start };
+        if !admitted(store.offsets.seg(first)) {
+            return None;
+        }
+        let loss = others.loss(store, place, need.bytes);
+        best.offer(Fit { loss, size, place })
+    });
+    best.fit
 }
 
-/// Best fit over a lane's runs, or over the parts of them that died up to `horizon`.
-fn in_bin(store: &Store, bin: &Bin, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
+/// Of the first few, which fit best, the one with which others lose least.
+#[derive(Default)]
+struct Best {
+    fit: Option<Fit>,
+    seen: usize,
+}
+
+impl Best {
+    /// Some when no more need be offered.
+    fn offer(&mut self, fit: Fit) -> Option<()> {
+        self.fit = better(self.fit, fit);
+        self.seen += 1;
+        let enough = self.fit.is_some_and(|fit| fit.loss == 0) || self.seen == CANDIDATES;
+        enough.then_some(())
+    }
+}
+
+/// The best over a lane's runs, or over the parts of them that died up to `horizon`.
+fn in_bin(
+    store: &Store,
+    bin: &Bin,
+    lane: LaneId,
+    horizon: u64,
+    need: &Need,
+    others: &Others<'_>,
+) -> Option<Fit> {
     let whole = bin.newest() <= horizon;
-    bin.runs
-        .range((need.bytes, 0, 0)..)
-        .find_map(|&(size, addr, head)| {
-            if whole {
-                let place = place_at(store, head, need.fit(addr, size)?);
-                return Some(Fit { size, place });
-            }
-            let mut tight = Tightest::new(need);
-            let mut id = head;
-            while store.index.in_run(&store.offsets, id, lane) {
-                let seg = store.offsets.seg(id);
-                let point = seg.death().and_then(Frontier::single);
-                tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
-                id = seg.next;
-            }
-            tight.finish(store)
-        })
+    let mut best = Best::default();
+    bin.runs.first(need.bytes, |(size, addr, head)| {
+        if whole {
+            let place = place_at(store, head, need.fit(addr, size)?);
+            let loss = others.loss(store, place, need.bytes);
+            return best.offer(Fit { loss, size, place });
+        }
+        let mut tight = Tightest::new(need);
+        let mut id = head;
+        while store.index.in_run(&store.offsets, id, lane) {
+            let seg = store.offsets.seg(id);
+            let point = seg.death().and_then(Frontier::single);
+            tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
+            id = seg.next;
+        }
+        let fit = tight.finish(store)?;
+        let loss = others.loss(store, fit.place, need.bytes);
+        best.offer(Fit { loss, ..fit })
+    });
+    best.fit
 }
 
 /// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
@@ -216,12 +270,16 @@ impl<'a> Tightest<'a> {
         self.cut();
         let (size, head, start) = self.best?;
         let place = place_at(store, head, start);
-        Some(Fit { size, place })
+        Some(Fit {
+            loss: 0,
+            size,
+            place,
+        })
     }
 }
 
 /// The place of `start`, which lies in `head` or in a segment after it.
-fn place_at(store: &Store, head: SegId, start: u64) -> Place {
+pub(crate) fn place_at(store: &Store, head: SegId, start: u64) -> Place {
     let mut first = head;
     while store.offsets.seg(first).end() <= start {
         first = store.offsets.seg(first).next;
@@ -255,7 +313,12 @@ pub(crate) fn least_wait(store: &Store, need: &Need, order: &Order<'_>) -> Optio
     best.map(|(_, place)| place)
 }
 
-fn cost(store: &Store, place: Place, need: &Need, order: &Order<'_>) -> Option<(usize, u64, u64)> {
+pub(crate) fn cost(
+    store: &Store,
+    place: Place,
+    need: &Need,
+    order: &Order<'_>,
+) -> Option<(usize, u64, u64)> {
     let end = place.start.checked_add(need.bytes)?;
     let segs = store.offsets.segs_from(place.first);
     let reach = segs
@@ -295,131 +358,13 @@ pub(crate) fn lack(store: &Store, need: &Need, order: &Order<'_>) -> Option<Lack
     (!wait.is_empty()).then_some(Lack { pieces, wait })
 }
 
-/// Whole free pages, to become one slab with `fresh` new bytes.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Collection {
-    /// Each lies within one stretch of free segments, whose first overlapping one is named.
-    pub pieces: Vec<(SegId, Slab)>,
-    pub fresh: u64,
-}
-
-/// The free pages of one size that together make room for a request under its order; where they do not
-/// suffice, with up to `room` bytes of new memory. None if pages cannot help: their addresses do not, in what
-/// fits into one, and larger alignments are not theirs to give.
-pub(crate) fn collect(
-    store: &Store,
-    need: &Need,
-    order: &Order<'_>,
-    room: u64,
-    page: u64,
-) -> Option<Collection> {
-    let whole = in_pages(need, page)?;
-    let mut stretches: BTreeSet<(u64, u64, SegId)> = BTreeSet::new();
-    for entry in store.offsets.slabs() {
-        if entry.free_bytes < page || entry.page != page {
-            continue;
-        }
-        let (mut head, mut from, mut to) = (NIL, 0, 0);
-        for (id, seg) in store.offsets.segs_from(entry.first) {
-            if seg.death().is_some_and(|death| order.admits(death)) {
-                if head == NIL {
-                    (head, from) = (id, seg.addr);
-                }
-                to = seg.end();
-                continue;
-            }
-            if head != NIL
-                && let Some(slab) = whole_pages(from, to, page)
-            {
-                stretches.insert((slab.bytes, slab.base, head));
-            }
-            head = NIL;
-        }
-        if head != NIL
-            && let Some(slab) = whole_pages(from, to, page)
-        {
-            stretches.insert((slab.bytes, slab.base, head));
-        }
-    }
-    let mut pieces = Vec::new();
-    let mut lacking = whole;
-    while lacking > 0 {
-        // What suffices and is least, else the largest, so that there are few pieces.
-        let fit = stretches.range((lacking, 0, 0)..).next();
-        let Some(&found) = fit.or_else(|| stretches.last()) else {
-            break;
-        };
-        stretches.remove(&found);
-        let (bytes, base, head) = found;
-        let bytes = bytes.min(lacking);
-        lacking -= bytes;
-        let first = place_at(store, head, base).first;
-        pieces.push((first, Slab { base, bytes }));
-    }
-    let useful = !pieces.is_empty() && lacking <= room;
-    useful.then_some(Collection {
-        pieces,
-        fresh: lacking,
-    })
-}
-
-/// The same with pages that have to be waited for, those first whose wait is least, and with as much
-/// new memory as there is `room` for.
-pub(crate) fn collect_pending(
-    store: &Store,
-    need: &Need,
-    order: &Order<'_>,
-    room: u64,
-    page: u64,
-) -> Option<Collection> {
-    let whole = in_pages(need, page)?;
-    let mut free = Vec::new();
-    for entry in store.offsets.slabs() {
-        if entry.free_bytes < page || entry.page != page {
-            continue;
-        }
-        for base in (entry.slab.base..entry.slab.end()).step_by(page as usize) {
-            let place = place_at(store, entry.first, base);
-            let (first, slab) = (place.first, Slab { base, bytes: page });
-            let one = Need {
-                bytes: page,
-                align: 1,
-                ..*need
-            };
-            if let Some((lanes, outstanding, _)) = cost(store, place, &one, order) {
-                free.push((lanes, outstanding, base, first, slab));
-            }
-        }
-    }
-    free.sort_unstable_by_key(|(lanes, outstanding, base, ..)| (*lanes, *outstanding, *base));
-    free.truncate((whole / page) as usize);
-    let fresh = whole - free.len() as u64 * page;
-    // Neighbours become one piece: their order in the new slab is of no importance.
-    free.sort_unstable_by_key(|(.., base, _, _)| *base);
-    let mut pieces: Vec<(SegId, Slab)> = Vec::new();
-    for (.., first, slab) in free {
-        match pieces.last_mut() {
-            Some((_, last)) if last.end() == slab.base => last.bytes += slab.bytes,
-            _ => pieces.push((first, slab)),
-        }
-    }
-    let useful = !pieces.is_empty() && fresh <= room;
-    useful.then_some(Collection { pieces, fresh })
-}
-
-/// The request in whole pages of this size, where collecting them can help.
-fn in_pages(need: &Need, page: u64) -> Option<u64> {
-    let whole = need.bytes.checked_next_multiple_of(page)?;
-    (need.bytes > page && need.align <= page).then_some(whole)
-}
-
 /// What a source promises about its slabs, read once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grain {
     pub granularity: u64,
     pub alignment: u64,
-    /// Larger pages, for a pool that holds much.
-    pub large: Option<u64>,
+    /// The largest pages, for a pool that holds much.
+    pub largest: Option<u64>,
     /// Whether completion is seen only by looking for it.
     pub observes: bool,
     /// Whether memory comes in whole pages only, of one granularity each.

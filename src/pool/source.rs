@@ -57,9 +57,10 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// A larger size of pages, a multiple of the other, for pools that hold much: their number costs
-    /// time, their size what is left over in them. [`Source::gather`] gives them.
-    fn large_page(&self) -> Option<u64> {
+    /// The largest size of pages, for pools that hold much: their number costs time, their size what is
+    /// left over in them. [`Source::gather`] gives them, and all twice as large as one that it gives, up
+    /// to this one.
+    fn largest_page(&self) -> Option<u64> {
         None
     }
 
@@ -98,8 +99,8 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).page()
     }
 
-    fn large_page(&self) -> Option<u64> {
-        (**self).large_page()
+    fn largest_page(&self) -> Option<u64> {
+        (**self).largest_page()
     }
 
     fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
@@ -140,8 +141,8 @@ impl<S: Source + ?Sized> Source for Box<S> {
         (**self).page()
     }
 
-    fn large_page(&self) -> Option<u64> {
-        (**self).large_page()
+    fn largest_page(&self) -> Option<u64> {
+        (**self).largest_page()
     }
 
     fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {

@@ -72,7 +72,19 @@ struct Entry {
     epoch: u64,
     next: u32,
     cache: u32,
+    seg: u32,
     live: bool,
+}
+
+impl Entry {
+    fn lent(&self) -> Lent {
+        Lent {
+            seg: self.seg,
+            requested: self.requested,
+            bytes: self.bytes,
+            died: (!self.live).then_some(self.epoch),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -131,9 +143,10 @@ pub(crate) enum Miss {
 /// What a pool finds out about a block that it lent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lent {
-    pub addr: u64,
-    pub bytes: u64,
+    /// What the pool's store calls it.
+    pub seg: u32,
     pub requested: u64,
+    bytes: u64,
     /// `Some` with the epoch of its death when it is cached.
     pub died: Option<u64>,
 }
@@ -184,9 +197,9 @@ impl Stash {
         epoch <= self.clock.reliable()
     }
 
-    /// What a block that died here at `epoch` has to wait for.
+    /// What a block that died here at `epoch` still has to wait for.
     pub(crate) fn death(&self, epoch: u64) -> Frontier {
-        if epoch == 0 {
+        if self.is_complete(epoch) {
             Frontier::new()
         } else {
             Frontier::from(Point::new(&self.clock, epoch))
@@ -352,7 +365,7 @@ impl Inner {
     }
 
     /// Takes in a live block, whose bytes the meter has granted.
-    pub fn lend(&mut self, key: PoolKey, block: &Block) -> bool {
+    pub fn lend(&mut self, key: PoolKey, block: &Block, seg: u32) -> bool {
         let Some(at) = self.at(key) else { return false };
         let entry = Entry {
             addr: block.addr,
@@ -361,6 +374,7 @@ impl Inner {
             epoch: 0,
             next: NIL,
             cache: at as u32,
+            seg,
             live: true,
         };
         let id = match self.spare.pop() {
@@ -384,12 +398,7 @@ impl Inner {
     /// A block that was lent here.
     pub fn look(&self, addr: u64) -> Option<Lent> {
         let entry = &self.entries[self.table.get(addr)? as usize];
-        Some(Lent {
-            addr,
-            bytes: entry.bytes,
-            requested: entry.requested,
-            died: (!entry.live).then_some(entry.epoch),
-        })
+        Some(entry.lent())
     }
 
     /// Lets a live block go: it is freed elsewhere.
@@ -404,30 +413,24 @@ impl Inner {
         Some(lent)
     }
 
-    /// Takes out all cached blocks of a pool.
-    pub fn recall(&mut self, key: PoolKey) -> Vec<Lent> {
-        let mut out = Vec::new();
-        let Some(at) = self.at(key) else { return out };
+    /// Takes out the cached blocks of a pool that have so many bytes.
+    pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Lent>) {
+        let Some(at) = self.at(key) else { return };
         let Some(cache) = &mut self.caches[at] else {
-            return out;
+            return;
         };
-        for bin in cache.bins.0.iter_mut() {
+        let bins = cache.bins.0.iter_mut();
+        for bin in bins.filter(|bin| bin.bytes >= least) {
             while bin.head != NIL {
                 let id = bin.head;
                 let entry = &self.entries[id as usize];
                 bin.head = entry.next;
+                cache.cached -= entry.bytes;
                 self.table.remove(entry.addr);
                 self.spare.push(id);
-                out.push(Lent {
-                    addr: entry.addr,
-                    bytes: entry.bytes,
-                    requested: entry.requested,
-                    died: Some(entry.epoch),
-                });
+                out.push(entry.lent());
             }
         }
-        cache.cached = 0;
-        out
     }
 
     /// Takes out the smallest cached block of a pool that has so many bytes, if that is not many times
@@ -445,29 +448,20 @@ impl Inner {
         cache.cached -= entry.bytes;
         self.table.remove(entry.addr);
         self.spare.push(id);
-        Some(Lent {
-            addr: entry.addr,
-            bytes: entry.bytes,
-            requested: entry.requested,
-            died: Some(entry.epoch),
-        })
+        Some(entry.lent())
     }
 
     /// Takes out all blocks of a pool, and forgets the pool.
     pub fn close(&mut self, key: PoolKey) -> Option<(Cache, Vec<Lent>)> {
         let at = self.at(key)?;
-        let mut out = self.recall(key);
+        let mut out = Vec::new();
+        self.recall(key, 0, &mut out);
         for (addr, id) in self.table.all() {
             let entry = &self.entries[id as usize];
             if entry.cache as usize == at {
                 self.table.remove(addr);
                 self.spare.push(id);
-                out.push(Lent {
-                    addr,
-                    bytes: entry.bytes,
-                    requested: entry.requested,
-                    died: None,
-                });
+                out.push(entry.lent());
             }
         }
         Some((self.caches[at].take()?, out))

@@ -6,19 +6,27 @@
 
 use super::lending::Lending;
 use super::offsets::Place;
+use super::pages;
 use super::policy::{self, Grain, Need};
-use super::request::{Acquired, Block, Config, PoolError, Request, Reuse, WaitPolicy};
+use super::request::{Acquired, Block, Config, Order, PoolError, Request, Reuse, WaitPolicy};
 use super::source::{Slab, SourceError};
 use super::stash::Stash;
 use super::stats::Stats;
 use super::store::{Piece, Store};
 use crate::timeline::Frontier;
+use std::iter::successors;
 use std::sync::Arc;
 
-/// Bytes up to which a request would rather not empty a stash.
+/// Bytes up to which a request would rather not empty a stash, and the part of what the pool holds.
 const SMALL: u64 = 1 << 20;
-/// A pool grows in large pages from so many of them on.
-const LARGE_FROM: u64 = 128;
+const FEW: u64 = 256;
+/// The least part of a larger request that a block is taken back for.
+const PART: u64 = 16;
+/// A pool grows in pages of a size from so many of them on. More sizes sooner would make a large request
+/// find too little of each: pages are gathered with their like.
+const LARGE_FROM: u64 = 256;
+/// The same for a request of whole pages, many times larger than the least.
+const WHOLE_FROM: u64 = 16;
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -119,7 +127,7 @@ impl State {
     pub fn new(config: Config, grain: Grain, page: Option<u64>, lending: Lending) -> Self {
         let min_align = config.min_align.clamp(1, 1 << 20).next_power_of_two();
         Self {
-            store: Store::new(page),
+            store: Store::new(page, min_align),
             stats: Stats::default(),
             lending,
             config: Config {
@@ -308,13 +316,16 @@ impl State {
             None => max.saturating_sub(self.stats.figures.reserved + self.growing),
         };
         let (store, order) = (&self.store, &request.order);
-        let collect = match ready {
-            true => policy::collect,
-            false => policy::collect_pending,
+        let others = self.lending.others(order.own_lane());
+        let collect = |page| match ready {
+            true => pages::collect(store, need, order, &others, room, page),
+            false => pages::collect_pending(store, need, order, room, page),
         };
-        let of = |page| Some((page, collect(store, need, order, room, page)?));
+        let of = |page| Some((page, collect(page)?));
         let found = store.offsets.pages().filter_map(of);
-        let (page, found) = found.min_by_key(|(_, found)| found.fresh)?;
+        // What is new, then how many pages are to be moved.
+        let cost = |(page, found): &(u64, pages::Collection)| (found.fresh, found.moved() / page);
+        let (page, found) = found.min_by_key(cost)?;
         let detach = |(first, slab)| self.store.detach(first, slab);
         let pieces: Vec<Piece> = found.pieces.into_iter().map(detach).collect();
         self.growing += found.fresh;
@@ -394,7 +405,8 @@ impl State {
 
     /// What has to be seen before anything is counted or given back: what stashes cache is free.
     pub fn recall(&mut self) {
-        self.lending.recall(&mut self.store, 1, |_, _| true);
+        self.lending
+            .recall(&mut self.store, (1, 0), |_| true, |_, _| true);
     }
 
     /// Takes idle memory out until at most `keep` bytes will be reserved: as few bytes as suffice.
@@ -403,16 +415,18 @@ impl State {
             addresses: self.expired(),
             slabs: Vec::new(),
         };
-        if self.staying() > keep {
-            self.recall();
-            self.store.sweep();
+        if self.staying() <= keep {
+            return out;
         }
+        self.recall();
+        self.store.sweep();
+        let mut idle = self.store.idle();
         while let Some(excess) = self
             .staying()
             .checked_sub(keep)
             .filter(|excess| *excess > 0)
         {
-            let Some(slab) = self.store.remove_idle(excess) else {
+            let Some(slab) = self.store.remove_idle(&mut idle, excess) else {
                 break;
             };
             self.leaving += slab.bytes;
@@ -443,13 +457,8 @@ impl State {
         let Some(keep) = max.checked_sub(floor) else {
             return Leaving::default();
         };
-        let idle: u64 = self
-            .store
-            .index
-            .idle()
-            .iter()
-            .map(|(bytes, _)| *bytes)
-            .sum();
+        let idle = self.store.idle();
+        let idle: u64 = idle.iter().map(|(bytes, _)| *bytes).sum();
         let committed = self.staying() + self.growing;
         if committed.saturating_sub(idle) > keep {
             return Leaving::default();
@@ -457,23 +466,28 @@ impl State {
         self.leave(keep.saturating_sub(self.growing))
     }
 
-    /// In large pages, once enough of them would make up what there is already, and while there is
-    /// room for them.
+    /// In the largest pages of which enough make up what there is already, and for which there is room.
     fn growth(&self, need: &Need, attempt: &Attempt<'_>) -> Result<Growth, u64> {
         let committed = self.stats.figures.reserved + self.growing;
         let (tight, padded) = (attempt.tight, attempt.padded);
         let of = |grain| policy::growth(need, &self.config, grain, committed, tight, padded);
-        let large = self
-            .grain
-            .large
-            .filter(|page| !tight && committed / LARGE_FROM >= *page);
-        if let Some(page) = large
-            && let Ok(bytes) = of(Grain {
-                granularity: page,
+        let least = self.grain.granularity;
+        let sizes = successors(self.grain.largest, |page| Some(page / 2));
+        let larger = sizes.take_while(|page| *page > least && !tight);
+        let fits = |page: &u64| {
+            // Where nothing is left over, pages may be larger.
+            let whole = need.bytes.is_multiple_of(*page) && *page >= WHOLE_FROM * least;
+            *page >= 4 * least && *page <= committed / if whole { WHOLE_FROM } else { LARGE_FROM }
+        };
+        for page in larger.filter(fits) {
+            let granularity = page;
+            if let Ok(bytes) = of(Grain {
+                granularity,
                 ..self.grain
-            })
-        {
-            return Ok(Growth { bytes, large });
+            }) {
+                let large = Some(page);
+                return Ok(Growth { bytes, large });
+            }
         }
         of(self.grain).map(|bytes| Growth { bytes, large: None })
     }
@@ -484,41 +498,49 @@ impl State {
     /// it costs all its next requests their short way, and little is gained by placing small blocks well.
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
         let (order, store, lending) = (&request.order, &mut self.store, &mut self.lending);
-        let small = need.bytes <= SMALL;
+        let small = need.bytes <= SMALL.max(self.stats.figures.reserved / FEW);
+        if let Order::Lane(lane) = order {
+            lending.saw(lane);
+        }
+        // Small blocks are placed by fit alone.
+        let lane = order.own_lane().filter(|_| need.bytes > SMALL);
         if let Some(own) = order.own_lane() {
-            let mut place = policy::own(store, need, order).filter(|_| small);
+            let mut place =
+                policy::own(store, need, order, &lending.others(lane)).filter(|_| small);
             if place.is_none() {
                 match small {
                     true => lending.recall_one(store, own, need.bytes),
                     false => {
-                        lending.recall(store, need.bytes, |stash, _| stash.lane() == own);
+                        let enough = (need.bytes, need.bytes / PART);
+                        lending.recall(store, enough, |lane| lane == own, |_, _| true);
                     }
                 }
-                place = policy::own(store, need, order);
+                place = policy::own(store, need, order, &lending.others(lane));
             }
             if let Some(place) = place {
                 return Some((place, Reuse::OwnLane));
             }
         }
-        let keep = |stash: &Stash| small && order.own_lane() == Some(stash.lane());
-        lending.recall(store, need.bytes, |stash, _| {
-            !keep(stash) && order.horizon(stash.lane()).is_some()
-        });
-        if let Some(found) = policy::ready(store, need, order) {
+        let other = |lane| order.own_lane() != Some(lane);
+        let enough = (need.bytes, 0);
+        let ordered = |lane| other(lane) && order.horizon(lane).is_some();
+        lending.recall(store, enough, ordered, |_, _| true);
+        if let Some(found) = policy::ready(store, need, order, &lending.others(lane)) {
             return Some(found);
         }
         // After what is free for all: who loses blocks to another lane misses them next, and would take
         // that lane's in turn.
-        let complete = |stash: &Stash, oldest| !keep(stash) && stash.is_complete(oldest);
-        if lending.recall(store, need.bytes, complete)
-            && let Some(found) = policy::ready(store, need, order)
+        if lending.recall(store, enough, other, Stash::is_complete)
+            && let Some(found) = policy::ready(store, need, order, &lending.others(lane))
         {
             return Some(found);
         }
-        if !lending.recall(store, 1, |_, _| true) {
+        if !lending.recall(store, (1, 0), |_| true, |_, _| true) {
             return None;
         }
-        policy::ready(store, need, order)
+        let others = lending.others(lane);
+        let own = policy::own(store, need, order, &others).map(|place| (place, Reuse::OwnLane));
+        own.or_else(|| policy::ready(store, need, order, &others))
     }
 
     fn take_after(
@@ -545,10 +567,10 @@ impl State {
     }
 
     fn take(&mut self, place: Place, need: &Need, attempt: &Attempt<'_>) -> Block {
-        let block = self.store.take(place, need.bytes, need.requested);
+        let (seg, block) = self.store.take(place, need.bytes, need.requested);
         self.lending.take(
             &mut self.store,
-            &block,
+            (seg, &block),
             attempt.stash,
             self.config.min_align,
         );

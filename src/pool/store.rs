@@ -5,8 +5,9 @@ use super::offsets::{NIL, Offsets, Place, Seg, SegId, SlabEntry, whole_pages};
 use super::request::{Block, Order};
 use super::source::Slab;
 use crate::timeline::Frontier;
+use std::collections::BTreeSet;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Store {
     pub offsets: Offsets,
     pub index: Index,
@@ -22,9 +23,10 @@ pub(crate) struct Piece {
 }
 
 impl Store {
-    pub fn new(page: Option<u64>) -> Self {
+    /// Of blocks that start at multiples of `unit`.
+    pub fn new(page: Option<u64>, unit: u64) -> Self {
         Self {
-            offsets: Offsets::new(page),
+            offsets: Offsets::new(page, unit),
             index: Index::default(),
         }
     }
@@ -51,10 +53,29 @@ impl Store {
         !ids.is_empty()
     }
 
-    /// Removes memory that nothing uses: as little as there is of at least `bytes`, else as much.
-    pub fn remove_idle(&mut self, bytes: u64) -> Option<Slab> {
-        let idle = self.index.idle();
-        let (_, id) = *idle.range((bytes, 0)..).next().or_else(|| idle.last())?;
+    /// What nothing uses and could go back to the source, by how many bytes could. Looked for: it is
+    /// seldom asked, and to keep it up to date would cost every allocation.
+    pub fn idle(&self) -> BTreeSet<(u64, SegId)> {
+        let offsets = &self.offsets;
+        let idle = |id| offsets.removable(id).map(|slab| (slab.bytes, id));
+        match offsets.pages().next() {
+            Some(least) => {
+                let clear = self.index.clear.from(least);
+                clear.filter_map(|(.., id)| idle(id)).collect()
+            }
+            None => {
+                let firsts = offsets.slabs().map(|entry| entry.first);
+                let clear = |id: &SegId| offsets.death(*id).is_some_and(Frontier::is_empty);
+                firsts.filter(clear).filter_map(idle).collect()
+            }
+        }
+    }
+
+    /// Removes some of [`Store::idle`]: as little as there is of at least `bytes`, else as much.
+    pub fn remove_idle(&mut self, idle: &mut BTreeSet<(u64, SegId)>, bytes: u64) -> Option<Slab> {
+        let found = *idle.range((bytes, 0)..).next().or_else(|| idle.last())?;
+        idle.remove(&found);
+        let (_, id) = found;
         let mut slab = self.offsets.removable(id)?;
         if let Some(page) = self.offsets.page_at(slab.base) {
             let keep = slab.bytes.saturating_sub(bytes.max(1)) / page * page;
@@ -92,7 +113,7 @@ impl Store {
     }
 
     /// Turns `bytes` at `place`, which must be free, into a live block.
-    pub fn take(&mut self, place: Place, bytes: u64, requested: u64) -> Block {
+    pub fn take(&mut self, place: Place, bytes: u64, requested: u64) -> (SegId, Block) {
         let end = place.start + bytes;
         let mut id = place.first;
         while id != NIL && self.offsets.seg(id).addr < end {
@@ -100,17 +121,18 @@ impl Store {
             self.index.remove(&self.offsets, id);
             id = next;
         }
-        let (_, front, back) = self.offsets.carve(place, bytes, requested);
+        let (taken, front, back) = self.offsets.carve(place, bytes, requested);
         for left in [front, back] {
             if left != NIL {
                 self.index.insert(&self.offsets, left);
             }
         }
-        Block {
+        let block = Block {
             addr: place.start,
             bytes,
             requested,
-        }
+        };
+        (taken, block)
     }
 
     /// What taking `bytes` at `place` still has to wait for under `order`.
@@ -131,14 +153,19 @@ impl Store {
     }
 
     /// Frees the live block that starts at `addr`, which no stash holds any more.
-    pub fn free(&mut self, addr: u64, mut death: Frontier) -> Option<Block> {
+    pub fn free(&mut self, addr: u64, death: Frontier) -> Option<Block> {
         let (block, _) = self
             .live_around(addr)
             .filter(|(block, _)| block.addr == addr)?;
-        death.prune();
-        let id = self.offsets.free(addr, death)?;
-        self.file(id);
+        self.free_at(self.offsets.live_at(addr)?, death);
         Some(block)
+    }
+
+    /// Frees a live segment, which no stash holds any more.
+    pub fn free_at(&mut self, id: SegId, mut death: Frontier) {
+        death.prune();
+        self.offsets.free(id, death);
+        self.file(id);
     }
 
     /// The live block that holds `addr`, and the stash that it is lent to or [`NIL`].

@@ -1,9 +1,9 @@
 //! Properties of placement and indexes, which hold after any sequence of operations.
 
-use super::index::BySize;
 use super::offsets::{NIL, Place, Seg, SegId, SlabEntry, State};
 use super::policy::{Grain, Need, growth};
 use super::request::{Config, Order, PoolError, Request};
+use super::sizes::BySize;
 use super::source::Slab;
 use super::store::Store;
 use crate::timeline::{Clock, Frontier, Point};
@@ -76,10 +76,10 @@ fn removable(store: &Store, entry: &SlabEntry, seg: &Seg) -> Option<u64> {
 /// Everything that is in the store, read the slow way.
 fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
     let mut found = BTreeMap::new();
-    let mut clear = BySize::new();
+    let mut clear = BTreeSet::new();
     let mut idle = BTreeSet::new();
-    let mut runs: BTreeMap<_, BySize> = BTreeMap::new();
-    let mut mixed: BTreeMap<_, BySize> = BTreeMap::new();
+    let mut runs: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    let mut mixed: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     let mut watch: BTreeMap<_, BTreeSet<(u64, SegId)>> = BTreeMap::new();
     for entry in store.offsets.slabs() {
         let base = entry.slab.base.next_multiple_of(UNIT);
@@ -141,12 +141,13 @@ fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
         assert_eq!(free, entry.free_bytes);
     }
     assert_eq!(&found, live);
-    assert_eq!(store.index.clear, clear);
-    assert_eq!(store.index.idle(), &idle);
+    let all = |sizes: &BySize| sizes.from(0).collect::<BTreeSet<_>>();
+    assert_eq!(all(&store.index.clear), clear);
+    assert_eq!(store.idle(), idle);
     assert!(watch.keys().all(|lane| store.index.bins.contains_key(lane)));
     for (lane, bin) in &store.index.bins {
-        assert_eq!(bin.runs, runs.remove(lane).unwrap_or_default());
-        assert_eq!(bin.mixed, mixed.remove(lane).unwrap_or_default());
+        assert_eq!(all(&bin.runs), runs.remove(lane).unwrap_or_default());
+        assert_eq!(all(&bin.mixed), mixed.remove(lane).unwrap_or_default());
         assert_eq!(bin.watch, watch.remove(lane).unwrap_or_default());
     }
 }
@@ -186,15 +187,16 @@ impl Bench {
                 assert_eq!(self.store.add_slab(slab, page, UNIT, &[]), some);
             }
             Op::RemoveIdle { bytes } => {
-                let idle = self.store.index.idle().clone();
-                let fit = idle.iter().find(|(have, _)| have >= bytes).or(idle.last());
+                let mut idle = self.store.idle();
+                let fit = idle.iter().find(|(have, _)| have >= bytes);
+                let fit = fit.or(idle.last()).copied();
                 let of = |(_, id): &(u64, SegId)| self.store.offsets.seg(*id).addr;
-                let page = fit.and_then(|fit| self.store.offsets.page_at(of(fit)));
-                let slab = self.store.remove_idle(*bytes);
+                let page = fit.and_then(|fit| self.store.offsets.page_at(of(&fit)));
+                let slab = self.store.remove_idle(&mut idle, *bytes);
                 let least = page.map_or(u64::MAX, |page| bytes.next_multiple_of(page).max(page));
                 assert_eq!(
                     slab.map(|slab| slab.bytes),
-                    fit.map(|(have, _)| least.min(*have))
+                    fit.map(|(have, _)| least.min(have))
                 );
             }
             Op::Take {
@@ -287,7 +289,7 @@ impl Bench {
                 return;
             }
         }
-        let block = self.store.take(Place { first, start }, bytes, bytes - 1);
+        let (_, block) = self.store.take(Place { first, start }, bytes, bytes - 1);
         assert_eq!((block.addr, block.bytes), (start, bytes));
         let inside = self.store.live_around(start + bytes - 2);
         assert_eq!(inside.map(|(block, _)| block), Some(block));
@@ -311,7 +313,7 @@ proptest! {
         page in prop_oneof![Just(None), Just(Some(4 * UNIT))],
     ) {
         let mut bench = Bench {
-            store: Store::new(page),
+            store: Store::new(page, UNIT),
             clocks: (0..LANES).map(|_| Clock::new()).collect(),
             live: BTreeMap::new(),
             next: 1 << 20,
@@ -330,7 +332,7 @@ proptest! {
         }
         bench.store.sweep();
         audit(&bench.store, &bench.live);
-        prop_assert_eq!(bench.store.index.idle().len(), bench.store.offsets.slabs().count());
+        prop_assert_eq!(bench.store.idle().len(), bench.store.offsets.slabs().count());
         // Slabs of pages that touch and are alike are one.
         let slabs = || bench.store.offsets.slabs();
         let ends: Vec<_> = slabs().map(|entry| (entry.slab.end(), entry.page)).collect();
@@ -363,7 +365,7 @@ proptest! {
     ) {
         let config = Config { max_bytes: max, chunk_bytes: chunk, ..Config::default() };
         let need = need(bytes, align, config.min_align).expect("valid");
-        let source = Grain { granularity: grain, alignment: grain, large: None, observes: false, paged: false };
+        let source = Grain { granularity: grain, alignment: grain, largest: None, observes: false, paged: false };
         let room = max.unwrap_or(u64::MAX).saturating_sub(committed);
         match growth(&need, &config, source, committed, tight, padded) {
             Ok(ask) => {

@@ -383,9 +383,9 @@ pub trait Driver:
         None
     }
 
-    /// A larger size of pages, a multiple of the other, for pools that hold much; none if larger ones
-    /// are no cheaper.
-    fn large_page(device: Option<&Object<Self::Device>>, kind: Kind) -> Option<usize> {
+    /// The largest size of pages for pools that hold much, a power of two: every one between the least
+    /// and this may be asked for. None if larger ones are no cheaper.
+    fn largest_page(device: Option<&Object<Self::Device>>, kind: Kind) -> Option<usize> {
         let _ = (device, kind);
         None
     }

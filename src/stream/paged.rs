@@ -15,6 +15,7 @@ use crate::abi::*;
 use crate::object::{Error, Object, Result};
 use crate::pool::Slab;
 use std::collections::{BTreeMap, HashMap};
+use std::iter::successors;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -60,7 +61,9 @@ impl<D: Driver> Paged<D> {
     ) -> Option<Self> {
         let device_body = device.map(|device| &**device);
         let page = D::page(device_body, kind)?;
-        let sizes = [Some(page), D::large_page(device_body, kind)];
+        let most = D::largest_page(device_body, kind).unwrap_or(page);
+        let sizes =
+            successors(Some(page), |page| page.checked_mul(2)).take_while(|page| *page <= most);
         let size = |page| Size {
             page,
             space: Mutex::default(),
@@ -70,7 +73,7 @@ impl<D: Driver> Paged<D> {
             device: device.cloned(),
             kind,
             zeroed,
-            sizes: sizes.into_iter().flatten().map(size).collect(),
+            sizes: sizes.map(size).collect(),
             lingering: AtomicUsize::new(0),
         })
     }
@@ -79,8 +82,8 @@ impl<D: Driver> Paged<D> {
         self.sizes[0].page
     }
 
-    pub fn large_page(&self) -> Option<usize> {
-        self.sizes.get(1).map(|size| size.page)
+    pub fn largest_page(&self) -> Option<usize> {
+        self.sizes.last().map(|size| size.page)
     }
 
     /// Whether there are addresses to retire.

@@ -89,8 +89,8 @@ impl<D: Driver> Source for SlabSource<D> {
         self.paged.as_ref().map(|paged| paged.page() as u64)
     }
 
-    fn large_page(&self) -> Option<u64> {
-        Some(self.paged.as_ref()?.large_page()? as u64)
+    fn largest_page(&self) -> Option<u64> {
+        Some(self.paged.as_ref()?.largest_page()? as u64)
     }
 
     fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {

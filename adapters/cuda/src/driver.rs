@@ -224,10 +224,10 @@ impl Driver for Cuda {
         Some(pages?.bytes)
     }
 
-    fn large_page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
+    fn largest_page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
         let least = Self::page(device, kind)?;
         let large = match device {
-            Some(device) if kind == Kind::Device => device.gpu().ok()?.large_page,
+            Some(device) if kind == Kind::Device => device.gpu().ok()?.largest_page,
             _ => return None,
         };
         (large > least).then_some(large)

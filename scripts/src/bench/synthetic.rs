@@ -112,7 +112,7 @@ struct Op {
 /// What exact reuse holds at most beside what is live at most: an allocation takes whatever bytes died
 /// before it by the transitive closure of the program's order, in pieces of any size wherever they lie,
 /// and only what those lack is new. Of two orders in which to take them the one that holds less;
-/// another could hold still less.
+/// another could hold still less: a pool may come out below.
 pub(super) fn exact(program: &str) -> Result<f64> {
     let ops = parse(program).context("a line of a program")?;
     let held = [true, false].map(|newest_first| held(&ops, newest_first));

@@ -22,6 +22,7 @@ struct Ledger {
     /// Such addresses, of which the page has been given back.
     dangling: BTreeSet<u64>,
     numbered: u64,
+    mapped: u64,
     /// Where large pages lie, and how large they are.
     large: BTreeMap<u64, u64>,
     /// Addresses that led nowhere from some moment on, since last asked.
@@ -43,7 +44,7 @@ pub struct FakeSource {
     /// Added to every base: a source that breaks its promise of alignment.
     skew: u64,
     page: Option<u64>,
-    large: Option<u64>,
+    largest: Option<u64>,
     ledger: Mutex<Ledger>,
 }
 
@@ -57,7 +58,7 @@ impl FakeSource {
             granularity,
             skew,
             page: None,
-            large: None,
+            largest: None,
             ledger: Mutex::new(Ledger {
                 next: 1 << 32,
                 ..Ledger::default()
@@ -73,10 +74,10 @@ impl FakeSource {
         }
     }
 
-    /// The same, with larger pages for pools that hold much.
-    pub fn mixed(page: u64, large: u64) -> Self {
+    /// The same, with larger pages for pools that hold much, up to this size.
+    pub fn mixed(page: u64, largest: u64) -> Self {
         Self {
-            large: Some(large),
+            largest: Some(largest),
             ..Self::paged(page)
         }
     }
@@ -95,6 +96,11 @@ impl FakeSource {
     /// Acquisitions asked for, failed ones included.
     pub fn calls(&self) -> u64 {
         self.ledger().calls
+    }
+
+    /// Pages mapped so far, new ones and moved ones, large ones as one each.
+    pub fn mapped(&self) -> u64 {
+        self.ledger().mapped
     }
 
     /// Memory that is out, ascending by address; pages that touch are one.
@@ -193,6 +199,7 @@ impl Ledger {
         let bytes = numbers.len() as u64 * page;
         let gap = self.calls.is_multiple_of(3);
         let base = self.addresses(bytes, of, gap)?;
+        self.mapped += bytes / of;
         if of > page {
             let steps = (base..base + bytes).step_by(of as usize);
             self.large.extend(steps.map(|addr| (addr, of)));
@@ -275,8 +282,8 @@ impl Source for FakeSource {
         self.page
     }
 
-    fn large_page(&self) -> Option<u64> {
-        self.large
+    fn largest_page(&self) -> Option<u64> {
+        self.largest
     }
 
     fn gather(&self, pieces: &[Slab], fresh: u64, of: u64) -> Result<Slab, SourceError> {

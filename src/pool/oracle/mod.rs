@@ -8,6 +8,7 @@
 //! | statement | meaning |
 //! |---|---|
 //! | `pool max 4096 chunk 0 align 64 waits never threshold 0` | properties, at the head, all optional |
+//! | `pool deterministic 1` | only what the program awaits counts as complete; run twice, see `run_with` |
 //! | `a0 = alloc q0 64 align 256 after f1 nowait` | an allocation, perhaps without leave to wait |
 //! | `f0 = free q1 a0 after k0` | a free |
 //! | `k0 = run q0 a0 a1 after f0` | a command that uses blocks |

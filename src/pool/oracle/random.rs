@@ -236,5 +236,6 @@ fn setup(rng: &mut Rng) -> Setup {
         },
         granularity: rng.pick(grains),
         paged,
+        deterministic: rng.chance(25),
     }
 }

@@ -20,7 +20,7 @@ pub enum How {
     Other,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub how: How,
     pub block: Option<Block>,
@@ -39,6 +39,20 @@ pub struct Report {
 }
 
 impl Report {
+    /// Says where another run of the script answered otherwise.
+    pub(super) fn agrees(&self, script: &Script, other: &Self) -> Result<(), String> {
+        let both = self.outcomes.iter().zip(&other.outcomes);
+        if let Some((at, (one, two))) = both.enumerate().find(|(_, (one, two))| one != two) {
+            let name = script.name(at);
+            return Err(format!("{one:?}, and {two:?} once more, at {name}"));
+        }
+        let counted = |report: &Self| (report.pool.counters(), report.cached);
+        match counted(self) == counted(other) {
+            true => Ok(()),
+            false => Err(format!("{:?}, then {:?}", counted(self), counted(other))),
+        }
+    }
+
     /// Whether a claim of [`check`](super::check)'s language holds; the error is what was found.
     pub fn holds(&self, script: &Script, claim: &str) -> Result<(), String> {
         let words: Vec<&str> = claim

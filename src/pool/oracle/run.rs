@@ -6,7 +6,7 @@ use super::model::{By, Model, Past, Places, Range};
 use super::report::{How, Outcome, Report};
 use super::script::{QueueName, Script, Step};
 use crate::pool::{Acquired, Block, Figures, Order, Pool, Request, Reuse, Stash, Story};
-use crate::timeline::{Frontier, Lane};
+use crate::timeline::{Clock, Frontier, Lane};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,8 +45,18 @@ pub fn run(script: &Script) -> Result<Report, String> {
     run_with(script, true)
 }
 
-/// The same, with or without a stash for each in-order queue.
+/// The same, with or without a stash for each in-order queue. A deterministic script runs twice, the
+/// second time with completion observed that the program does not await and the model hears nothing of:
+/// that must change no answer.
 pub fn run_with(script: &Script, stashes: bool) -> Result<Report, String> {
+    let report = run_once(script, stashes, false)?;
+    if script.setup.deterministic {
+        report.agrees(script, &run_once(script, stashes, true)?)?;
+    }
+    Ok(report)
+}
+
+fn run_once(script: &Script, stashes: bool, observing: bool) -> Result<Report, String> {
     let granularity = script.setup.granularity;
     let source = Arc::new(match script.setup.paged {
         true => FakeSource::paged(granularity),
@@ -73,6 +83,9 @@ pub fn run_with(script: &Script, stashes: bool) -> Result<Report, String> {
         engine
             .figures()
             .map_err(|why| format!("{why}, after {}", script.name(at)))?;
+        if observing && at % 3 == 0 {
+            engine.observe();
+        }
     }
     let Engine {
         outcomes,
@@ -125,7 +138,7 @@ impl Engine<'_> {
             }
             Step::Barrier { queue, after } => (event, past) = self.barrier(*queue, after)?,
             Step::Wait(step) => {
-                self.events[*step].mark_complete();
+                self.events[*step].mark_awaited();
                 let done = self.pasts[*step].clone();
                 self.model.complete(&done);
                 self.pool.settle();
@@ -141,6 +154,21 @@ impl Engine<'_> {
         self.given_back(step, &extents)
     }
 
+    fn lane(&self) -> Lane {
+        Lane::with(Clock::of(self.script.setup.deterministic))
+    }
+
+    /// All that was enqueued has completed, and was seen to.
+    fn observe(&self) {
+        for queue in self.queues.values() {
+            let seen = |lane: &Lane| lane.clock().raise(lane.epoch());
+            match queue {
+                Queue::InOrder(lane, _) => seen(lane),
+                Queue::OutOfOrder { lanes, .. } => lanes.iter().for_each(seen),
+            }
+        }
+    }
+
     /// Sees to it that the queue exists; an in-order one starts with a command in flight.
     fn open(&mut self, name: QueueName) {
         if self.queues.contains_key(&name) {
@@ -148,14 +176,14 @@ impl Engine<'_> {
         }
         let queue = match name {
             QueueName::InOrder(_) => {
-                let mut lane = Box::new(Lane::new());
+                let mut lane = Box::new(self.lane());
                 lane.advance();
                 self.model.command(name, lane.id(), Past::default());
                 let stash = Stash::new(lane.clock(), &Arc::default());
                 Queue::InOrder(lane, stash)
             }
             QueueName::OutOfOrder(_) => Queue::OutOfOrder {
-                lanes: (0..LANES).map(|_| Lane::new()).collect(),
+                lanes: (0..LANES).map(|_| self.lane()).collect(),
                 all: Frontier::new(),
                 barrier: Frontier::new(),
             },
@@ -243,8 +271,8 @@ impl Engine<'_> {
     fn finish(&mut self, queue: QueueName) {
         self.open(queue);
         match self.queues.get(&queue) {
-            Some(Queue::InOrder(lane, _)) => lane.frontier().mark_complete(),
-            Some(Queue::OutOfOrder { all, .. }) => all.mark_complete(),
+            Some(Queue::InOrder(lane, _)) => lane.frontier().mark_awaited(),
+            Some(Queue::OutOfOrder { all, .. }) => all.mark_awaited(),
             None => {}
         }
         let done = self.model.all_of(queue, false, &Past::default());
@@ -387,7 +415,7 @@ impl Engine<'_> {
                 Some(Queue::InOrder(lane, _)) => lane.wait_for(wait),
                 Some(Queue::OutOfOrder { .. }) => frontier.join(wait),
                 None => {
-                    wait.mark_complete();
+                    wait.mark_awaited();
                     self.model.complete(&past);
                 }
             }

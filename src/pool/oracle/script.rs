@@ -70,6 +70,8 @@ pub struct Setup {
     pub granularity: u64,
     /// Whether memory comes in pages of that size, which can be given another address.
     pub paged: bool,
+    /// Whether only completion that the program awaited may be relied on.
+    pub deterministic: bool,
 }
 
 impl Default for Setup {
@@ -84,6 +86,7 @@ impl Default for Setup {
             config,
             granularity: 64,
             paged: false,
+            deterministic: false,
         }
     }
 }
@@ -198,6 +201,7 @@ impl Script {
                 "chunk" => config.chunk_bytes = number_of(value)?,
                 "align" => config.min_align = number_of(value)?,
                 "threshold" => config.release_threshold = number_of(value)?,
+                "deterministic" => self.setup.deterministic = number_of(value)? != 0,
                 "grain" | "page" => {
                     self.setup.granularity = number_of(value)?;
                     self.setup.paged = *key == "page";
@@ -286,6 +290,9 @@ impl fmt::Display for Script {
         }
         if config.release_threshold != u64::MAX {
             write!(f, " threshold {}", config.release_threshold)?;
+        }
+        if self.setup.deterministic {
+            f.write_str(" deterministic 1")?;
         }
         for (index, step) in self.steps.iter().enumerate() {
             f.write_str("; ")?;

@@ -29,8 +29,8 @@ pub struct Gpu {
     /// The device's pages, and the host's.
     pub pages: Option<Pages>,
     pub host_pages: Option<Pages>,
-    /// Bytes of a page of the device's where it holds much.
-    pub large_page: usize,
+    /// Bytes of the largest pages of the device's.
+    pub largest_page: usize,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
@@ -79,7 +79,7 @@ impl Gpu {
             errands: Mutex::default(),
             pages,
             host_pages,
-            large_page: pages.map_or(0, |pages| pages.large(api, device)),
+            largest_page: pages.map_or(0, |pages| pages.largest(api, device)),
         }))
     }
 

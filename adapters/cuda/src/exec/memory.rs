@@ -18,11 +18,11 @@ const EVERYWHERE: u32 = 3;
 /// `CU_MEM_ATTACH_GLOBAL`
 const GLOBAL: u32 = 1;
 
-/// How many large pages a device's memory should at least make.
-const PAGES: usize = 1 << 13;
+/// How many pages a device's memory should at least make.
+const PAGES: usize = 1 << 8;
 
 /// No page is larger than this for the sake of their number.
-const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES: usize = 64 << 20;
 
 /// Virtual memory, for pages of one place.
 #[derive(Clone, Copy)]
@@ -60,14 +60,14 @@ impl Pages {
         Self { bytes, ..self }
     }
 
-    /// How large pages should be where a pool holds much. To map a page and to unmap it costs 45 us on
+    /// How large pages may be where a pool holds much. To map a page and to unmap it costs 45 us on
     /// an H200 with driver 580, and for every MiB of it less than 1: with 2 MiB, growth by 13 GiB took
     /// 390 ms.
-    pub fn large(self, api: &Api, device: CUdevice) -> usize {
+    pub fn largest(self, api: &Api, device: CUdevice) -> usize {
         let mut total = 0;
         // SAFETY: room for a number.
         let code = unsafe { (api.cuDeviceTotalMem)(&mut total, device) };
-        large_page(self.bytes, if code.is_success() { total } else { 0 })
+        largest_page(self.bytes, if code.is_success() { total } else { 0 })
     }
 
     /// Those of the host, near a device that can reach them, if they are as large as `like`.
@@ -225,7 +225,7 @@ impl Pages {
 }
 
 /// Where the least page has so many bytes and the device so many.
-fn large_page(least: usize, total: usize) -> usize {
+fn largest_page(least: usize, total: usize) -> usize {
     let share = (total / PAGES + 1).next_power_of_two() / 2;
     share.clamp(least, least.max(MOST_BYTES))
 }
@@ -342,18 +342,18 @@ impl Gpu {
 
 #[cfg(test)]
 mod tests {
-    use super::large_page;
+    use super::largest_page;
 
     #[test]
     fn pages_grow_with_the_device() {
         const MIB: usize = 1 << 20;
-        let of = |gib: usize| large_page(2 * MIB, gib << 10 << 20) / MIB;
+        let of = |gib: usize| largest_page(2 * MIB, gib << 10 << 20) / MIB;
         assert_eq!(
-            [of(0), of(8), of(24), of(80), of(141), of(1024)],
-            [2, 2, 2, 8, 16, 16]
+            [of(0), of(1), of(8), of(24), of(141), of(1024)],
+            [2, 4, 32, 64, 64, 64]
         );
         assert_eq!(
-            large_page(32 * MIB, 0),
+            largest_page(32 * MIB, 0),
             32 * MIB,
             "never less than the driver's"
         );
