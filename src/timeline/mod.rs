@@ -20,7 +20,7 @@
 //! Model checks: `RUSTFLAGS="--cfg loom" cargo test -p unified-runtime --lib --release loom_`
 //! (with a target directory of its own, since the flag rebuilds everything).
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod clock;
 mod columns;

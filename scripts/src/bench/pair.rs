@@ -20,13 +20,13 @@ const LIMITS: [(&str, &str, f64); 7] = [
         "the same, each with an event, released",
         1379.0,
     ),
-    ("clock 4", "order of an enqueue after two, 4 queues", 499.0),
-    ("clock 16", "the same, 16 queues", 621.0),
-    ("clock 64", "the same, 64 queues", 855.0),
+    ("clock 4", "order of an enqueue after two, 4 queues", 486.0),
+    ("clock 16", "the same, 16 queues", 602.0),
+    ("clock 64", "the same, 64 queues", 894.0),
     (
         "clock-running 64",
         "the same, four commands of each outstanding",
-        903.0,
+        940.0,
     ),
 ];
 
