@@ -325,7 +325,7 @@ fn loom_a_block_taken_out_to_be_cut_is_not_handed_out_whole() {
     loom::model(|| {
         let pool = pool(128, 128);
         let mut lane = Lane::new();
-        let stash = Stash::new(lane.clock());
+        let stash = Stash::new(lane.clock(), &Arc::default());
         let whole = ask_on(&pool, &lane, &stash, 128).expect("there is room");
         lane.advance();
         assert!(stash.free(whole.block().addr, 1).is_some());
@@ -358,7 +358,7 @@ fn loom_a_free_beside_a_recall_loses_nothing() {
     loom::model(|| {
         let pool = pool(256, 256);
         let mut lane = Lane::new();
-        let stash = Stash::new(lane.clock());
+        let stash = Stash::new(lane.clock(), &Arc::default());
         let two = [(); 2].map(|()| ask_on(&pool, &lane, &stash, 128).expect("there is room"));
         let [cached, live] = two.map(|acquired| acquired.block().addr);
         lane.advance();
