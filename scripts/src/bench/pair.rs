@@ -21,12 +21,12 @@ const LIMITS: [(&str, &str, f64); 7] = [
         1379.0,
     ),
     ("clock 4", "order of an enqueue after two, 4 queues", 486.0),
-    ("clock 16", "the same, 16 queues", 602.0),
-    ("clock 64", "the same, 64 queues", 894.0),
+    ("clock 16", "the same, 16 queues", 611.0),
+    ("clock 64", "the same, 64 queues", 907.0),
     (
         "clock-running 64",
         "the same, four commands of each outstanding",
-        940.0,
+        953.0,
     ),
 ];
 
