@@ -319,10 +319,12 @@ fn out_of_order_is_not_held_back(fixture: &Fixture) -> Done {
 fn enqueue_returns_at_once(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
-        let memory = context.usm(fixture, Kind::Device, 4096)?;
+        let memory = context.usm(fixture, Kind::Device, 100 * 4096)?;
         let gate = Gate::close(fixture, &queue)?;
-        for _ in 0..100 {
-            queue.fill(memory.ptr, 1_u8, 4096, &[&gate.event])?;
+        for page in 0..100 {
+            // Each its own: out of order they may run side by side.
+            let to = memory.ptr.wrapping_byte_add(page * 4096);
+            queue.fill(to, 1_u8, 4096, &[&gate.event])?;
         }
         check!(
             !gate.is_open() && !gate.event.is_complete()?,
