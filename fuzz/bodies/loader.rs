@@ -39,5 +39,5 @@ pub fn settings(text: &str) {
     for fault in tracing::faults(&Env::new(&get)) {
         assert!(fault.starts_with("UR_TRACE_"), "{text:?}: {fault}");
     }
-    ur_loader::discovery::plan(&Env::new(&get), None);
+    ur_loader::discovery::plan(&Env::new(&get), || None);
 }

@@ -77,26 +77,26 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
-/// Reads the environment; `own_directory` is the loader's.
-pub fn plan(env: &Env<'_>, own_directory: Option<&Path>) -> Plan {
+/// Reads the environment; `own_directory` gives the loader's, and is asked only where it matters.
+pub fn plan(env: &Env<'_>, own_directory: impl FnOnce() -> Option<PathBuf>) -> Plan {
     let mut plan = Plan {
         deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND").unwrap_or(false),
         ..Plan::default()
     };
     match env.list("UR_ADAPTERS_FORCE_LOAD") {
         Some(forced) => plan.force(forced),
-        None => plan.search(env, own_directory),
+        None => plan.search(env, own_directory()),
     }
     plan
 }
 
 /// The mock adapter alone, whatever else is installed, named or selected.
-pub fn mock(env: &Env<'_>, own_directory: Option<&Path>) -> Plan {
+pub fn mock(env: &Env<'_>, own_directory: impl FnOnce() -> Option<PathBuf>) -> Plan {
     let mut plan = Plan {
         deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND").unwrap_or(false),
         ..Plan::default()
     };
-    let directories = plan.directories(env, own_directory);
+    let directories = plan.directories(env, own_directory());
     plan.candidates = vec![candidate(MOCK, &directories)];
     plan
 }
@@ -118,7 +118,7 @@ impl Plan {
     }
 
     /// Where adapters are looked for first.
-    fn directories(&mut self, env: &Env<'_>, own_directory: Option<&Path>) -> Vec<PathBuf> {
+    fn directories(&mut self, env: &Env<'_>, own_directory: Option<PathBuf>) -> Vec<PathBuf> {
         let mut directories: Vec<PathBuf> = match env.list("UR_ADAPTERS_SEARCH_PATH") {
             None => Vec::new(),
             Some(Ok(paths)) => paths.into_iter().map(PathBuf::from).collect(),
@@ -128,11 +128,11 @@ impl Plan {
                 Vec::new()
             }
         };
-        directories.extend(own_directory.map(Path::to_owned));
+        directories.extend(own_directory);
         directories
     }
 
-    fn search(&mut self, env: &Env<'_>, own_directory: Option<&Path>) {
+    fn search(&mut self, env: &Env<'_>, own_directory: Option<PathBuf>) {
         let directories = self.directories(env, own_directory);
         let filter = self.prefilter(env);
         let kept = MANIFESTS.iter().filter(|manifest| {
@@ -200,7 +200,7 @@ pub fn own_directory() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
 
     use super::{MANIFESTS, Plan, mock, own_directory, plan};
     use crate::env::Env;
@@ -210,7 +210,7 @@ mod tests {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        plan(&Env::new(&get), own.map(Path::new))
+        plan(&Env::new(&get), || own.map(PathBuf::from))
     }
 
     /// The adapters' names, read back from the last path of each candidate.
@@ -254,7 +254,7 @@ mod tests {
             "UR_ADAPTERS_SEARCH_PATH" => Some("/a".to_owned()),
             _ => None,
         };
-        let plan = mock(&Env::new(&get), Some(Path::new("/own")));
+        let plan = mock(&Env::new(&get), || Some(PathBuf::from("/own")));
         assert_eq!(names(&plan), "mock");
         assert_eq!(
             plan.candidates[0].paths[..3],

@@ -127,11 +127,10 @@ impl State {
             let context = LayerContext {
                 code_location: settings.code_location,
             };
-            let own_directory = discovery::own_directory();
             let plan = if settings.mocking {
-                discovery::mock(env, own_directory.as_deref())
+                discovery::mock(env, discovery::own_directory)
             } else {
-                discovery::plan(env, own_directory.as_deref())
+                discovery::plan(env, discovery::own_directory)
             };
             let adapters = load(&plan);
             let (base, below) = if settings.mocking {

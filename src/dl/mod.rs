@@ -22,8 +22,24 @@ pub use symbols::symbol_name;
 
 /// An open library, closed on drop.
 pub struct Library {
-    inner: unix::Library,
+    handle: Handle,
     name: String,
+}
+
+/// As `dlopen` gave it. Kept bare, since asking for a symbol through `libloading` costs half as much
+/// again, and a driver's hundred symbols are asked for in every process that starts.
+struct Handle(*mut c_void);
+
+// SAFETY: the linker's functions may be called with a handle from any thread.
+unsafe impl Send for Handle {}
+// SAFETY: as above, at once too.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from there, and this is its last use.
+        drop(unsafe { unix::Library::from_raw(self.0) });
+    }
 }
 
 /// How far a library's own symbols come before the process's.
@@ -79,7 +95,10 @@ impl Library {
         let opened = unsafe { unix::Library::open(Some(name), flags) };
         let name = name.to_string_lossy().into_owned();
         match opened {
-            Ok(inner) => Ok(Library { inner, name }),
+            Ok(opened) => Ok(Library {
+                handle: Handle(opened.into_raw()),
+                name,
+            }),
             Err(error) => {
                 let tried = vec![(name, reason(&error))];
                 Err(LoadError::Library { tried })
@@ -102,7 +121,7 @@ impl Library {
 
     /// Leaves the library loaded until the process ends.
     pub fn keep_loaded(self) {
-        std::mem::forget(self.inner);
+        std::mem::forget(self.handle);
     }
 
     /// The name under which it was opened.
@@ -112,9 +131,8 @@ impl Library {
 
     /// A symbol's address; null if there is none.
     pub fn address(&self, symbol: &CStr) -> *const c_void {
-        // SAFETY: an address is taken, nothing is called or read through it.
-        let found = unsafe { self.inner.get::<*const c_void>(symbol.to_bytes_with_nul()) };
-        found.map_or(std::ptr::null(), |found| found.as_raw_ptr().cast_const())
+        // SAFETY: the handle is that of an open library, the name ends where it should.
+        unsafe { libc::dlsym(self.handle.0, symbol.as_ptr()) }
     }
 }
 

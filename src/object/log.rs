@@ -145,8 +145,12 @@ pub struct Sink {
 impl Sink {
     /// The sink that `UR_LOG_<NAME>` describes, at the level `default` if it says nothing.
     pub fn open(name: &str, default: LevelFilter) -> Sink {
-        let variable = format!("UR_LOG_{}", name.to_uppercase());
-        let text = std::env::var_os(&variable).unwrap_or_default();
+        // Plain steps, as every process that starts takes them.
+        let variable = ["UR_LOG_", &name.to_ascii_uppercase()].concat();
+        let Some(text) = std::env::var_os(&variable) else {
+            let stderr = Target::Fd(libc::STDERR_FILENO);
+            return Sink::new(name, Settings::new(default), stderr);
+        };
         let sink = Sink::from_text(name, &text.to_string_lossy(), default);
         sink.unwrap_or_else(|reason| {
             let note = format!("{variable}: {reason}; logging stays at its default\n");
@@ -179,7 +183,7 @@ impl Sink {
 
     fn new(name: &str, settings: Settings, target: Target) -> Sink {
         Sink {
-            name: name.to_uppercase(),
+            name: name.to_ascii_uppercase(),
             settings,
             target,
         }

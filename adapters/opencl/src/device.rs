@@ -27,8 +27,8 @@ pub struct Device {
     platform: Arc<Object<Platform>>,
     raw: usize,
     pub kind: cl_device_type,
-    pub version: Version,
-    extensions: HashSet<String>,
+    version: OnceLock<Version>,
+    extensions: OnceLock<HashSet<String>>,
     parent: Option<Arc<Object<Device>>>,
     answers: Answers,
     records: OnceLock<bool>,
@@ -85,8 +85,8 @@ impl Device {
             platform: Arc::clone(platform),
             raw: id.expose_provenance(),
             kind: 0,
-            version: Version::default(),
-            extensions: HashSet::new(),
+            version: OnceLock::new(),
+            extensions: OnceLock::new(),
             parent,
             answers: Answers::new(ur_device_info_t::ALL.len()),
             records: OnceLock::new(),
@@ -97,9 +97,6 @@ impl Device {
         device.kind = device
             .value(CL_DEVICE_TYPE)
             .unwrap_or(CL_DEVICE_TYPE_CUSTOM);
-        device.version = Version::parse(&device.text(CL_DEVICE_VERSION).unwrap_or_default());
-        let extensions = device.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
-        device.extensions = extensions.split_whitespace().map(str::to_owned).collect();
         device
     }
 
@@ -152,13 +149,23 @@ impl Device {
         self.parent.as_ref()
     }
 
+    /// Asked for when first needed, as the extensions are: listing devices takes neither.
+    pub fn version(&self) -> Version {
+        let ask = || Version::parse(&self.text(CL_DEVICE_VERSION).unwrap_or_default());
+        *self.version.get_or_init(ask)
+    }
+
     pub fn has(&self, extension: &str) -> bool {
-        self.extensions.contains(extension)
+        let ask = || {
+            let all = self.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
+            all.split_whitespace().map(str::to_owned).collect()
+        };
+        self.extensions.get_or_init(ask).contains(extension)
     }
 
     /// The version of an extension, where the device tells it.
     pub fn extension_version(&self, extension: &str) -> Option<Version> {
-        let known = self.has(extension) && self.version >= Version::new(3, 0);
+        let known = self.has(extension) && self.version() >= Version::new(3, 0);
         let all = known.then(|| self.list::<cl_name_version>(CL_DEVICE_EXTENSIONS_WITH_VERSION));
         let is_it = |one: &&cl_name_version| {
             let name = one.name.iter().take_while(|byte| **byte != 0);
@@ -204,7 +211,7 @@ impl Device {
 
     /// Whether it takes intermediate code.
     pub fn takes_il(&self) -> bool {
-        let knows = self.version >= Version::new(2, 1) || self.has("cl_khr_il_program");
+        let knows = self.version() >= Version::new(2, 1) || self.has("cl_khr_il_program");
         knows
             && self
                 .text(CL_DEVICE_IL_VERSION)
@@ -213,12 +220,12 @@ impl Device {
 
     /// Whether programs have specialisation constants, which only intermediate code knows.
     pub fn specializes(&self) -> bool {
-        self.version >= Version::new(2, 2) && self.takes_il()
+        self.version() >= Version::new(2, 2) && self.takes_il()
     }
 
     /// What shared virtual memory it has; nothing before OpenCL 2.0.
     pub fn svm(&self) -> cl_device_svm_capabilities {
-        match self.version >= Version::new(2, 0) {
+        match self.version() >= Version::new(2, 0) {
             true => self.value(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0),
             false => 0,
         }
@@ -249,7 +256,8 @@ impl Device {
     }
 
     fn timers(&self) -> Result<(u64, u64)> {
-        let has = self.version >= Version::new(2, 1) && self.platform.version >= Version::new(2, 1);
+        let has =
+            self.version() >= Version::new(2, 1) && self.platform.version() >= Version::new(2, 1);
         let read = self
             .api()
             .core

@@ -17,7 +17,7 @@ use crate::device::Device;
 pub struct Platform {
     api: &'static Api,
     raw: usize,
-    pub version: Version,
+    version: OnceLock<Version>,
     devices: OnceLock<Vec<Arc<Object<Device>>>>,
 }
 
@@ -51,11 +51,10 @@ impl Platform {
         if HIDDEN.contains(&text(CL_PLATFORM_NAME).as_str()) {
             return None;
         }
-        let version = Version::parse(&text(CL_PLATFORM_VERSION));
         let platform = Self {
             api,
             raw: id.expose_provenance(),
-            version,
+            version: OnceLock::new(),
             devices: OnceLock::new(),
         };
         let platform = Object::immortal(OpenCl::table(), platform);
@@ -69,6 +68,12 @@ impl Platform {
 
     pub fn api(&self) -> &'static Api {
         self.api
+    }
+
+    /// Asked for when first needed.
+    pub fn version(&self) -> Version {
+        let ask = || text(self.api, self.raw(), CL_PLATFORM_VERSION).unwrap_or_default();
+        *self.version.get_or_init(|| Version::parse(&ask()))
     }
 
     pub fn raw(&self) -> *mut c_void {

@@ -35,7 +35,8 @@ impl Program {
         let native = &context.domain().state().context;
         let api = native.api();
         let modern = context.devices().iter().all(|device| {
-            device.version >= Version::new(2, 1) && device.platform().version >= Version::new(2, 1)
+            device.version() >= Version::new(2, 1)
+                && device.platform().version() >= Version::new(2, 1)
         });
         let core = api.core.clCreateProgramWithIL.filter(|_| modern);
         let old = api.ext().clCreateProgramWithILKHR;

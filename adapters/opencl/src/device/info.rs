@@ -181,7 +181,7 @@ impl Device {
     }
 
     fn atomics(&self, what: cl_device_info) -> Result<cl_bitfield> {
-        if self.version >= Version::new(3, 0) {
+        if self.version() >= Version::new(3, 0) {
             return self.value(what);
         }
         Ok(OLD_ATOMICS)
@@ -251,7 +251,7 @@ impl Device {
     }
 
     fn sub_groups(&self) -> Result<u32> {
-        match self.version >= Version::new(2, 1) {
+        match self.version() >= Version::new(2, 1) {
             true => self.value(CL_DEVICE_MAX_NUM_SUB_GROUPS),
             false => Ok(1),
         }
@@ -283,9 +283,11 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::DriverVersion => text(out, CL_DRIVER_VERSION),
         Is::Profile => text(out, CL_DEVICE_PROFILE),
         Is::Version => text(out, CL_DEVICE_VERSION),
-        Is::BackendRuntimeVersion => {
-            out.string(&format!("{}.{}", this.version.major, this.version.minor))
-        }
+        Is::BackendRuntimeVersion => out.string(&format!(
+            "{}.{}",
+            this.version().major,
+            this.version().minor
+        )),
         Is::Extensions => text(out, CL_DEVICE_EXTENSIONS),
         Is::Uuid => out.value(this.gated::<[u8; 16]>("cl_khr_device_uuid", CL_DEVICE_UUID_KHR)?),
         Is::Luid => {
@@ -307,7 +309,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::AddressBits => number(out, CL_DEVICE_ADDRESS_BITS),
         Is::BuiltInKernels => text(out, CL_DEVICE_BUILT_IN_KERNELS),
         Is::IlVersion => {
-            match this.version >= Version::new(2, 1) || this.has("cl_khr_il_program") {
+            match this.version() >= Version::new(2, 1) || this.has("cl_khr_il_program") {
                 true => text(out, CL_DEVICE_IL_VERSION),
                 false => out.string(""),
             }
@@ -338,7 +340,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::MaxWorkGroups3d => out.value([usize::MAX; 3]),
         Is::MaxWorkGroups => out.value(usize::MAX),
         Is::MaxNumSubGroups => out.value(this.sub_groups()?),
-        Is::SubGroupIndependentForwardProgress => match this.version >= Version::new(2, 1) {
+        Is::SubGroupIndependentForwardProgress => match this.version() >= Version::new(2, 1) {
             true => flag(out, CL_DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS),
             false => out.boolean(false),
         },
@@ -454,7 +456,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::ImageSupport => flag(out, CL_DEVICE_IMAGE_SUPPORT),
         Is::MaxReadImageArgs => number(out, CL_DEVICE_MAX_READ_IMAGE_ARGS),
         Is::MaxWriteImageArgs => number(out, CL_DEVICE_MAX_WRITE_IMAGE_ARGS),
-        Is::MaxReadWriteImageArgs => match this.version >= Version::new(2, 0) {
+        Is::MaxReadWriteImageArgs => match this.version() >= Version::new(2, 0) {
             true => number(out, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS),
             false => out.value(0u32),
         },

@@ -86,7 +86,7 @@ impl Lane {
         };
         let mut code = 0;
         let with_properties = api.core.clCreateCommandQueueWithProperties;
-        let modern = with_properties.filter(|_| device.version >= Version::new(2, 0));
+        let modern = with_properties.filter(|_| device.version() >= Version::new(2, 0));
         // SAFETY: a live context and device, and a property list that ends with zero.
         let queue = unsafe {
             let raw = match modern {

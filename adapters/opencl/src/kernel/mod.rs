@@ -118,7 +118,7 @@ impl Kernel {
         what: cl_kernel_sub_group_info,
         input: &[usize],
     ) -> Result<usize> {
-        let modern = device.version >= Version::new(2, 1);
+        let modern = device.version() >= Version::new(2, 1);
         let core = self.api().core.clGetKernelSubGroupInfo.filter(|_| modern);
         let ask = core.or(self.api().ext().clGetKernelSubGroupInfoKHR);
         let ask = ask.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))?;
