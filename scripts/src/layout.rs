@@ -14,6 +14,9 @@ pub const PROGRAMS: [&str; 5] = ["ur-conformance", "ur-env", "urinfo", "urreplay
 
 const LOADER: &str = "libur_loader.so";
 
+/// What adapters find beside themselves. Nobody else names it, so that it has one name.
+const BESIDE: [&str; 1] = ["libur_opencl_retain.so"];
+
 /// Where libraries go, and how they are found under other names.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -73,6 +76,10 @@ impl Layout {
         self.library(&mut items, built, LOADER);
         for adapter in build::adapters(root)? {
             self.library(&mut items, built, &format!("libur_adapter_{adapter}.so"));
+        }
+        for name in BESIDE {
+            let library = Content::Copy(built.join(name));
+            items.push(Item::new(format!("{}/{name}", self.lib), library));
         }
         if self.links {
             // For LD_LIBRARY_PATH, where a whole library folder would shadow programs' own.
