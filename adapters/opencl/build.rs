@@ -6,6 +6,5 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libur_adapter_opencl.so.0");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,--auxiliary=libur_opencl_retain.so");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-rpath,$ORIGIN");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--auxiliary=$ORIGIN/libur_opencl_retain.so");
 }

@@ -58,7 +58,12 @@ fn opencl(root: &Path, options: &Opencl) -> Result<()> {
     let target = build::target_dir(root)?;
     let built = build::packages(
         root,
-        &["ur-loader", "ur-adapter-opencl", "ur-conformance"],
+        &[
+            "ur-loader",
+            "ur-adapter-opencl",
+            "ur-opencl-retain",
+            "ur-conformance",
+        ],
         true,
     )?;
     let drivers = options.drivers.clone();

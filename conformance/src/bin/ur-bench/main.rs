@@ -95,21 +95,19 @@ impl Cli {
             .flatten()
             .map(PathBuf::as_path)
             .collect();
-        let mut sides = vec![Side::new(&self.ours, self.adapter.as_deref(), &loaders)];
-        sides.extend(
+        let theirs = || {
             self.theirs
-                .as_deref()
-                .map(|path| Side::new(path, None, &loaders)),
-        );
+                .iter()
+                .map(|path| Side::new(path, None, &loaders))
+        };
+        let ours = Side::new(&self.ours, self.adapter.as_deref(), &loaders);
+        let mut sides: Vec<Side> = std::iter::once(ours).chain(theirs()).collect();
         let mut table = Table::new(sides.len());
-        for start in STARTS.iter().filter(|name| self.wants(name)) {
-            for round in 0..self.starts {
-                take_turns(round, &mut sides, |at, side| {
-                    table.add(start, at, side.start(start)?);
-                    Ok(())
-                })?;
-            }
+        sides.extend(theirs());
+        for names in STARTS {
+            self.start(names, &mut sides, &mut table)?;
         }
+        sides.truncate(table.sides());
         let calls: Vec<_> = MEASURES.iter().map(|one| one.name).collect();
         for _ in 0..self.processes {
             self.sample(&mut sides, &calls, &mut table)?;
@@ -128,17 +126,40 @@ impl Cli {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         std::fs::write(&kernel, bytes).map_err(|error| error.to_string())?;
         let adapters = [self.adapter.as_deref(), None];
-        let mut sides = adapters.map(|adapter| Side::sycl(program, adapter, &kernel));
-        if self.wants(SYCL_START) {
-            for round in 0..self.starts {
-                take_turns(round, &mut sides, |at, side| {
-                    table.add(SYCL_START, at, side.start(SYCL_START)?);
-                    Ok(())
-                })?;
-            }
-        }
+        let side = |adapter| Side::sycl(program, adapter, &kernel);
+        let [ours, theirs] = adapters.map(side);
+        let mut sides = [ours, theirs, side(None)];
+        self.start(SYCL_START, &mut sides, table)?;
+        let sides = &mut sides[..2];
         for _ in 0..self.processes {
-            self.sample(&mut sides, &SYCL, table)?;
+            self.sample(sides, &SYCL, table)?;
+        }
+        Ok(())
+    }
+
+    /// Starts in turns: of each side, and of the second once more, to be compared with itself.
+    fn start(
+        &self,
+        (name, again): (&'static str, &'static str),
+        sides: &mut [Side],
+        table: &mut Table,
+    ) -> Result<(), String> {
+        if !self.wants(name) {
+            return Ok(());
+        }
+        for round in 0..self.starts {
+            let mut found = vec![None; sides.len()];
+            take_turns(round, sides, |at, side| {
+                found[at] = side.start(name)?;
+                Ok(())
+            })?;
+            for (at, sample) in found.iter().take(2).enumerate() {
+                table.add(name, at, *sample);
+            }
+            if let [_, first, second] = found[..] {
+                table.add(again, 0, second);
+                table.add(again, 1, first);
+            }
         }
         Ok(())
     }

@@ -20,6 +20,10 @@ impl Table {
         }
     }
 
+    pub fn sides(&self) -> usize {
+        self.sides
+    }
+
     pub fn add(&mut self, row: &'static str, side: usize, sample: Option<f64>) {
         let samples = self.samples.entry(row).or_insert_with(|| {
             self.rows.push(row);
