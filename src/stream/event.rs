@@ -34,6 +34,8 @@ pub struct Event<D: Driver> {
     native: OnceLock<Box<Native<D>>>,
     command: ur_command_t,
     failed: AtomicBool,
+    /// Whether the host has waited for all of it.
+    awaited: AtomicBool,
 }
 
 struct Native<D: Driver> {
@@ -96,6 +98,7 @@ impl<D: Driver> Event<D> {
             native: OnceLock::new(),
             command,
             failed: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
         }
     }
 
@@ -321,8 +324,17 @@ impl<D: Driver> Event<D> {
             !self.failed.load(Ordering::Relaxed),
             UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS,
         )?;
+        // Nothing is left to wait for, or to be learnt from it, the second time.
+        if self.awaited.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let reach = self.reach()?;
-        self.engine().wait_reach(&reach).map_err(|_| self.fail())
+        self.engine().wait_reach(&reach).map_err(|_| self.fail())?;
+        // A recorded command's event stands for another execution next.
+        if let Standing::Command(..) = self.standing {
+            self.awaited.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     fn fail(&self) -> Error {

@@ -9,7 +9,7 @@ use super::pool_core::{Part, PoolCore};
 use crate::pool::{Block, Ends};
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 pub(crate) struct Memory<D: Driver> {
@@ -20,6 +20,10 @@ pub(crate) struct Memory<D: Driver> {
     nested: AtomicUsize,
     /// Live allocations of backends' own pools. Each is a slab of its own.
     natives: AtomicUsize,
+    /// How often a pool came to have something that settling may give back.
+    stirs: AtomicU64,
+    /// How often that was when last no pool had, or could have without a stir.
+    calm: AtomicU64,
     /// Changes with every allocation, for what is kept of [`Memory::room`].
     pub ends: Arc<Ends>,
 }
@@ -70,6 +74,8 @@ impl<D: Driver> Default for Memory<D> {
             slabs: RwLock::new(slabs),
             nested: AtomicUsize::new(0),
             natives: AtomicUsize::new(0),
+            stirs: AtomicU64::new(0),
+            calm: AtomicU64::new(0),
             ends: Arc::default(),
         }
     }
@@ -78,6 +84,7 @@ impl<D: Driver> Default for Memory<D> {
 impl<D: Driver> Memory<D> {
     pub fn add_pool(&self, core: &Arc<PoolCore<D>>) {
         enter(&self.pools).push(Arc::clone(core));
+        self.stir();
     }
 
     pub fn pools(&self) -> Vec<Arc<PoolCore<D>>> {
@@ -194,8 +201,28 @@ impl<D: Driver> Memory<D> {
             .any(|(core, part)| core.release(part, addr as u64, death.clone()))
     }
 
+    /// To be called after a pool was closed, got a threshold or left addresses behind.
+    pub fn stir(&self) {
+        self.stirs.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether any pool has something to give back. Every wait asks: mostly nothing has stirred, and no
+    /// pool need be looked at.
+    #[inline]
     pub fn wants_settling(&self) -> bool {
-        enter(&self.pools).iter().any(|core| core.wants_settling())
+        let stirs = self.stirs.load(Ordering::Acquire);
+        stirs != self.calm.load(Ordering::Relaxed) && self.is_restless(stirs)
+    }
+
+    #[cold]
+    fn is_restless(&self, stirs: u64) -> bool {
+        let pools = enter(&self.pools);
+        let wants = pools.iter().any(|core| core.wants_settling());
+        // With a threshold, growing alone may be a reason.
+        if !wants && pools.iter().all(|core| core.threshold() == u64::MAX) {
+            self.calm.store(stirs, Ordering::Relaxed);
+        }
+        wants
     }
 
     /// Lets every pool give back what it holds beyond its threshold, and forgets those that ended.

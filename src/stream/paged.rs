@@ -149,6 +149,7 @@ impl<D: Driver> Paged<D> {
                 self.lingering.fetch_add(1, Ordering::Relaxed);
             }
         }
+        self.domain.memory.stir();
         space.present.extend(size.steps(slab).zip(pages));
         Ok(slab)
     }

@@ -296,6 +296,14 @@ impl<D: Driver> PoolCore<D> {
         self.threshold.store(bytes, Ordering::Relaxed);
         let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
         natives.for_each(|native| native.pool.set_threshold(bytes));
+        self.stir();
+    }
+
+    /// See [`Memory::stir`](super::memory::Memory::stir).
+    fn stir(&self) {
+        if let Some(domain) = self.domain.upgrade() {
+            domain.memory.stir();
+        }
     }
 
     pub fn wants_settling(&self) -> bool {
@@ -359,6 +367,7 @@ impl<D: Driver> PoolCore<D> {
         for part in &self.parts {
             part.pool.close();
         }
+        self.stir();
     }
 
     pub fn is_drained(&self) -> bool {

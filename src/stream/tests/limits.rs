@@ -178,6 +178,43 @@ fn thresholds_are_settled_before_a_wait_returns() {
 }
 
 #[test]
+fn a_wait_looks_at_pools_again_once_one_was_stirred() {
+    let bench = Bench::<Tracked>::new();
+    let queue = bench.in_order();
+    let pool = bench.pool(0, usize::MAX);
+    let reserved = || figure(&pool, UsmPoolInfo::ReservedCurrentExp);
+    let cycle = || {
+        let block = alloc_only(&queue, Some(&pool), 4 * MIB, &[]).unwrap();
+        free(&queue, block, &[]).unwrap()
+    };
+    let memory = &bench.context.domain().memory;
+    let wait = |event: &EventArc<Tracked>| {
+        let handles = [event.handle()];
+        <Event<Tracked> as hal::Event<Tracked>>::wait(list::<Tracked, _>(&handles)).unwrap();
+    };
+    let first = cycle();
+    wait(&first);
+    assert!(!memory.wants_settling(), "and from now on nobody looks");
+    assert_eq!(reserved(), 4 * MIB);
+    set(&pool, UsmPoolInfo::ReleaseThresholdExp, 0).unwrap();
+    wait(&first);
+    assert_eq!(reserved(), 0, "an event awaited before settles, too");
+    let block = alloc_only(&queue, Some(&pool), 4 * MIB, &[]).unwrap();
+    wait(&first);
+    assert_eq!(reserved(), 4 * MIB, "it is in use");
+    wait(&free(&queue, block, &[]).unwrap());
+    assert_eq!(reserved(), 0, "a pool with a threshold is always looked at");
+    set(&pool, UsmPoolInfo::ReleaseThresholdExp, usize::MAX).unwrap();
+    let last = cycle();
+    wait(&last);
+    assert!(!memory.wants_settling());
+    pool.core().close();
+    assert!(memory.wants_settling());
+    wait(&last);
+    assert!(!memory.wants_settling(), "it was drained");
+}
+
+#[test]
 fn figures_can_be_read_and_highs_reset() {
     let bench = Bench::<Tracked>::new();
     let pool = bench.pool(0, usize::MAX);
