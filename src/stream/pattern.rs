@@ -19,6 +19,30 @@ impl From<&[u8]> for Pattern {
     #[inline]
     fn from(bytes: &[u8]) -> Self {
         let mut few = [0; MOST];
+        let copied = copy::<4>(bytes, &mut few)
+            || copy::<1>(bytes, &mut few)
+            || copy::<8>(bytes, &mut few)
+            || copy::<2>(bytes, &mut few);
+        match copied {
+            true => Self(Repr::Few(few, bytes.len() as u8)),
+            false => Self::odd(bytes),
+        }
+    }
+}
+
+/// Copies exactly so many bytes: a number's mostly, which is a load and a store.
+#[inline]
+fn copy<const N: usize>(bytes: &[u8], into: &mut [u8; MOST]) -> bool {
+    let from = <&[u8; N]>::try_from(bytes);
+    let both = from.ok().zip(into.first_chunk_mut::<N>());
+    both.map(|(from, into)| *into = *from).is_some()
+}
+
+impl Pattern {
+    /// Of any length.
+    #[inline(never)]
+    fn odd(bytes: &[u8]) -> Self {
+        let mut few = [0; MOST];
         Self(match few.get_mut(..bytes.len()) {
             Some(place) => {
                 place.copy_from_slice(bytes);
