@@ -14,8 +14,8 @@ pub const PROGRAMS: [&str; 5] = ["ur-conformance", "ur-env", "urinfo", "urreplay
 
 const LOADER: &str = "libur_loader.so";
 
-/// What adapters find beside themselves. Nobody else names it, so that it has one name.
-const BESIDE: [&str; 1] = ["libur_opencl_retain.so"];
+/// What an adapter finds beside itself. Nobody else names it, so that it has one name.
+pub const BESIDE: [(&str, &str); 1] = [("opencl", "libur_opencl_retain.so")];
 
 /// Where libraries go, and how they are found under other names.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl Layout {
         for adapter in build::adapters(root)? {
             self.library(&mut items, built, &format!("libur_adapter_{adapter}.so"));
         }
-        for name in BESIDE {
+        for (_, name) in BESIDE {
             let library = Content::Copy(built.join(name));
             items.push(Item::new(format!("{}/{name}", self.lib), library));
         }

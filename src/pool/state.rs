@@ -25,7 +25,8 @@ const PART: u64 = 16;
 /// A pool grows in pages of a size from so many of them on. More sizes sooner would make a large request
 /// find too little of each: pages are gathered with their like.
 const LARGE_FROM: u64 = 256;
-/// The same for a request of whole pages, many times larger than the least.
+/// Pages so many times larger than the least serve a request of whole ones however little the pool
+/// holds: each page has its price, and nothing is left over.
 const WHOLE_FROM: u64 = 16;
 
 #[derive(Debug)]
@@ -475,9 +476,8 @@ impl State {
         let sizes = successors(self.grain.largest, |page| Some(page / 2));
         let larger = sizes.take_while(|page| *page > least && !tight);
         let fits = |page: &u64| {
-            // Where nothing is left over, pages may be larger.
             let whole = need.bytes.is_multiple_of(*page) && *page >= WHOLE_FROM * least;
-            *page >= 4 * least && *page <= committed / if whole { WHOLE_FROM } else { LARGE_FROM }
+            whole || *page >= 4 * least && *page <= committed / LARGE_FROM
         };
         for page in larger.filter(fits) {
             let granularity = page;

@@ -5,7 +5,7 @@ use super::Options;
 use super::environment::{self, Drivers, Environment};
 use super::expect::Expectations;
 use super::report::Outcome;
-use crate::{build, install};
+use crate::{build, install, layout};
 use anyhow::Result;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -167,7 +167,10 @@ impl<'a> Bench<'a> {
         if target == Target::Reference {
             return Ok(());
         }
-        let mut wanted = vec![self.adapter(target)];
+        let beside = layout::BESIDE.iter();
+        let beside = beside.filter(|(adapter, _)| *adapter == target.adapter());
+        let beside = beside.map(|(_, name)| self.lib().join(name));
+        let mut wanted: Vec<PathBuf> = [self.adapter(target)].into_iter().chain(beside).collect();
         if environment.runtime.links_loader() {
             wanted.push(self.lib().join("libur_loader.so.0"));
         }
