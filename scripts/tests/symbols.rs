@@ -40,8 +40,8 @@ fn exports(library: &Path) -> BTreeSet<String> {
     symbols.map(str::to_owned).collect()
 }
 
-/// The loader of this build, made by cargo if it is missing or stale.
-fn loader() -> PathBuf {
+/// The libraries of this build by the names of their packages, made by cargo if missing or stale.
+fn built(packages: &[String]) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let target = test
         .ancestors()
@@ -49,14 +49,38 @@ fn loader() -> PathBuf {
         .expect("target/<profile>/deps/<test>");
     let mut build = Command::new(env!("CARGO"));
     build
-        .args(["build", "--quiet", "--package", "ur-loader"])
+        .args(["build", "--quiet"])
         .current_dir(xtask::repository());
+    for package in packages {
+        build.args(["--package", package]);
+    }
     build.arg("--target-dir").arg(target);
     assert!(
         build.status().expect("cargo runs").success(),
         "{build:?} failed"
     );
-    target.join("debug/libur_loader.so")
+    target.join("debug")
+}
+
+#[test]
+fn each_adapter_exports_its_tables_and_nothing_else() {
+    let reference = reference();
+    let expected: BTreeSet<String> = reference.getters.keys().cloned().collect();
+    assert_eq!(expected.len(), 26);
+    let adapters = xtask::build::adapters(&xtask::repository()).expect("adapters/ is readable");
+    let packages = adapters
+        .iter()
+        .map(|adapter| format!("ur-adapter-{}", adapter.replace('_', "-")));
+    let folder = built(&packages.collect::<Vec<_>>());
+    for adapter in &adapters {
+        let library = folder.join(format!("libur_adapter_{adapter}.so"));
+        assert_eq!(exports(&library), expected, "{adapter}");
+        let read = Command::new("readelf").arg("-d").arg(&library).output();
+        let text = String::from_utf8_lossy(&read.expect("readelf (binutils) is installed").stdout)
+            .into_owned();
+        let soname = format!("Library soname: [libur_adapter_{adapter}.so.0]");
+        assert!(text.contains(&soname), "{adapter}: {text}");
+    }
 }
 
 #[test]
@@ -67,7 +91,7 @@ fn loader_exports_the_reference_set() {
     };
     let names = reference.symbols.iter().map(String::as_str).chain(DROPPED);
     let expected: BTreeSet<String> = names.map(|name| format!("{name}@@{version}")).collect();
-    let library = loader();
+    let library = built(&["ur-loader".to_owned()]).join("libur_loader.so");
     let found = exports(&library);
     let missing: Vec<_> = expected.difference(&found).collect();
     let extra: Vec<_> = found.difference(&expected).collect();

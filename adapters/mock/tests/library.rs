@@ -1,5 +1,5 @@
-//! The built library as a loader sees it: what it exports, and every function called with arguments
-//! that nobody checked. Nothing may crash, and whatever comes back is a result that C knows.
+//! Every function called with arguments that nobody checked. Nothing may crash, and whatever comes
+//! back is a result that C knows.
 
 #[rustfmt::skip]
 #[allow(non_snake_case, clippy::undocumented_unsafe_blocks)]
@@ -7,49 +7,12 @@
 mod sweep;
 
 use std::ffi::c_void;
-use std::path::PathBuf;
-use std::process::Command;
 use std::ptr::{null, null_mut};
 
 use proptest::prelude::*;
 use ur::abi::*;
 use ur::hal::Exported;
 use ur_adapter_mock::Mock;
-
-fn path() -> PathBuf {
-    let test = std::env::current_exe().expect("this test has a file");
-    test.with_file_name("libur_adapter_mock.so")
-}
-
-fn output(command: &str, arguments: &[&str]) -> String {
-    let done = Command::new(command)
-        .args(arguments)
-        .arg(path())
-        .output()
-        .expect("binutils are there");
-    assert!(
-        done.status.success(),
-        "{command}: {}",
-        String::from_utf8_lossy(&done.stderr)
-    );
-    String::from_utf8_lossy(&done.stdout).into_owned()
-}
-
-#[test]
-fn it_exports_the_26_tables_and_nothing_else() {
-    let listed = output("nm", &["-D", "--defined-only"]);
-    let names: Vec<&str> = listed
-        .lines()
-        .filter_map(|line| line.split_whitespace().last())
-        .collect();
-    let ours = |name: &&&str| name.starts_with("urGet") && name.ends_with("ProcAddrTable");
-    assert_eq!(
-        (names.len(), names.iter().filter(ours).count()),
-        (26, 26),
-        "{names:?}"
-    );
-    assert!(output("readelf", &["-d"]).contains("Library soname: [libur_adapter_mock.so.0]"));
-}
 
 /// Where the arguments of a call come from.
 pub trait Source {

@@ -1,4 +1,4 @@
-//! The built library as a loader and libsycl see it: what it exports, and what is found through it.
+//! The built library as libsycl of 2026.1 sees it: what is found through it.
 
 use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -29,26 +29,8 @@ fn built() -> PathBuf {
 }
 
 #[test]
-fn it_exports_the_26_tables_and_opencl_is_found_through_it() {
-    let path = built();
-    let listed = Command::new("nm")
-        .args(["-D", "--defined-only"])
-        .arg(&path)
-        .output()
-        .expect("binutils are there");
-    let text = String::from_utf8_lossy(&listed.stdout);
-    let names: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.split_whitespace().last())
-        .collect();
-    let ours = |name: &&&str| name.starts_with("urGet") && name.ends_with("ProcAddrTable");
-    assert_eq!(
-        (names.len(), names.iter().filter(ours).count()),
-        (26, 26),
-        "{names:?}"
-    );
-
-    let library = Library::open(&path, Binding::Usual).expect("it needs no OpenCL to open");
+fn opencl_is_found_through_it() {
+    let library = Library::open(built(), Binding::Usual).expect("it needs no OpenCL to open");
     let retains = [
         c"clRetainCommandQueue",
         c"clRetainContext",
