@@ -149,7 +149,9 @@ impl<D: Driver> Paged<D> {
                 self.lingering.fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.domain.memory.stir();
+        if !pieces.is_empty() {
+            self.domain.memory.stir();
+        }
         space.present.extend(size.steps(slab).zip(pages));
         Ok(slab)
     }

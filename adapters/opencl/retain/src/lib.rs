@@ -6,8 +6,8 @@
 //! searches first, and does not miss.
 //!
 //! OpenCL itself would do for a filter, but then the linker looks up what OpenCL and the libraries
-//! below it need by way of the adapter and its libraries, forty thousand names with Intel's: a SYCL
-//! program took a millisecond longer to start.
+//! below it need by way of the adapter and its libraries, forty thousand names with Intel's: that was
+//! 2.9 of the 56.8 million instructions in which a SYCL program started.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
