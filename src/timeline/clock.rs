@@ -31,9 +31,10 @@ pub(super) const NOWHERE: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Clock {
     id: LaneId,
-    completed: AtomicU64,
-    /// None: what was observed may be relied on.
-    awaited: Option<AtomicU64>,
+    /// The epochs observed complete, and those that the program awaited.
+    completed: [AtomicU64; 2],
+    /// Whether only the latter may be relied on; else they are not kept.
+    deterministic: bool,
     /// Whether the host, or something outside, completes its points, rather than a lane.
     host: bool,
     /// Where the roster that named its lane last did so, for who looks it up. Plain, as it orders
@@ -61,8 +62,8 @@ impl Clock {
     fn made(deterministic: bool, host: bool) -> Arc<Self> {
         Arc::new(Self {
             id: LaneId::fresh(),
-            completed: AtomicU64::new(0),
-            awaited: deterministic.then(|| AtomicU64::new(0)),
+            completed: std::array::from_fn(|_| AtomicU64::new(0)),
+            deterministic,
             host,
             seat: NOWHERE.into(),
         })
@@ -87,19 +88,18 @@ impl Clock {
 
     /// The last epoch observed complete. Acquire: what the observer saw before raising is visible.
     pub fn completed(&self) -> u64 {
-        self.completed.load(Ordering::Acquire)
+        self.completed[0].load(Ordering::Acquire)
     }
 
     /// The last epoch whose completion may be relied on.
     #[inline]
     pub fn reliable(&self) -> u64 {
-        let epoch = self.awaited.as_ref().unwrap_or(&self.completed);
-        epoch.load(Ordering::Acquire)
+        self.completed[usize::from(self.deterministic)].load(Ordering::Acquire)
     }
 
     /// Whether only what the program awaited may be relied on.
     pub fn is_deterministic(&self) -> bool {
-        self.awaited.is_some()
+        self.deterministic
     }
 
     pub fn is_host(&self) -> bool {
@@ -109,8 +109,8 @@ impl Clock {
     /// Records that the program itself has awaited `epoch`, whatever time it took.
     pub fn raise_awaited(&self, epoch: u64) {
         self.raise(epoch);
-        if let Some(awaited) = &self.awaited {
-            awaited.fetch_max(epoch, Ordering::AcqRel);
+        if self.deterministic {
+            self.completed[1].fetch_max(epoch, Ordering::AcqRel);
         }
     }
 
@@ -120,9 +120,7 @@ impl Clock {
         // Not `fetch_max`, which the thread sanitizer does not see: it would report whatever this orders.
         let later = |completed| (completed < epoch).then_some(epoch);
         // Whoever has raised it further has observed this epoch, too.
-        let _ = self
-            .completed
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
+        let _ = self.completed[0].fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
     }
 }
 
