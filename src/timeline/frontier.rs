@@ -5,7 +5,8 @@
 //! same roster, as those of queues that keep waiting for each other are, join as columns do.
 
 use super::clock::PointRef;
-use super::table::{Many, Roster};
+use super::roster::{Roster, newest};
+use super::table::{Many, Part};
 use super::{Clock, LaneId, Point};
 use std::fmt;
 use std::sync::Arc;
@@ -91,10 +92,14 @@ impl Frontier {
     #[inline]
     pub(crate) fn all(&self, test: impl Fn(PointRef<'_>) -> bool) -> bool {
         match &self.0 {
-            Repr::Empty => true,
             Repr::One(point) => test(point.by_ref()),
-            Repr::Many(_) => self.points().all(test),
+            _ => self.all_of_many(test),
         }
+    }
+
+    #[inline(never)]
+    fn all_of_many(&self, test: impl Fn(PointRef<'_>) -> bool) -> bool {
+        self.points().all(test)
     }
 
     /// Whether it reaches `point`'s lane at least that far. Completion is not asked.
@@ -159,7 +164,7 @@ impl Frontier {
             Repr::One(own) => {
                 let mut both = [own.by_ref(), point];
                 both.sort_by_key(PointRef::lane);
-                self.0 = Repr::Many(Many::of(both.into_iter()));
+                self.0 = Repr::Many(Many::of(&both));
             }
             Repr::Many(many) => {
                 if !many.absorb(std::iter::once(point)) {
@@ -185,7 +190,7 @@ impl Frontier {
                 } else if !own.absorb(other.points()) {
                     let mut all = many.clone();
                     if !all.absorb(self.points()) {
-                        all = Many::of(merged(self.points(), other.points()));
+                        all = Many::of(&newest(self.points().chain(other.points())));
                     }
                     self.0 = Repr::Many(all);
                 }
@@ -242,7 +247,7 @@ impl Frontier {
             let point = self.points().next();
             self.0 = point.map_or(Repr::Empty, |point| Repr::One(point.to_point()));
         } else if !many.roster().is_worth(points) {
-            self.0 = Repr::Many(Many::of(self.points()));
+            self.0 = Repr::Many(Many::of(&self.points().collect::<Vec<_>>()));
         }
     }
 }
@@ -264,63 +269,90 @@ impl Frontier {
         out
     }
 
-    /// Makes `spare` both of this and `other`, if their rosters are alike: in its own table if nobody
-    /// else holds that. The head stays hidden.
+    /// Takes in `other` and makes `spare` what this was before, if they are over one roster, or `other`
+    /// is a point that is told over this one's: in the spare's table if nobody else holds that. The head
+    /// stays hidden.
     #[inline]
-    pub(super) fn join_to(&self, other: &Frontier, spare: &mut Frontier) -> bool {
-        let Some((own, many)) = self.alike(other) else {
+    pub(super) fn join_aside(&mut self, other: &Frontier, spare: &mut Frontier) -> bool {
+        let Repr::Many(own) = &mut self.0 else {
+            return false;
+        };
+        let Some(part) = other.part_for(own) else {
             return false;
         };
         if let Repr::Many(spare) = &mut spare.0
-            && spare.become_both(own, many)
+            && own.join_aside(part, spare)
         {
             return true;
         }
-        let mut out = own.joined(many);
-        out.hide_head();
-        spare.0 = Repr::Many(out);
+        let both = Repr::Many(own.joined(part));
+        spare.0 = std::mem::replace(&mut self.0, both);
         true
     }
 
-    /// As [`Frontier::join_to`], in place where nobody shares the table.
+    /// As [`Frontier::join_aside`], in place where nobody shares the table.
     #[inline]
     pub(super) fn join_here(&mut self, other: &Frontier) -> bool {
-        let (Repr::Many(own), Repr::Many(many)) = (&mut self.0, &other.0) else {
+        let Repr::Many(own) = &mut self.0 else {
             return false;
         };
-        let alike = own.is_like(many);
-        if alike && !own.take_in(many) {
-            *own = own.joined(many);
-            own.hide_head();
+        let Some(part) = other.part_for(own) else {
+            return false;
+        };
+        if !own.take_in(part) {
+            *own = own.joined(part);
         }
-        alike
+        true
     }
 
-    /// Both tables, if their rosters are alike.
     #[inline]
-    fn alike<'a>(&'a self, other: &'a Frontier) -> Option<(&'a Many, &'a Many)> {
-        match (&self.0, &other.0) {
-            (Repr::Many(own), Repr::Many(many)) => own.is_like(many).then_some((own, many)),
-            _ => None,
+    fn part_for(&self, own: &Many) -> Option<Part<'_>> {
+        match &self.0 {
+            Repr::Many(many) => own.part_of(many),
+            Repr::One(point) => own.part_at(point.by_ref()),
+            Repr::Empty => None,
         }
     }
 
-    /// Takes in the points of `other`, but for that of `own`, if its roster names all lanes that
-    /// `other` knows of and that have not ended. It would do for it to name those of the points, but
-    /// then lanes that meet would keep rosters of their own.
-    pub(super) fn absorb_here(&mut self, other: &Frontier, own: LaneId) -> bool {
-        let named = self.names_all(other);
-        if let Repr::Many(many) = &mut self.0
-            && named
+    /// As [`Frontier::join_here`], if the rosters are alike.
+    pub(super) fn join_like(&mut self, other: &Frontier) -> bool {
+        match (&mut self.0, &other.0) {
+            (Repr::Many(own), Repr::Many(many)) => own.is_like(many) && own.become_joined(many),
+            _ => false,
+        }
+    }
+
+    /// Makes `spare` the same as this, which is left in a table of its own if there is one at hand.
+    pub(super) fn move_aside(&mut self, spare: &mut Frontier) {
+        if let (Repr::Many(own), Repr::Many(spare)) = (&mut self.0, &mut spare.0)
+            && own.move_aside(spare)
         {
-            many.raise_to(other.points().filter(|point| point.lane() != own));
+            return;
         }
-        named
+        *spare = self.clone();
     }
 
-    /// As [`Frontier::absorb_here`], but makes `spare` that.
-    pub(super) fn absorb_to(&self, other: &Frontier, own: LaneId, spare: &mut Frontier) -> bool {
-        self.names_all(other) && self.join_to(self, spare) && spare.absorb_here(other, own)
+    /// Whether both join as columns do.
+    pub(super) fn is_beside(&self, other: &Frontier) -> bool {
+        match (&self.0, &other.0) {
+            (Repr::Many(own), Repr::Many(many)) => own.is_beside(many),
+            _ => false,
+        }
+    }
+
+    /// Takes in the points of `other`, but for that of the head, if its roster names all lanes that
+    /// `other` knows of and that have not ended, and they can be told over it. It would do for it to
+    /// name those of the points, but then lanes that meet would keep rosters of their own. If not, some
+    /// may have been taken in.
+    pub(super) fn absorb_here(&mut self, other: &Frontier) -> bool {
+        let named = self.names_all(other);
+        match (&mut self.0, &other.0) {
+            (Repr::Many(own), Repr::Many(many)) if own.roster().names_those_of(many.roster()) => {
+                named && own.raise_like(many)
+            }
+            (Repr::Many(own), _) => named && own.raise_within(other.points()),
+            _ => false,
+        }
     }
 
     fn names_all(&self, other: &Frontier) -> bool {
@@ -329,29 +361,38 @@ impl Frontier {
         };
         let named = |clock: &Arc<Clock>| roster.find(clock).is_some() || clock.has_ended();
         match other.roster() {
+            // All who meet choose the later one.
+            Some(theirs) if roster.names_those_of(theirs) => roster.is_after(theirs),
             Some(theirs) => theirs.clocks().iter().all(named),
             None => other.points().all(|point| named(point.clock)),
         }
     }
 
     /// The form in which the lane of `own` keeps it: over a roster of all lanes that `others` know
-    /// of and that have not ended, so that lanes which meet come to share one.
-    pub(super) fn seated(self, own: &Arc<Clock>, others: [&Frontier; 2]) -> Frontier {
-        if !matches!(self.0, Repr::Many(_)) {
-            return self;
+    /// of and that have not ended, so that lanes which meet come to share one. A single point only if
+    /// it is waited for `again`.
+    pub(super) fn seated(self, own: PointRef<'_>, others: [&Frontier; 2], again: bool) -> Frontier {
+        match self.0 {
+            Repr::Many(_) => {}
+            Repr::One(_) if again => {}
+            _ => return self,
         }
         let known: Vec<&Arc<Roster>> = others.iter().filter_map(|f| f.roster()).collect();
-        let needed = || self.points().map(|point| point.clock).chain([own]);
+        let needed = || self.points().chain([own]);
         let lasting = known.iter().flat_map(|roster| roster.clocks());
-        let mut lanes: Vec<_> = lasting.filter(|clock| !clock.has_ended()).collect();
-        lanes.extend(needed());
-        let mut roster = Roster::naming(lanes, &known);
-        let count = needed().count();
-        if !roster.is_worth(count) {
-            roster = Roster::naming(needed().collect(), &known);
+        let lasting = lasting.filter(|clock| !clock.has_ended());
+        let lasting = lasting.map(|clock| PointRef { clock, epoch: 0 });
+        let mut roster = Roster::naming(lasting.chain(needed()), &known);
+        if !roster.is_worth(needed().count()) {
+            roster = Roster::naming(needed(), &known);
         }
-        let many = Many::seated(self.points(), own, &roster);
+        let many = Many::seated(self.points(), own.clock, &roster);
         many.map_or_else(|| self.clone(), |many| Self(Repr::Many(many)))
+    }
+
+    /// The epoch from which on the lane of `own` should keep it over another roster.
+    pub(super) fn end_of(&self, own: &Clock) -> Option<u64> {
+        self.roster()?.end_of(own)
     }
 
     /// Whether the table, if there is one, has much room for lanes of which nothing is to be said.
@@ -372,36 +413,12 @@ impl Frontier {
         self.roster().map_or(0, |roster| roster.len())
     }
 
-    pub(super) fn shares_roster(&self, other: &Frontier) -> bool {
-        match (self.roster(), other.roster()) {
-            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
-            _ => false,
-        }
-    }
-
     fn roster(&self) -> Option<&Arc<Roster>> {
         match &self.0 {
             Repr::Many(many) => Some(many.roster()),
             _ => None,
         }
     }
-}
-
-/// Both in one, ascending by lane.
-fn merged<'a>(
-    one: impl Iterator<Item = PointRef<'a>>,
-    other: impl Iterator<Item = PointRef<'a>>,
-) -> impl Iterator<Item = PointRef<'a>> {
-    let (mut one, mut other) = (one.peekable(), other.peekable());
-    std::iter::from_fn(move || {
-        let (Some(a), Some(b)) = (one.peek().copied(), other.peek().copied()) else {
-            return one.next().or_else(|| other.next());
-        };
-        let first = (a.lane() <= b.lane()).then(|| one.next()).flatten();
-        let second = (b.lane() <= a.lane()).then(|| other.next()).flatten();
-        let both = first.into_iter().chain(second);
-        both.max_by_key(|point| point.epoch)
-    })
 }
 
 /// The points of a frontier, ascending by lane.

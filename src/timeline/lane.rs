@@ -17,8 +17,8 @@ pub struct Lane {
     settled: Frontier,
     /// Whether something was waited for since the current point, hence is not implied by it.
     fresh: bool,
-    /// Waits until completed points are looked for.
-    until_sweep: usize,
+    /// The epoch from which on a command has to look after the roster: see [`Lane::look_after`].
+    due: u64,
 }
 
 impl Default for Lane {
@@ -40,7 +40,7 @@ impl Lane {
             waited: Frontier::new(),
             settled: Frontier::new(),
             fresh: false,
-            until_sweep: 0,
+            due: u64::MAX,
         }
     }
 
@@ -67,18 +67,45 @@ impl Lane {
     #[inline]
     pub fn step(&mut self) {
         self.epoch += 1;
-        if self.fresh {
-            self.fade();
+        // What was waited for comes before the current point, too.
+        self.fresh = false;
+        if self.epoch >= self.due {
+            self.look_after();
         }
     }
 
-    /// What was waited for comes before the current point, too.
-    #[inline(never)]
-    fn fade(&mut self) {
-        self.fresh = false;
-        if !self.settled.shares_roster(&self.waited) {
-            self.settled = Frontier::new();
+    /// So many commands, whose points nobody wants.
+    #[cfg(test)]
+    pub(super) fn leap(&mut self, commands: u64) {
+        self.epoch += commands - 1;
+        self.step();
+    }
+
+    /// Goes over to another roster if the lane is so far that those who wait for it want another, and
+    /// forgets what is complete where that is most of what is kept. It keeps clocks alive and makes
+    /// every wait longer; but to look for it each time would cost more than the wait.
+    #[cold]
+    fn look_after(&mut self) {
+        let (sparse, nobody) = (self.waited.is_sparse(), Frontier::new());
+        let end = |waited: &Frontier| waited.end_of(&self.clock).unwrap_or(u64::MAX);
+        if sparse || self.epoch >= end(&self.waited) {
+            let (mut left, mut known) = (self.waited.clone(), &self.waited);
+            if sparse {
+                left.prune();
+                known = &nobody;
+            }
+            self.waited = left.seated(self.own(), [known, &nobody], false);
         }
+        self.waited.reseat();
+        if !self.waited.is_beside(&self.settled) {
+            // No table to use again, and one that keeps clocks alive.
+            self.settled = nobody;
+        }
+        let soon = match self.waited.seats() {
+            0 => u64::MAX,
+            seats => self.epoch + (16 * seats as u64).max(256),
+        };
+        self.due = soon.min(end(&self.waited));
     }
 
     /// The point of the last command; complete when there was none.
@@ -88,20 +115,14 @@ impl Lane {
 
     /// Records that all later commands come after `frontier`.
     pub fn wait_for(&mut self, frontier: &Frontier) {
-        match self.until_sweep.checked_sub(1) {
-            Some(left) => self.until_sweep = left,
-            None => self.sweep(),
+        let joined = match self.fresh {
+            true => self.waited.join_here(frontier),
+            false => self.waited.join_aside(frontier, &mut self.settled),
+        };
+        match joined {
+            true => self.fresh = true,
+            false => self.wait_for_others(frontier),
         }
-        if self.fresh {
-            if self.waited.join_here(frontier) {
-                return;
-            }
-        } else if self.waited.join_to(frontier, &mut self.settled) {
-            std::mem::swap(&mut self.waited, &mut self.settled);
-            self.fresh = true;
-            return;
-        }
-        self.wait_for_others(frontier);
     }
 
     /// As [`Lane::wait_for`], where what is waited for is no column beside what was.
@@ -110,49 +131,36 @@ impl Lane {
         if frontier.is_empty() || self.waited.seats() > 0 && self.ordered(frontier) {
             return;
         }
-        let own = self.id();
-        if self.fresh {
-            if self.waited.absorb_here(frontier, own) {
-                return;
-            }
-        } else if self.waited.absorb_to(frontier, own, &mut self.settled) {
-            std::mem::swap(&mut self.waited, &mut self.settled);
+        if !self.fresh {
+            self.waited.move_aside(&mut self.settled);
             self.fresh = true;
+        }
+        if self.waited.absorb_here(frontier) {
             return;
         }
+        // There may be another roster from here on.
+        self.due = 0;
+        if self.waited.join_like(frontier) {
+            return;
+        }
+        let own = self.id();
         let mut all = self.waited.clone();
         // What is complete is forgotten whether or not anything is new.
         all.prune();
         all.join(&self.waited.missing(frontier, |point| {
             point.lane() != own && !point.is_complete()
         }));
-        let all = all.seated(&self.clock, [frontier, &self.waited]);
-        self.settle(all);
+        // Who keeps waiting for one lane does so faster with a table, and its events are handed out.
+        let points = [self.waited.single(), all.single()];
+        let again = matches!(points, [Some(was), Some(is)] if was.lane() == is.lane());
+        self.waited = all.seated(self.own(), [frontier, &self.waited], again);
     }
 
-    /// Waits for all of this from now on.
-    fn settle(&mut self, waited: Frontier) {
-        let before = std::mem::replace(&mut self.waited, waited);
-        if !self.fresh {
-            self.fresh = true;
-            self.settled = before;
+    fn own(&self) -> PointRef<'_> {
+        PointRef {
+            clock: &self.clock,
+            epoch: self.epoch,
         }
-    }
-
-    /// Forgets what is complete where that is most of what is kept. It keeps clocks alive and makes
-    /// every wait longer; but to look for it each time would cost more than the wait.
-    #[cold]
-    fn sweep(&mut self) {
-        if self.waited.is_sparse() {
-            let mut left = self.waited.clone();
-            left.prune();
-            self.waited = left.seated(&self.clock, [&Frontier::new(); 2]);
-            if !self.fresh {
-                self.settled = Frontier::new();
-            }
-        }
-        self.waited.reseat();
-        self.until_sweep = (4 * self.waited.seats()).max(64);
     }
 
     /// Everything known to come before the next command: the current point and all that was waited

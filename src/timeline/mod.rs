@@ -26,6 +26,7 @@ mod clock;
 mod columns;
 mod frontier;
 mod lane;
+mod roster;
 pub mod sync;
 mod table;
 

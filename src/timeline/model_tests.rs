@@ -16,6 +16,8 @@ const SHELVES: usize = 6;
 enum Step {
     /// A lane's next command.
     Run(usize),
+    /// So many that columns of epochs may need other bases.
+    Leap(usize, u64),
     /// A lane waits for what lies on a shelf.
     Wait(usize, usize),
     /// A lane's frontier goes onto a shelf.
@@ -38,6 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
     let shelf = || 0..SHELVES;
     prop_oneof![
         6 => lane().prop_map(Step::Run),
+        2 => (lane(), 1..100_000_u64).prop_map(|(l, n)| Step::Leap(l, n)),
         8 => (lane(), shelf()).prop_map(|(l, s)| Step::Wait(l, s)),
         6 => (lane(), shelf()).prop_map(|(l, s)| Step::Put(l, s)),
         2 => (lane(), shelf()).prop_map(|(l, s)| Step::PutPoint(l, s)),
@@ -99,6 +102,10 @@ impl World {
         match step {
             Step::Run(lane) => {
                 self.lanes[lane].step();
+                self.settled[lane] = self.waited[lane].clone();
+            }
+            Step::Leap(lane, commands) => {
+                self.lanes[lane].leap(commands);
                 self.settled[lane] = self.waited[lane].clone();
             }
             Step::Wait(lane, shelf) => {

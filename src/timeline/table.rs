@@ -1,136 +1,22 @@
-//! What frontiers of several lanes are made of: a roster of lanes, which many share, and the epochs.
-//!
-//! Epochs stand as doubles, which are exact up to 2^53: of all types of 64 bits only of these does
-//! every x86-64 take the larger of two pairs in one instruction.
+//! What frontiers of several lanes are made of: a roster of lanes, which many share, and their epochs.
 
-use super::clock::{NOWHERE, PointRef};
-use super::columns::{self, larger};
-use super::{Clock, LaneId};
+use super::Clock;
+use super::clock::PointRef;
+use super::columns::{self, Column};
+use super::roster::{NAMELESS, Roster, seat_in};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use triomphe::Arc as Shared;
 
-/// Lanes, ascending.
-#[derive(Debug, Clone)]
-pub(super) struct Roster {
-    /// Of all that were ever made its own, or [`NAMELESS`]: a clock's seat is this and its place.
-    key: u64,
-    ids: Vec<LaneId>,
-    clocks: Vec<Arc<Clock>>,
-}
-
-/// The places of a roster are below this, and keys multiples of it.
-const PLACES: u64 = 1 << 24;
-
-/// The key of a roster that no clock sits in: that of no clock's seat.
-const NAMELESS: u64 = 0;
-
-impl Roster {
-    /// Of lanes in a row. No clock sits in it: it may not be met again.
-    fn passing(clocks: Vec<Arc<Clock>>) -> Self {
-        let ids = clocks.iter().map(|clock| clock.id()).collect();
-        Self {
-            key: NAMELESS,
-            ids,
-            clocks,
-        }
-    }
-
-    /// One that lanes keep.
-    fn lasting(clocks: Vec<Arc<Clock>>) -> Self {
-        // Identity only, so no ordering is needed.
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut roster = Self::passing(clocks);
-        if number < NOWHERE / PLACES && (roster.len() as u64) < PLACES {
-            roster.key = number * PLACES;
-            let seats = (roster.key..).zip(&roster.clocks);
-            seats.for_each(|(seat, clock)| clock.sit(seat));
-        }
-        roster
-    }
-
-    /// A roster of these lanes: one of the known ones, if one is that.
-    pub fn naming(mut lanes: Vec<&Arc<Clock>>, known: &[&Arc<Self>]) -> Arc<Self> {
-        lanes.sort_unstable_by_key(|clock| clock.id());
-        lanes.dedup_by_key(|clock| clock.id());
-        let ids = || lanes.iter().map(|clock| clock.id());
-        let is_that =
-            |roster: &&&Arc<Self>| roster.key != NAMELESS && ids().eq(roster.ids.iter().copied());
-        match known.iter().find(is_that) {
-            Some(roster) => Arc::clone(roster),
-            None => Arc::new(Self::lasting(lanes.into_iter().cloned().collect())),
-        }
-    }
-
-    /// Has all its clocks sit in it. Another roster of the same lanes may have been made later, and met
-    /// nobody since: then each look-up would be a search.
-    pub fn reseat(&self) {
-        if self.key != NAMELESS {
-            let seats = (self.key..).zip(&self.clocks);
-            let elsewhere = seats.filter(|(seat, clock)| clock.seat() != *seat);
-            elsewhere.for_each(|(seat, clock)| clock.sit(seat));
-        }
-    }
-
-    pub fn clocks(&self) -> &[Arc<Clock>] {
-        &self.clocks
-    }
-
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// Where a lane stands, or where it would.
-    pub fn place(&self, lane: LaneId) -> Result<usize, usize> {
-        self.ids.binary_search(&lane)
-    }
-
-    /// Where a clock's lane stands: mostly where the clock was seated last.
-    #[inline]
-    pub fn find(&self, clock: &Clock) -> Option<usize> {
-        seat_in(self.key, clock).or_else(|| self.place(clock.id()).ok())
-    }
-
-    /// Whether it names the same lanes.
-    #[inline]
-    pub fn is_like(self: &Arc<Self>, other: &Arc<Self>) -> bool {
-        Arc::ptr_eq(self, other) || self.ids == other.ids
-    }
-
-    /// Whether it is worth its length for so many points that are wanted of it: it keeps the clocks
-    /// of the others alive, and each costs its part of every join.
-    pub fn is_worth(&self, points: usize) -> bool {
-        self.len() <= 8 * points + SLACK
-    }
-
-    fn insert(&mut self, at: usize, clock: &Arc<Clock>) {
-        self.key = NAMELESS;
-        self.ids.insert(at, clock.id());
-        self.clocks.insert(at, Arc::clone(clock));
-    }
-}
-
-/// The place of a clock in the roster of that key, if that was the last to seat it.
-#[inline]
-fn seat_in(key: u64, clock: &Clock) -> Option<usize> {
-    let place = clock.seat() ^ key;
-    (place < PLACES).then_some(place as usize)
-}
-
-/// Lanes that a roster may name in vain however few there are.
-const SLACK: usize = 64;
-
-/// An epoch for each lane of a roster; 0 where it says nothing about the lane.
+/// An epoch for each lane of a roster, or nothing.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     roster: Arc<Roster>,
     /// The roster's.
     key: u64,
-    /// In fours, so that no rest is left where columns join.
-    epochs: Vec<[f64; 4]>,
-    /// The lane whose epoch each [`Many`] over the table keeps itself.
+    /// The lane whose epoch each [`Many`] over the table keeps itself, and the middle of that.
     at: usize,
+    middle: u64,
+    epochs: Column,
 }
 
 /// A table, and the epoch that stands for the one at its [`Table::at`]. So each command of a lane
@@ -142,56 +28,84 @@ pub(super) struct Many {
     head: u64,
 }
 
-fn stored(epoch: u64) -> f64 {
-    debug_assert!(epoch <= 1 << f64::MANTISSA_DIGITS, "epochs are exact");
-    epoch.cast_signed() as f64
+/// What a column takes in: all of another over a roster like its own, but for its number `at` a place,
+/// which is told beside it; or that alone.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    theirs: Option<&'a Column>,
+    at: usize,
+    told: i16,
 }
 
-fn epoch(stored: f64) -> u64 {
-    (stored as i64).cast_unsigned()
+impl Part<'_> {
+    #[inline]
+    fn raise(self, own: &mut Column) {
+        match self.theirs {
+            Some(theirs) => own.raise(theirs, self.at, self.told),
+            None => own.put(self.at, self.told.max(own.get(self.at))),
+        }
+    }
 }
 
 impl Table {
     #[inline]
-    fn entry(&self, at: usize) -> f64 {
-        self.epochs.as_flattened()[at]
-    }
-
-    #[inline]
-    fn put(&mut self, at: usize, epoch: f64) {
-        self.epochs.as_flattened_mut()[at] = epoch;
-    }
-
-    #[inline]
     fn find(&self, clock: &Clock) -> Option<usize> {
-        seat_in(self.key, clock).or_else(|| self.roster.place(clock.id()).ok())
+        match seat_in(self.key, clock) {
+            Some(at) => Some(at),
+            None => self.roster.search(clock),
+        }
     }
 
+    /// The epoch at a place, 0 where it says nothing.
     #[inline]
+    fn epoch(&self, at: usize) -> u64 {
+        columns::epoch(self.epochs.get(at), self.roster.middle(at))
+    }
+
+    /// False if it cannot be told over the roster.
+    fn put(&mut self, at: usize, epoch: u64) -> bool {
+        let told = columns::stored(epoch, self.roster.middle(at));
+        told.map(|told| self.epochs.put(at, told)).is_some()
+    }
+
+    /// As [`Table::put`], whatever it takes.
+    fn force(&mut self, at: usize, epoch: u64) {
+        if !self.put(at, epoch) {
+            let roster = Arc::make_mut(&mut self.roster);
+            roster.make_room(at, epoch);
+            self.key = NAMELESS;
+            self.put(at, epoch);
+        }
+    }
+
+    /// Whether it is over the same roster, which lanes keep.
+    #[inline]
+    fn is_beside(&self, other: &Self) -> bool {
+        self.key == other.key && self.key != NAMELESS
+    }
+
     fn is_like(&self, other: &Self) -> bool {
-        self.key == other.key && self.key != NAMELESS || self.roster.is_like(&other.roster)
+        self.is_beside(other) || self.roster.is_like(&other.roster)
     }
 
-    /// Goes over to another roster that is like its own.
-    #[inline]
-    fn choose(&mut self, roster: &Arc<Roster>, key: u64) {
-        if self.key != key || key == NAMELESS {
-            self.roster = Arc::clone(roster);
-            self.key = key;
+    /// Of two rosters that are alike takes the later one: all who meet choose that, and there the
+    /// clocks sit.
+    fn choose(&mut self, other: &Self) {
+        if self.key < other.key {
+            (self.roster, self.key) = (Arc::clone(&other.roster), other.key);
         }
     }
 }
 
 impl Many {
     /// Of points ascending by lane.
-    pub fn of<'a>(points: impl Iterator<Item = PointRef<'a>>) -> Self {
-        let (clocks, epochs): (_, Vec<f64>) = points
-            .map(|point| (Arc::clone(point.clock), stored(point.epoch)))
-            .unzip();
-        let mut out = Self::over(Arc::new(Roster::passing(clocks)), 0);
+    pub fn of(points: &[PointRef<'_>]) -> Self {
+        let mut out = Self::over(Arc::new(Roster::passing(points)), 0);
         if let Some(table) = Shared::get_mut(&mut out.table) {
-            table.epochs.as_flattened_mut()[..epochs.len()].copy_from_slice(&epochs);
-            out.head = epoch(table.entry(0));
+            for (at, point) in points.iter().enumerate() {
+                table.put(at, point.epoch);
+            }
+            out.head = table.epoch(0);
         }
         out
     }
@@ -199,10 +113,11 @@ impl Many {
     /// Without any points.
     fn over(roster: Arc<Roster>, at: usize) -> Self {
         let table = Table {
-            key: roster.key,
-            epochs: vec![[0.0; 4]; roster.len().div_ceil(4)],
-            roster,
+            key: roster.key(),
             at,
+            middle: roster.middle(at),
+            epochs: Column::new(roster.len()),
+            roster,
         };
         Self {
             table: Shared::new(table),
@@ -214,9 +129,14 @@ impl Many {
         &self.table.roster
     }
 
-    #[inline]
     pub fn is_like(&self, other: &Self) -> bool {
         self.table.is_like(&other.table)
+    }
+
+    /// Whether it is over the same roster, which lanes keep: columns join in no time.
+    #[inline]
+    pub fn is_beside(&self, other: &Self) -> bool {
+        self.table.is_beside(&other.table)
     }
 
     /// How many lanes its roster names.
@@ -228,7 +148,7 @@ impl Many {
     pub fn epoch(&self, at: usize) -> u64 {
         match at == self.table.at {
             true => self.head,
-            false => epoch(self.table.entry(at)),
+            false => self.table.epoch(at),
         }
     }
 
@@ -236,19 +156,38 @@ impl Many {
     #[inline]
     pub fn point(&self, at: usize) -> Option<PointRef<'_>> {
         let epoch = self.epoch(at);
-        let clock = &self.table.roster.clocks[at];
+        let clock = &self.table.roster.clocks()[at];
         (epoch > 0).then_some(PointRef { clock, epoch })
+    }
+
+    pub fn points(&self) -> impl Iterator<Item = PointRef<'_>> + Clone {
+        (0..self.seats()).filter_map(|at| self.point(at))
     }
 
     /// Whether it says that much about the point's lane.
     #[inline]
     pub fn covers(&self, point: PointRef<'_>) -> bool {
-        let (table, least) = (&*self.table, point.epoch.max(1));
-        match table.find(point.clock) {
-            None => false,
-            Some(at) if at == table.at => self.head >= least,
-            Some(at) => table.entry(at) >= stored(least),
+        match seat_in(self.table.key, point.clock) {
+            Some(at) => self.reaches(at, point.epoch),
+            None => self.covers_elsewhere(point),
         }
+    }
+
+    /// As [`Many::covers`], where the clock was seated in another roster since.
+    #[inline(never)]
+    fn covers_elsewhere(&self, point: PointRef<'_>) -> bool {
+        let at = self.table.roster.search(point.clock);
+        at.is_some_and(|at| self.reaches(at, point.epoch))
+    }
+
+    #[inline]
+    fn reaches(&self, at: usize, epoch: u64) -> bool {
+        let table = &*self.table;
+        if at == table.at {
+            return self.head >= epoch.max(1);
+        }
+        let middle = table.roster.middle(at);
+        columns::reaches(table.epochs.get(at), epoch, middle)
     }
 
     /// As this, with another epoch at [`Table::at`].
@@ -260,15 +199,10 @@ impl Many {
         }
     }
 
-    /// Leaves out what it says about its head's lane.
-    pub fn hide_head(&mut self) {
-        self.head = 0;
-    }
-
     fn set(&mut self, at: usize, epoch: u64) {
         match at == self.table.at {
             true => self.head = epoch,
-            false => Shared::make_mut(&mut self.table).put(at, stored(epoch)),
+            false => Shared::make_mut(&mut self.table).force(at, epoch),
         }
     }
 
@@ -283,15 +217,11 @@ impl Many {
             return;
         };
         let table = Shared::make_mut(&mut self.table);
-        let count = table.roster.len();
-        Arc::make_mut(&mut table.roster).insert(at, point.clock);
+        let lanes = table.roster.len();
+        Arc::make_mut(&mut table.roster).insert(at, point);
         table.key = NAMELESS;
-        if count.is_multiple_of(4) {
-            table.epochs.push([0.0; 4]);
-        }
-        let epochs = table.epochs.as_flattened_mut();
-        epochs.copy_within(at..count, at + 1);
-        epochs[at] = stored(point.epoch);
+        table.epochs.insert(at, lanes, columns::NOTHING);
+        table.put(at, point.epoch);
         table.at += usize::from(at <= table.at);
     }
 
@@ -306,7 +236,7 @@ impl Many {
     }
 
     /// Takes in the points of lanes that its roster names.
-    pub fn raise_to<'a>(&mut self, points: impl Iterator<Item = PointRef<'a>>) {
+    fn raise_to<'a>(&mut self, points: impl Iterator<Item = PointRef<'a>>) {
         for point in points {
             if let Some(at) = self.table.find(point.clock)
                 && self.epoch(at) < point.epoch
@@ -316,78 +246,138 @@ impl Many {
         }
     }
 
-    /// Takes in all of `other` but what that says about the lane of this one's head. Their rosters
-    /// are alike. False if somebody shares the table.
+    /// Takes in the points of lanes that its roster names, but for that of its head, as far as they
+    /// can be told over it: false if one cannot.
+    pub fn raise_within<'a>(&mut self, points: impl Iterator<Item = PointRef<'a>>) -> bool {
+        let roster = Arc::clone(self.roster());
+        let each = points.filter_map(|point| Some((roster.find(point.clock)?, point.epoch)));
+        self.raise_each(each)
+    }
+
+    /// As [`Many::raise_within`], with all of `other`, whose roster names the same lanes.
+    pub fn raise_like(&mut self, other: &Self) -> bool {
+        self.raise_each((0..other.seats()).map(|at| (at, other.epoch(at))))
+    }
+
+    fn raise_each(&mut self, epochs: impl Iterator<Item = (usize, u64)>) -> bool {
+        let table = Shared::make_mut(&mut self.table);
+        let own = table.at;
+        let mut epochs = epochs.filter(|(at, _)| *at != own);
+        epochs.all(|(at, epoch)| table.epoch(at) >= epoch || table.put(at, epoch))
+    }
+
+    /// All of it, for a column over a roster like its own, if its head lies near enough.
     #[inline]
-    pub fn take_in(&mut self, other: &Self) -> bool {
-        let Some(own) = Shared::get_mut(&mut self.table) else {
+    fn part(&self) -> Option<Part<'_>> {
+        Some(Part {
+            theirs: Some(&self.table.epochs),
+            at: self.table.at,
+            told: columns::stored(self.head, self.table.middle)?,
+        })
+    }
+
+    /// `other` for a column beside its own, if it is that.
+    #[inline]
+    pub fn part_of<'a>(&self, other: &'a Self) -> Option<Part<'a>> {
+        match self.is_beside(other) {
+            true => other.part(),
+            false => None,
+        }
+    }
+
+    /// As [`Many::part_of`], of a point.
+    #[inline]
+    pub fn part_at(&self, point: PointRef<'_>) -> Option<Part<'static>> {
+        let at = seat_in(self.table.key, point.clock)?;
+        Some(Part {
+            theirs: None,
+            at,
+            told: columns::stored(point.epoch, self.table.roster.middle(at))?,
+        })
+    }
+
+    /// Takes in all of another but what that says about the lane of this one's head. False if somebody
+    /// shares the table.
+    #[inline]
+    pub fn take_in(&mut self, part: Part<'_>) -> bool {
+        let own = Shared::get_mut(&mut self.table);
+        own.map(|own| part.raise(&mut own.epochs)).is_some()
+    }
+
+    /// Goes over to the table of `spare`, and leaves it its own, with all of both itself and another,
+    /// if nobody shares that table, and it is over the same roster. False if not, and nothing has
+    /// changed.
+    #[inline]
+    pub fn join_aside(&mut self, part: Part<'_>, spare: &mut Self) -> bool {
+        let Some(free) = Shared::get_mut(&mut spare.table) else {
             return false;
         };
-        let theirs = &*other.table;
-        let head = larger(own.entry(theirs.at), stored(other.head));
-        columns::raise(&mut own.epochs, &theirs.epochs);
-        own.put(theirs.at, head);
-        let (roster, key) = chosen(own, theirs);
-        if own.key != key {
-            (own.roster, own.key) = (Arc::clone(roster), key);
+        let ours = &*self.table;
+        if free.key != ours.key {
+            return false;
         }
+        let theirs = part.theirs.unwrap_or(&ours.epochs);
+        free.epochs.join(&ours.epochs, theirs, part.at, part.told);
+        (free.at, free.middle) = (ours.at, ours.middle);
+        std::mem::swap(&mut self.table, &mut spare.table);
         true
     }
 
-    /// Becomes both of two whose rosters are alike, if nobody shares its table, and that fits. The
-    /// head is hidden, and stands where that of the first does.
-    #[inline]
-    pub fn become_both(&mut self, one: &Self, other: &Self) -> bool {
-        let Some(own) = Shared::get_mut(&mut self.table) else {
+    /// Goes over to the table of `spare` with all that it says and leaves it its own, if that is at hand.
+    pub fn move_aside(&mut self, spare: &mut Self) -> bool {
+        let Some(free) = Shared::get_mut(&mut spare.table) else {
             return false;
         };
-        let (ours, theirs) = (&*one.table, &*other.table);
-        if own.epochs.len() != ours.epochs.len() {
-            return false;
-        }
-        columns::join(&mut own.epochs, &ours.epochs, &theirs.epochs);
-        own.put(theirs.at, larger(ours.entry(theirs.at), stored(other.head)));
-        own.at = ours.at;
-        let (roster, key) = chosen(ours, theirs);
-        own.choose(roster, key);
-        self.head = 0;
+        free.clone_from(&self.table);
+        std::mem::swap(&mut self.table, &mut spare.table);
         true
     }
 
-    /// Both in one. Their rosters are alike.
-    pub fn joined(&self, other: &Self) -> Self {
-        let (ours, theirs) = (&*self.table, &*other.table);
-        let (roster, key) = chosen(ours, theirs);
-        let mut table = Table {
-            roster: Arc::clone(roster),
-            key,
-            epochs: columns::joined(&ours.epochs, &theirs.epochs),
-            at: ours.at,
-        };
-        table.put(theirs.at, larger(ours.entry(theirs.at), stored(other.head)));
+    /// This with another in a table of its own, the head hidden.
+    #[inline(never)]
+    pub fn joined(&self, part: Part<'_>) -> Self {
+        let mut table = Table::clone(&self.table);
+        part.raise(&mut table.epochs);
         Self {
             table: Shared::new(table),
-            head: self.head.max(other.epoch(ours.at)),
+            head: 0,
         }
     }
 
-    /// As [`Many::joined`], in place where nobody shares the table and without a copy where one
-    /// holds all of the other.
+    /// As [`Many::joined`], in place of this, with all of another whose roster is like its own. False if
+    /// that's head lies too far.
+    #[inline(never)]
+    pub fn become_joined(&mut self, other: &Self) -> bool {
+        let Some(part) = other.part() else {
+            return false;
+        };
+        let mut both = self.joined(part);
+        if let Some(table) = Shared::get_mut(&mut both.table) {
+            table.choose(&other.table);
+        }
+        *self = both;
+        true
+    }
+
+    /// All of both, whose rosters are alike: in place where nobody shares the table, and without a
+    /// copy where one holds all of the other.
     pub fn join(&mut self, other: &Self) {
         let shared = Shared::ptr_eq(&self.table, &other.table);
         let head = self.head.max(other.epoch(self.table.at));
-        if !shared && self.take_in(other) {
+        if !shared && other.part().is_some_and(|part| self.take_in(part)) {
             self.head = head;
-        } else if !self.reaches(other) {
-            *self = match other.reaches(self) {
-                true => other.clone(),
-                false => self.joined(other),
-            };
+            return;
+        }
+        match (self.holds(other), other.holds(self)) {
+            (true, _) => {}
+            (_, true) => *self = other.clone(),
+            _ if self.become_joined(other) => self.head = head,
+            _ => self.raise_to(other.points()),
         }
     }
 
     /// Whether it reaches all points of `other`, whose roster is like its own.
-    fn reaches(&self, other: &Self) -> bool {
+    fn holds(&self, other: &Self) -> bool {
         (0..self.seats()).all(|at| self.epoch(at) >= other.epoch(at))
     }
 
@@ -402,18 +392,9 @@ impl Many {
         let mut out = Self::over(Arc::clone(roster), at);
         let table = Shared::get_mut(&mut out.table)?;
         for point in points {
-            table.put(roster.find(point.clock)?, stored(point.epoch));
+            let at = roster.find(point.clock)?;
+            table.put(at, point.epoch).then_some(())?;
         }
         Some(out)
-    }
-}
-
-/// Of two rosters that are alike the later one, with its key: all who meet choose that, and there the
-/// clocks sit.
-#[inline]
-fn chosen<'a>(one: &'a Table, other: &'a Table) -> (&'a Arc<Roster>, u64) {
-    match one.key >= other.key {
-        true => (&one.roster, one.key),
-        false => (&other.roster, other.key),
     }
 }

@@ -154,6 +154,8 @@ fn frontiers_are_maps_from_lanes_to_epochs() {
             .map(|(at, epoch)| Point::new(&clocks[*at], *epoch));
         points.collect()
     };
+    // Near each other, and too far apart for one base.
+    let spreads = [1, 20_000, 1 << 40];
     // Knuth's linear congruential generator for 64 bits.
     let mut state = 11_u64;
     let mut below = |end: u64| {
@@ -164,8 +166,13 @@ fn frontiers_are_maps_from_lanes_to_epochs() {
     };
     let mut map = |most: u64| -> Map {
         let count = below(most);
-        let points = (0..count).map(|_| (below(9) as usize, 1 + below(4)));
-        points.collect()
+        let point = |_| {
+            (
+                below(9) as usize,
+                (1 + below(4)) * spreads[below(3) as usize],
+            )
+        };
+        (0..count).map(point).collect()
     };
     for round in 0..5000 {
         let (a, b) = (map(10), map(if round % 2 == 0 { 3 } else { 10 }));
@@ -191,4 +198,83 @@ fn frontiers_are_maps_from_lanes_to_epochs() {
         both.retain(|at, _| odd(at));
         assert_eq!(own, of(&both));
     }
+}
+
+#[test]
+fn a_lane_that_keeps_waiting_for_another_hands_out_its_events() {
+    let (mut q, mut r) = (Lane::new(), Lane::new());
+    for turn in 1..200_000_u64 {
+        let event = Frontier::from(r.advance());
+        q.wait_for(&event);
+        assert_eq!(q.tip().epoch_of(r.id()), Some(turn));
+        q.step();
+        assert_eq!((q.waited().len(), q.horizon(r.id())), (1, Some(turn)));
+        assert_eq!(q.tip_epoch(), Some(turn));
+        let (own, order) = (q.current(), q.frontier());
+        assert!(order.covers_point(&own) && order.covers(&event));
+        assert_eq!(order.len(), 2);
+        if turn > 2 {
+            assert!(order.is_beside(q.waited()));
+        }
+    }
+}
+
+/// Each of the lanes waits for others' last events until what one knows has come to all.
+fn meet(lanes: &mut [Lane]) {
+    let count = lanes.len();
+    for round in 0..24 {
+        for own in 0..count {
+            let other = (own + (1 << (round % 8))) % count;
+            let order = lanes[other].frontier();
+            lanes[own].wait_for(&order);
+            lanes[own].step();
+            assert!(lanes[own].ordered(&order));
+        }
+    }
+}
+
+fn all_beside(lanes: &[Lane]) -> bool {
+    let mut pairs = lanes.windows(2);
+    pairs.all(|pair| pair[0].waited().is_beside(pair[1].waited()))
+}
+
+#[test]
+fn lanes_that_meet_share_a_roster_again_however_far_they_are() {
+    for count in [3, 5, 64, 65, 130] {
+        let mut lanes: Vec<Lane> = (0..count).map(|_| Lane::new()).collect();
+        lanes.iter_mut().for_each(Lane::step);
+        meet(&mut lanes);
+        assert!(all_beside(&lanes), "{count}");
+        for (round, far) in [60_000, 70_000, 1 << 20, 1 << 54].into_iter().enumerate() {
+            lanes[round % count].leap(far);
+            meet(&mut lanes);
+            assert!(all_beside(&lanes), "{count}, {far} further");
+            lanes.iter_mut().for_each(|lane| lane.leap(far));
+            meet(&mut lanes);
+            assert!(all_beside(&lanes), "{count}, all {far} further");
+        }
+    }
+}
+
+#[test]
+fn a_lane_that_waits_no_more_comes_to_a_roster_for_its_epochs() {
+    let [mut source, mut one, mut other] = std::array::from_fn(|_| Lane::new());
+    let mut lanes = [&mut source, &mut one, &mut other];
+    lanes.iter_mut().for_each(|lane| lane.step());
+    let events = lanes.each_ref().map(|lane| lane.frontier());
+    for lane in lanes {
+        events.iter().for_each(|event| lane.wait_for(event));
+        lane.step();
+    }
+    let mut together = 0;
+    for _ in 0..1000 {
+        source.leap(1000);
+        for lane in [&mut one, &mut other] {
+            lane.wait_for(&source.frontier());
+            lane.step();
+            assert_eq!(lane.horizon(source.id()), Some(source.epoch()));
+            together += u32::from(lane.waited().is_beside(source.waited()));
+        }
+    }
+    assert!(together > 1200, "only {together} of 2000 times");
 }
