@@ -20,13 +20,13 @@ const LIMITS: [(&str, &str, f64); 7] = [
         "the same, each with an event, released",
         1379.0,
     ),
-    ("clock 4", "order of an enqueue after two, 4 queues", 486.0),
-    ("clock 16", "the same, 16 queues", 611.0),
-    ("clock 64", "the same, 64 queues", 907.0),
+    ("clock 4", "order of an enqueue after two, 4 queues", 402.0),
+    ("clock 16", "the same, 16 queues", 438.0),
+    ("clock 64", "the same, 64 queues", 478.0),
     (
         "clock-running 64",
         "the same, four commands of each outstanding",
-        953.0,
+        526.0,
     ),
 ];
 
