@@ -8,31 +8,34 @@ use super::capture::{Capture, Span};
 use super::command::Command;
 use super::engine::{HostPoint, enter};
 use super::event::{Event, Times};
-use super::lane::{LaneCore, Progress};
+use super::lane::{LaneCore, Progress, Turn};
 use super::out_of_order::OutOfOrder;
 use super::pool_trace::Trace;
 use super::reach::{Reach, Reached};
-use super::{Context, Driver, Engine, LaunchRequest, Stamps, Work};
+use super::{Context, Driver, Engine, LaunchRequest, PlainLaunch, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
 use crate::timeline::{Clock, Frontier, LaneId};
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-/// A queue's handle.
+/// A queue's handle. What every command looks at comes first, on as few cache lines as may be: the
+/// driver leaves little of ours there from one command to the next.
+#[repr(C)]
 pub struct Queue<D: Driver> {
+    pub(crate) shape: Shape<D>,
     context: Arc<Object<Context<D>>>,
     device: Arc<Object<D::Device>>,
+    flags: ur_queue_flags_t,
+    pub(crate) capture: Capture<D>,
     /// The device of the context that this one is, or is a part of: whose memory it uses.
     home: Arc<Object<D::Device>>,
     /// Where that stands in the context.
     home_at: usize,
-    flags: ur_queue_flags_t,
-    pub(crate) shape: Shape<D>,
     /// Lanes lent to native commands, with the threads whose callbacks run.
     pub(crate) lent: Mutex<Vec<(ThreadId, Arc<LaneCore<D>>)>>,
-    pub(crate) capture: Capture<D>,
     /// Whom a trace of pools knows it by; none without one. An in-order queue is its lane.
     pub(crate) watched: Option<LaneId>,
 }
@@ -168,18 +171,6 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
-        Self::give_here(this, made, waits, event, blocking)
-    }
-
-    /// As [`Queue::give`], for what is enqueued so often that it is made in the caller's place.
-    #[inline(always)]
-    pub(crate) fn give_here(
-        this: &Object<Self>,
-        made: Command<'_, D>,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-        blocking: bool,
-    ) -> Result<()> {
         if this.is_captured(waits) {
             ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
             return Self::record(this, made, waits, event, Span::Command);
@@ -190,14 +181,182 @@ impl<D: Driver> Queue<D> {
         })
     }
 
+    /// Where the next command goes, if there is no more to it than that lane.
+    #[inline(always)]
+    fn next_lane(&self, waits: Handles<'_, Event<D>>, blocking: bool) -> Option<&LaneCore<D>> {
+        let Shape::InOrder(lane) = &self.shape else {
+            return None;
+        };
+        let alone = waits.is_empty() && !blocking && !self.capture.is_on() && !self.is_profiled();
+        (alone && !lane.is_left()).then_some(&**lane)
+    }
+
+    /// Ends the turn of a command that [`Queue::next_lane`] was given.
+    #[inline(always)]
+    fn end(
+        this: &Object<Self>,
+        turn: Turn<'_, D>,
+        given: Result<Progress>,
+        command: ur_command_t,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        if let Some(reach) = turn.end(event.wanted(), given)? {
+            event.make(D::table(), || Event::new(this, command, reach, None));
+        }
+        Ok(())
+    }
+
+    /// `urEnqueueUSMMemcpy`
+    #[inline(always)]
+    pub(crate) fn copy(
+        this: &Object<Self>,
+        blocking: bool,
+        dst: *mut c_void,
+        src: *const c_void,
+        bytes: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        if let Some(lane) = this.next_lane(waits, blocking)
+            && this.context.has_room([dst.addr(), src.addr()], bytes)
+        {
+            let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
+            let turn = lane.turn()?;
+            let given = D::copy(turn.lane(), turn.epoch(), dst, src, bytes);
+            return Self::end(this, turn, given, UR_COMMAND_USM_MEMCPY, event);
+        }
+        Self::copy_slowly(this, blocking, dst, src, bytes, waits, event)
+    }
+
+    #[inline(never)]
+    fn copy_slowly(
+        this: &Object<Self>,
+        blocking: bool,
+        dst: *mut c_void,
+        src: *const c_void,
+        bytes: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let made = this.site().usm_copy(dst, src, bytes)?;
+        Self::give(this, made, waits, event, blocking)
+    }
+
+    /// `urEnqueueUSMFill`
+    #[inline(always)]
+    pub(crate) fn fill(
+        this: &Object<Self>,
+        dst: *mut c_void,
+        pattern: &[u8],
+        bytes: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        if let Some(lane) = this.next_lane(waits, false)
+            && this.context.has_room([dst.addr()], bytes)
+        {
+            let dst = dst.expose_provenance();
+            let turn = lane.turn()?;
+            let given = D::fill(turn.lane(), turn.epoch(), dst, pattern, bytes);
+            return Self::end(this, turn, given, UR_COMMAND_USM_FILL, event);
+        }
+        Self::fill_slowly(this, dst, pattern, bytes, waits, event)
+    }
+
+    #[inline(never)]
+    fn fill_slowly(
+        this: &Object<Self>,
+        dst: *mut c_void,
+        pattern: &[u8],
+        bytes: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let made = this.site().usm_fill(dst, pattern, bytes)?;
+        Self::give(this, made, waits, event, false)
+    }
+
+    /// `urEnqueueKernelLaunchWithArgsExp`
     #[inline(always)]
     pub(crate) fn launch(
         this: &Object<Self>,
         kernel: &Object<D::Kernel>,
-        request: LaunchRequest<'_>,
+        dims: u32,
+        launch: PlainLaunch<'_>,
+        properties: Option<&ur_kernel_launch_ext_properties_t>,
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
+        if !D::PLAIN {
+            return Self::launch_any(this, kernel, dims, launch, properties, waits, event);
+        }
+        let mut plain = D::Plain::default();
+        if let Some(lane) = this.next_lane(waits, false)
+            && (1..=3).contains(&dims)
+            && properties.is_none()
+            && D::is_plain(&this.device, kernel, &launch, &mut plain)
+        {
+            let make = || {
+                D::launch(
+                    &this.device,
+                    kernel,
+                    &LaunchRequest::new(dims, launch, None)?,
+                )
+            };
+            let turn = lane.turn()?;
+            let given = D::submit_plain(turn.lane(), turn.epoch(), &plain, make);
+            let given = given.map(|()| Progress::Pending);
+            return Self::end(this, turn, given, UR_COMMAND_KERNEL_LAUNCH, event);
+        }
+        Self::launch_slowly(this, kernel, dims, launch, properties, waits, event)
+    }
+
+    #[inline(never)]
+    fn launch_slowly(
+        this: &Object<Self>,
+        kernel: &Object<D::Kernel>,
+        dims: u32,
+        launch: PlainLaunch<'_>,
+        properties: Option<&ur_kernel_launch_ext_properties_t>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let mut plain = D::Plain::default();
+        if (1..=3).contains(&dims)
+            && properties.is_none()
+            && !this.is_captured(waits)
+            && D::is_plain(&this.device, kernel, &launch, &mut plain)
+        {
+            let make = || {
+                D::launch(
+                    &this.device,
+                    kernel,
+                    &LaunchRequest::new(dims, launch, None)?,
+                )
+            };
+            let command = UR_COMMAND_KERNEL_LAUNCH;
+            return Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
+                match stamps {
+                    None => D::submit_plain(lane, epoch, &plain, make),
+                    stamps => D::submit(lane, epoch, Work::Launch(make()?), stamps),
+                }?;
+                Ok(Progress::Pending)
+            });
+        }
+        Self::launch_any(this, kernel, dims, launch, properties, waits, event)
+    }
+
+    #[inline(always)]
+    fn launch_any(
+        this: &Object<Self>,
+        kernel: &Object<D::Kernel>,
+        dims: u32,
+        launch: PlainLaunch<'_>,
+        properties: Option<&ur_kernel_launch_ext_properties_t>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let request = LaunchRequest::new(dims, launch, properties)?;
         if !D::LAUNCHES_AT_ONCE || this.is_captured(waits) {
             let made = this.site().launch(kernel, request)?;
             return Self::give(this, made, waits, event, false);
@@ -221,19 +380,12 @@ impl<D: Driver> Queue<D> {
         blocking: bool,
         give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
     ) -> Result<()> {
-        this.engine().check()?;
-        if waits.is_empty()
-            && !blocking
-            && !this.is_profiled()
-            && let Shape::InOrder(lane) = &this.shape
-        {
-            let wanted = event.wanted();
-            let given = lane.submit_next(wanted, |lane, epoch| give(lane, epoch, None))?;
-            if let Some(reach) = given {
-                event.make(D::table(), || Event::new(this, command, reach, None));
-            }
-            return Ok(());
+        if let Some(lane) = this.next_lane(waits, blocking) {
+            let turn = lane.turn()?;
+            let given = give(turn.lane(), turn.epoch(), None);
+            return Self::end(this, turn, given, command, event);
         }
+        this.engine().check()?;
         Self::give_slowly(this, command, waits, event, blocking, give)
     }
 

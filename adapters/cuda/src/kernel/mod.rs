@@ -1,8 +1,10 @@
-//! Kernels: their functions on each device (`code`), what a launch gives them (`args`), and launches.
+//! Kernels: their functions on each device (`code`), what a launch gives them (`args`), launches
+//! (`launch`), and those that nearly all are (`plain`).
 
 mod args;
 mod code;
 mod launch;
+mod plain;
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -14,20 +16,23 @@ use ur::stream::Queue;
 
 pub use code::Code;
 pub use launch::{Launch, Ready};
+pub use plain::Plain;
 
 use crate::Cuda;
 use crate::cu::sys::CUfunc_cache;
 use crate::device::Device;
 use crate::program::{GroupRules, Program};
 
+/// What every launch looks at comes first, here and in [`Code`].
+#[repr(C)]
 pub struct Kernel {
-    program: Arc<Object<Program>>,
-    name: CString,
     /// For each device of the program that has it; never empty.
     codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
-    rules: GroupRules,
-    /// Whether these say nothing.
+    /// Whether its rules say nothing.
     is_unruled: bool,
+    rules: GroupRules,
+    program: Arc<Object<Program>>,
+    name: CString,
 }
 
 impl Kernel {
