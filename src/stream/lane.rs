@@ -8,10 +8,11 @@ use super::engine::Mark;
 use super::here::Here;
 use super::reach::{Reach, Reached, Ticket, Tickets};
 use super::replay::Part;
+use super::rooms::{self, Rooms};
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Error, Object, Origin, Result};
-use crate::pool::{Block, PoolKey, Stash};
+use crate::pool::{Block, Ends, PoolKey, Stash};
 use crate::timeline::sync::{Mutex, MutexGuard};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 #[repr(C)]
 pub(crate) struct LaneCore<D: Driver> {
     native: D::Lane,
+    /// The domain's: until when `rooms` serve.
+    ends: Arc<Ends>,
     /// The engine's.
     origin: Origin,
     /// Whether others can put work on the stream that we never see, from some point on.
@@ -77,9 +80,18 @@ pub(crate) struct Turn<'a, D: Driver> {
 }
 
 impl<D: Driver> Turn<'_, D> {
+    /// Whether it is known that these bytes stay inside what they begin in.
     #[inline(always)]
-    pub fn lane(&self) -> &D::Lane {
-        &self.lane.native
+    pub fn has_room<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
+        let since = self.lane.ends.now();
+        self.state.rooms.have(since, addrs, bytes)
+    }
+
+    /// Makes ready for the next command, which goes to this stream.
+    #[inline(always)]
+    pub fn begin(&mut self) -> Result<&D::Lane> {
+        self.lane.record_if_watched(&mut self.state)?;
+        Ok(&self.lane.native)
     }
 
     /// The command's.
@@ -109,6 +121,7 @@ pub(crate) struct State<D: Driver> {
     recent: Reach,
     /// Recorded markers, ascending by epoch. Unused where the driver tracks.
     marks: VecDeque<(u64, D::Marker)>,
+    rooms: Rooms,
 }
 
 impl<D: Driver> LaneCore<D> {
@@ -138,6 +151,7 @@ impl<D: Driver> LaneCore<D> {
             marks: VecDeque::new(),
             ticket: None,
             here: Here::new(&clock),
+            rooms: Rooms::new(),
         };
         let lane = Arc::new(Self {
             clock,
@@ -151,6 +165,7 @@ impl<D: Driver> LaneCore<D> {
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             marked: AtomicBool::new(false),
+            ends: Arc::clone(&domain.memory.ends),
             origin: domain.engine().origin(),
             context: Arc::clone(context),
         });
@@ -262,10 +277,16 @@ impl<D: Driver> LaneCore<D> {
     /// As [`LaneCore::submit_with`], after nothing but what is on the lane: who has the turn gives the
     /// next command, and ends it.
     #[inline(always)]
-    pub fn turn(&self) -> Result<Turn<'_, D>> {
-        let mut state = self.state.lock();
-        self.record_if_watched(&mut state)?;
-        Ok(Turn { lane: self, state })
+    pub fn turn(&self) -> Turn<'_, D> {
+        let state = self.state.lock();
+        Turn { lane: self, state }
+    }
+
+    /// Keeps what this thread knows of the room from these addresses on for the next command.
+    pub fn learn(&self, addrs: &[usize]) {
+        let state = self.state.lock();
+        let known = addrs.iter().filter_map(|addr| rooms::known(*addr));
+        known.for_each(|room| state.rooms.keep(room));
     }
 
     /// Gives the lane several commands in a row, the first of them after `waits`: how far all that

@@ -217,13 +217,14 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        if let Some(lane) = this.next_lane(waits, blocking)
-            && this.context.has_room([dst.addr(), src.addr()], bytes)
-        {
+        if let Some(lane) = this.next_lane(waits, blocking) {
             let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
-            let turn = lane.turn()?;
-            let given = D::copy(turn.lane(), turn.epoch(), dst, src, bytes);
-            return Self::end(this, turn, given, UR_COMMAND_USM_MEMCPY, event);
+            let mut turn = lane.turn();
+            if turn.has_room([dst, src], bytes) {
+                let epoch = turn.epoch();
+                let given = D::copy(turn.begin()?, epoch, dst, src, bytes);
+                return Self::end(this, turn, given, UR_COMMAND_USM_MEMCPY, event);
+            }
         }
         Self::copy_slowly(this, blocking, dst, src, bytes, waits, event)
     }
@@ -239,6 +240,9 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let made = this.site().usm_copy(dst, src, bytes)?;
+        if let Some(lane) = this.next_lane(waits, blocking) {
+            lane.learn(&[dst.addr(), src.addr()]);
+        }
         Self::give(this, made, waits, event, blocking)
     }
 
@@ -252,13 +256,14 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        if let Some(lane) = this.next_lane(waits, false)
-            && this.context.has_room([dst.addr()], bytes)
-        {
+        if let Some(lane) = this.next_lane(waits, false) {
             let dst = dst.expose_provenance();
-            let turn = lane.turn()?;
-            let given = D::fill(turn.lane(), turn.epoch(), dst, pattern, bytes);
-            return Self::end(this, turn, given, UR_COMMAND_USM_FILL, event);
+            let mut turn = lane.turn();
+            if turn.has_room([dst], bytes) {
+                let epoch = turn.epoch();
+                let given = D::fill(turn.begin()?, epoch, dst, pattern, bytes);
+                return Self::end(this, turn, given, UR_COMMAND_USM_FILL, event);
+            }
         }
         Self::fill_slowly(this, dst, pattern, bytes, waits, event)
     }
@@ -273,6 +278,9 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let made = this.site().usm_fill(dst, pattern, bytes)?;
+        if let Some(lane) = this.next_lane(waits, false) {
+            lane.learn(&[dst.addr()]);
+        }
         Self::give(this, made, waits, event, false)
     }
 
@@ -303,8 +311,9 @@ impl<D: Driver> Queue<D> {
                     &LaunchRequest::new(dims, launch, None)?,
                 )
             };
-            let turn = lane.turn()?;
-            let given = D::submit_plain(turn.lane(), turn.epoch(), &plain, make);
+            let mut turn = lane.turn();
+            let epoch = turn.epoch();
+            let given = D::submit_plain(turn.begin()?, epoch, &plain, make);
             let given = given.map(|()| Progress::Pending);
             return Self::end(this, turn, given, UR_COMMAND_KERNEL_LAUNCH, event);
         }
@@ -381,8 +390,9 @@ impl<D: Driver> Queue<D> {
         give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
     ) -> Result<()> {
         if let Some(lane) = this.next_lane(waits, blocking) {
-            let turn = lane.turn()?;
-            let given = give(turn.lane(), turn.epoch(), None);
+            let mut turn = lane.turn();
+            let epoch = turn.epoch();
+            let given = give(turn.begin()?, epoch, None);
             return Self::end(this, turn, given, command, event);
         }
         this.engine().check()?;

@@ -160,12 +160,6 @@ impl<D: Driver> Context<D> {
         self.check_ranges([addr], bytes)
     }
 
-    /// Whether it is known already that [`Context::check_ranges`] passes.
-    #[inline(always)]
-    pub(crate) fn has_room<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
-        rooms::have(self.domain().memory.ends.now(), addrs, bytes)
-    }
-
     /// As [`Context::check_range`], from several addresses on.
     #[inline]
     pub(crate) fn check_ranges<const N: usize>(
@@ -173,7 +167,7 @@ impl<D: Driver> Context<D> {
         addrs: [usize; N],
         bytes: usize,
     ) -> Result<()> {
-        match self.has_room(addrs, bytes) {
+        match rooms::have(self.domain().memory.ends.now(), addrs, bytes) {
             true => Ok(()),
             false => addrs
                 .iter()

@@ -26,11 +26,13 @@ use crate::program::{GroupRules, Program};
 /// What every launch looks at comes first, here and in [`Code`].
 #[repr(C)]
 pub struct Kernel {
-    /// For each device of the program that has it; never empty.
-    codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
+    /// The first of `codes`: mostly there is no other.
+    first: Option<(Arc<Object<Device>>, Arc<Code>)>,
     /// Whether its rules say nothing.
     is_unruled: bool,
     rules: GroupRules,
+    /// For each device of the program that has it; never empty.
+    codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
     program: Arc<Object<Program>>,
     name: CString,
 }
@@ -45,6 +47,7 @@ impl Kernel {
         hal::new::<Cuda, _>(Self {
             program: program.arc(),
             name: name.into(),
+            first: codes.first().cloned(),
             codes,
             is_unruled: rules == GroupRules::default(),
             rules,
@@ -64,7 +67,7 @@ impl Kernel {
     }
 
     fn first(&self) -> Result<&Arc<Code>> {
-        let first = self.codes.first().map(|(_, code)| code);
+        let first = self.first.as_ref().map(|(_, code)| code);
         first.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
     }
 

@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::{self, null, null_mut};
+use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::Exported;
@@ -63,8 +64,10 @@ impl Kernel {
         launch: &PlainLaunch<'_>,
         plain: &mut Plain,
     ) -> Option<()> {
-        let mut codes = self.codes.iter();
-        let (_, code) = codes.find(|(own, _)| ptr::eq(&**own, device))?;
+        let code = match self.first.as_ref()? {
+            (own, code) if ptr::eq(&**own, device) => code,
+            _ => self.code_apart(device)?,
+        };
         let (function, limits) = (&code.plain, &device.limits);
         let moved = |offset: &[usize]| offset.iter().any(|axis| *axis != 0);
         if launch.args.len() != function.count
@@ -88,6 +91,11 @@ impl Kernel {
         plain.find_params(function, launch.args)?;
         plain.function = function.raw;
         Some(())
+    }
+
+    #[inline(never)]
+    fn code_apart(&self, device: &Object<Device>) -> Option<&Arc<Code>> {
+        self.code(device).ok()
     }
 
     #[inline(never)]
