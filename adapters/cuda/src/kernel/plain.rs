@@ -88,7 +88,7 @@ impl Kernel {
         if !self.is_unruled && !self.is_allowed(function, limits, local) {
             return None;
         }
-        plain.find_params(function, launch.args)?;
+        plain.find_params(&function.sizes, launch.args)?;
         plain.function = function.raw;
         Some(())
     }
@@ -140,10 +140,10 @@ impl Plain {
     #[inline(always)]
     fn find_params(
         &mut self,
-        function: &Function,
+        sizes: &[u16; MOST],
         args: &[ur_exp_kernel_arg_properties_t],
     ) -> Option<()> {
-        let places = function.sizes.iter().zip(&mut self.params);
+        let places = sizes.iter().zip(&mut self.params);
         for (index, (arg, (&size, place))) in args.iter().zip(places).enumerate() {
             let size = usize::from(size);
             if arg.index as usize != index {
@@ -216,6 +216,72 @@ fn divide(all: usize, own: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    type Arg = ur_exp_kernel_arg_properties_t;
+
+    /// The parameters of 8 and 4 bytes that a launch has with these arguments, if it is plain.
+    fn params(args: &[Arg]) -> Option<Vec<*const c_void>> {
+        let mut sizes = [0; MOST];
+        (sizes[0], sizes[1]) = (8, 4);
+        let mut plain = Plain::default();
+        plain.find_params(&sizes, args)?;
+        let written = plain.params.iter().take(args.len());
+        // SAFETY: as many were written as there are arguments.
+        let place = |place: &MaybeUninit<_>| unsafe { place.assume_init() };
+        Some(written.map(place).collect())
+    }
+
+    #[test]
+    fn parameters_are_where_the_caller_has_them() {
+        let number = 7_u32;
+        let pointer = Arg {
+            r#type: UR_EXP_KERNEL_ARG_TYPE_POINTER,
+            index: 0,
+            size: 8,
+            value: ur_exp_kernel_arg_value_t {
+                pointer: null_mut(),
+            },
+            ..Arg::default()
+        };
+        let value = Arg {
+            r#type: UR_EXP_KERNEL_ARG_TYPE_VALUE,
+            index: 1,
+            size: 4,
+            value: ur_exp_kernel_arg_value_t {
+                value: (&raw const number).cast(),
+            },
+            ..Arg::default()
+        };
+        let args = [pointer, value];
+        let places = [
+            (&raw const args[0].value).cast(),
+            (&raw const number).cast(),
+        ];
+        assert_eq!(params(&args), Some(places.to_vec()));
+        let nothing = ur_exp_kernel_arg_value_t { value: null() };
+        let other = |change: fn(&mut Arg)| {
+            let mut args = args;
+            change(&mut args[1]);
+            params(&args)
+        };
+        assert_eq!(other(|arg| arg.index = 0), None);
+        assert_eq!(other(|arg| arg.size = 8), None);
+        assert_eq!(
+            other(|arg| arg.r#type = UR_EXP_KERNEL_ARG_TYPE_POINTER),
+            None
+        );
+        assert_eq!(other(|arg| arg.r#type = UR_EXP_KERNEL_ARG_TYPE_LOCAL), None);
+        assert_eq!(
+            params(&[
+                pointer,
+                Arg {
+                    value: nothing,
+                    ..value
+                }
+            ]),
+            None
+        );
+    }
 
     #[test]
     fn sizes_divide_or_do_not() {
