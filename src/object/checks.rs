@@ -1,7 +1,7 @@
 //! What generated code checks of a caller's raw arguments: an adapter's shims, and the loader's
 //! parameter validation.
 
-use super::{Error, Result, ensure};
+use super::{Result, ensure};
 use crate::abi::*;
 
 /// A pointer that must be there.
@@ -12,6 +12,16 @@ pub fn pointer<T>(pointer: *const T) -> Result<()> {
 /// A handle that must be there.
 pub fn handle<T>(handle: *const T) -> Result<()> {
     ensure(!handle.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+}
+
+/// What is left when `by` is taken from `number` as often as it goes; 0 if `by` is.
+#[inline]
+pub fn rest(number: u64, by: u64) -> u64 {
+    // Sizes are mostly powers of two, and a division takes longer than all other checks of a call.
+    match by.is_power_of_two() {
+        true => number & (by - 1),
+        false => number.checked_rem(by).unwrap_or(0),
+    }
 }
 
 /// A list of handles, none of which may be null. `null` is the error of a null list with a count,
@@ -38,9 +48,7 @@ pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [T]> {
     let fits = count
         .checked_mul(size_of::<T>())
         .is_some_and(|bytes| bytes <= isize::MAX as usize);
-    if !fits || !first.is_aligned() {
-        return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
-    }
+    ensure(fits && first.is_aligned(), UR_RESULT_ERROR_INVALID_VALUE)?;
     // SAFETY: readable as promised, aligned, and no longer than an object can be.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
@@ -58,4 +66,18 @@ pub unsafe fn slice_mut<'a, T>(first: *mut T, count: usize) -> Result<&'a mut [T
     }
     // SAFETY: checked as for reading; writable and exclusive as promised.
     Ok(unsafe { std::slice::from_raw_parts_mut(first, count) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rest;
+
+    #[test]
+    fn what_is_left_is_that_of_a_division() {
+        for number in (0..200).chain([u64::MAX, u64::MAX - 1]) {
+            assert_eq!(rest(number, 0), 0);
+            (1..70).for_each(|by| assert_eq!(rest(number, by), number % by, "{number} by {by}"));
+            assert_eq!(rest(number, 1 << 63), number % (1 << 63));
+        }
+    }
 }

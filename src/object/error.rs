@@ -4,6 +4,7 @@
 use crate::abi::*;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
+use std::hint::cold_path;
 
 /// A result other than success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,10 +45,13 @@ impl From<ur_result_t> for Error {
 }
 
 /// `Err(code)` unless the condition holds.
+#[inline(always)]
 pub fn ensure(condition: bool, code: ur_result_t) -> Result<()> {
     if condition {
         Ok(())
     } else {
+        // Apart from what runs: checks are many, and failures none of a good program's.
+        cold_path();
         Err(Error::new(code))
     }
 }

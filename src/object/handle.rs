@@ -10,7 +10,7 @@
 //! | n | n + 1, n - 1 | `retain`, `release` |
 //! | one | none | `release`: `Body::released` runs, the API's Rust reference goes |
 
-use super::{Error, Result, census};
+use super::{Error, Result, census, ensure};
 use crate::abi::*;
 use std::ffi::c_void;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -197,23 +197,15 @@ impl<T: Body> Object<T> {
         handle: *const c_void,
         ddi: &'static ur_dditable_t,
     ) -> Result<&'a Self> {
-        if handle.is_null() {
-            return Err(Error::new(UR_RESULT_ERROR_INVALID_NULL_HANDLE));
-        }
-        if !handle.is_aligned_to_word() {
-            return Err(Error::new(T::KIND.invalid()));
-        }
+        ensure(!handle.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
+        ensure(handle.is_aligned_to_word(), T::KIND.invalid())?;
         // SAFETY: every adapter's handles begin with the pointer to its table.
         let table = unsafe { handle.cast::<*const ur_dditable_t>().read() };
-        if !std::ptr::eq(table, ddi) {
-            return Err(Error::new(T::KIND.invalid()));
-        }
+        ensure(std::ptr::eq(table, ddi), T::KIND.invalid())?;
         // SAFETY: the table is ours, so the handle is one of our objects and has our header.
         let head = unsafe { &*handle.cast::<Head>() };
         debug_assert!(std::ptr::eq(head.ddi, ddi));
-        if head.kind != T::KIND as u32 {
-            return Err(Error::new(T::KIND.invalid()));
-        }
+        ensure(head.kind == T::KIND as u32, T::KIND.invalid())?;
         // SAFETY: table and kind agree, and each kind has one body type in an adapter.
         Ok(unsafe { &*handle.cast::<Self>() })
     }

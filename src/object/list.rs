@@ -30,15 +30,28 @@ impl<'a, T: Body> Handles<'a, T> {
     ///
     /// # Safety
     /// A list that is not null holds `count` handles, each null or of a live object.
+    #[inline(always)]
     pub unsafe fn borrow(
         list: *const *const c_void,
         count: usize,
         ddi: &'static ur_dditable_t,
         null: ur_result_t,
     ) -> Result<Self> {
-        if count == 0 {
-            return Ok(Self::EMPTY);
+        match count {
+            0 => Ok(Self::EMPTY),
+            // SAFETY: the caller's promise.
+            _ => unsafe { Self::borrow_some(list, count, ddi, null) },
         }
+    }
+
+    /// Apart, since nearly every entry point has a list, and most calls have none.
+    #[inline(never)]
+    unsafe fn borrow_some(
+        list: *const *const c_void,
+        count: usize,
+        ddi: &'static ur_dditable_t,
+        null: ur_result_t,
+    ) -> Result<Self> {
         if list.is_null() {
             return Err(Error::new(null));
         }

@@ -28,7 +28,8 @@ use std::sync::{Arc, Mutex};
 
 const NOT_HERE: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 
-/// A queue's part in a capture.
+/// A queue's part in a capture. What is asked most comes first.
+#[repr(C)]
 pub(crate) struct Capture<D: Driver> {
     /// Whether there is one: what every command asks, and nothing more where there is none.
     on: AtomicBool,

@@ -5,7 +5,7 @@
 use super::command::Corner;
 use super::command_buffer::{CommandBuffer, Outputs, RecordedCommand};
 use super::event::Event;
-use super::{Driver, LaunchRequest, update};
+use super::{Driver, LaunchRequest, PlainLaunch, update};
 use crate::abi::*;
 use crate::hal::{self, CommandBufferInfo};
 use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
@@ -71,14 +71,13 @@ impl<B: Driver> hal::CommandBuffer<B> for CommandBuffer<B> {
             .iter()
             .any(|other| std::ptr::eq(other, kernel));
         ensure(!itself, UR_RESULT_ERROR_INVALID_VALUE)?;
-        let request = LaunchRequest::new(
-            work_dim,
-            global_work_offset,
-            global_work_size,
-            local_work_size,
+        let launch = PlainLaunch {
+            offset: global_work_offset,
+            global: global_work_size,
+            local: local_work_size,
             args,
-            None,
-        )?;
+        };
+        let request = LaunchRequest::new(work_dim, launch, None)?;
         let made = this.site().launch(kernel, request)?;
         let out = Outputs {
             sync_point,

@@ -5,7 +5,7 @@
 
 use super::{
     CommandBuffer, Context, Domain, Event, ExecutableGraph, Graph, Hooks, LaunchRequest,
-    NativeLimits, NativePool, Pattern, Queue, RecordedCommand, UsmPool,
+    NativeLimits, NativePool, Pattern, PlainLaunch, Progress, Queue, RecordedCommand, UsmPool,
 };
 use crate::abi::*;
 use crate::hal::Backend;
@@ -229,6 +229,8 @@ pub trait Driver:
     type Launch: Clone + Send + Sync;
     /// What a launch that goes to a lane at once is, once it was checked.
     type Checked: Default;
+    /// As `Checked`, of a launch that has no more than sizes and arguments.
+    type Plain: Default;
     /// Work beyond what every backend has; [`Infallible`](std::convert::Infallible) if there is none.
     /// Cheap to clone, too.
     type Native: Clone + Send + Sync;
@@ -265,6 +267,34 @@ pub trait Driver:
     fn at_once(lane: &Self::Lane, work: &Work<Self>) -> bool {
         let _ = (lane, work);
         false
+    }
+
+    /// As [`Driver::submit`] of a copy without stamps: what is enqueued most need not be made a piece
+    /// of work first.
+    #[inline(always)]
+    fn copy(
+        lane: &Self::Lane,
+        epoch: u64,
+        dst: usize,
+        src: usize,
+        bytes: usize,
+    ) -> Result<Progress> {
+        Progress::work::<Self>(lane, epoch, Work::Copy { dst, src, bytes }, None)
+    }
+
+    /// As [`Driver::copy`], of a fill.
+    #[inline(always)]
+    fn fill(
+        lane: &Self::Lane,
+        epoch: u64,
+        dst: usize,
+        pattern: &[u8],
+        bytes: usize,
+    ) -> Result<Progress> {
+        let pattern = pattern.into();
+        #[rustfmt::skip]
+        let work = Work::Fill { dst, pattern, bytes };
+        Progress::work::<Self>(lane, epoch, work, None)
     }
 
     /// Whether a lane has completed all that it was given, if that can be told at once: where the driver
@@ -352,6 +382,36 @@ pub trait Driver:
     ) -> Result<()> {
         let _ = (lane, epoch, kernel, request, checked, stamps);
         Err(Error::unsupported())
+    }
+
+    /// Whether [`Driver::is_plain`] is worth asking.
+    const PLAIN: bool = false;
+
+    /// Whether a launch with no more than sizes and arguments is right and goes to a lane by
+    /// [`Driver::submit_plain`]; notes what has to be known then. If not, it is checked in full and
+    /// goes another way.
+    #[inline(always)]
+    fn is_plain(
+        device: &Object<Self::Device>,
+        kernel: &Object<Self::Kernel>,
+        launch: &PlainLaunch<'_>,
+        plain: &mut Self::Plain,
+    ) -> bool {
+        let _ = (device, kernel, launch, plain);
+        false
+    }
+
+    /// Submits a launch that was found plain; its kernel and arguments last for the call. `make` gives
+    /// one that lasts longer.
+    #[inline(always)]
+    fn submit_plain(
+        lane: &Self::Lane,
+        epoch: u64,
+        plain: &Self::Plain,
+        make: impl FnOnce() -> Result<Self::Launch>,
+    ) -> Result<()> {
+        let _ = plain;
+        Self::submit(lane, epoch, Work::Launch(make()?), None)
     }
 
     /// Memory from the system: an address, zeroed if `zeroed`. `device` is none for host memory.

@@ -96,6 +96,11 @@ impl<D: Driver> Engine<D> {
         }
     }
 
+    /// The process that it began in.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
+    }
+
     /// A forked child has none of our threads: it gets an error instead of a hang.
     pub(crate) fn check(&self) -> Result<()> {
         ensure(!self.origin.is_left(), UR_RESULT_ERROR_DEVICE_LOST)

@@ -38,17 +38,21 @@ impl Here {
         }
     }
 
-    /// There is one command more, which is all that now proves the lane's end. `alone` if one was all
-    /// before, too: then a later epoch is the one difference.
+    /// There is one command more, which is all that now proves the lane's end, as one was before: a
+    /// later epoch is the one difference.
     #[inline]
-    pub fn step(&mut self, epoch: u64, alone: bool) {
+    pub fn step(&mut self, epoch: u64) {
         self.point.epoch = epoch;
-        if !alone {
-            // It may have others' tickets.
-            self.clear();
-        } else if self.since == Since::Nothing {
+        if self.since == Since::Nothing {
             self.since = Since::Commands;
         }
+    }
+
+    /// As [`Here::step`], where others' points were part of the proof before.
+    pub fn step_joined(&mut self, epoch: u64) {
+        self.point.epoch = epoch;
+        // It may have others' tickets.
+        self.clear();
     }
 
     /// What the next event reaches may have become anything else.
@@ -141,17 +145,17 @@ mod tests {
     fn what_is_held_stays_and_what_is_not_moves_on() {
         let (clock, ticket) = (Clock::new(), Ticket::default());
         let mut here = Here::new(&clock);
-        here.step(1, true);
+        here.step(1);
         let first = here.reach(true, Some(&ticket), || at(&clock, 1, &ticket));
         assert!(Reached::ptr_eq(
             &first,
             &here.reach(true, Some(&ticket), never)
         ));
-        here.step(2, true);
+        here.step(2);
         let second = here.reach(true, Some(&ticket), || at(&clock, 2, &ticket));
         assert_eq!(first.done, Frontier::from(Point::new(&clock, 1)));
         drop(second);
-        (3..6).for_each(|epoch| here.step(epoch, true));
+        (3..6).for_each(|epoch| here.step(epoch));
         let third = here.reach(false, Some(&ticket), never);
         let five = Frontier::from(Point::new(&clock, 5));
         assert_eq!((&third.done, &third.order), (&five, &five));
@@ -166,7 +170,7 @@ mod tests {
             drop(here.reach(true, Some(&ticket), || at(&clock, 1, &ticket)));
             match change {
                 true => here.change(),
-                false => here.step(since, false),
+                false => here.step_joined(since),
             }
             let mut asked = false;
             here.reach(true, Some(&ticket), || {

@@ -8,43 +8,50 @@ use super::engine::Mark;
 use super::here::Here;
 use super::reach::{Reach, Reached, Ticket, Tickets};
 use super::replay::Part;
+use super::rooms::{self, Rooms};
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
-use crate::object::{Error, Object, Result};
-use crate::pool::{Block, PoolKey, Stash};
+use crate::object::{Error, Object, Origin, Result};
+use crate::pool::{Block, Ends, PoolKey, Stash};
 use crate::timeline::sync::{Mutex, MutexGuard};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+/// What every command looks at comes first, as in [`Queue`](super::Queue).
+#[repr(C)]
 pub(crate) struct LaneCore<D: Driver> {
-    pub clock: Arc<Clock>,
-    pub device: Arc<Object<D::Device>>,
-    engine: Arc<Engine<D>>,
     native: D::Lane,
+    /// The domain's: until when `rooms` serve.
+    ends: Arc<Ends>,
+    /// The engine's.
+    origin: Origin,
     /// Whether others can put work on the stream that we never see, from some point on.
     exposed: AtomicBool,
-    /// Native commands that do so now.
-    guests: AtomicUsize,
-    state: Mutex<State<D>>,
-    /// Blocks that it may use again at once, under a lock of its own.
-    pub stash: Arc<Stash>,
+    /// Whether there are recorded markers, for who would else take the lock to give none back.
+    marked: AtomicBool,
     /// The epoch of the tip while that is the lane's own last command alone, else [`JOINED`].
     /// Written under the submission lock. A free that reads it follows, by the caller's own order,
     /// every command that uses the block, so an older value is never too old.
     tip_epoch: AtomicU64,
     /// The epoch of the last command.
     last: AtomicU64,
-    /// Whether there are recorded markers, for who would else take the lock to give none back.
-    marked: AtomicBool,
+    state: Mutex<State<D>>,
+    /// Blocks that it may use again at once, under a lock of its own.
+    pub stash: Arc<Stash>,
+    pub clock: Arc<Clock>,
+    pub device: Arc<Object<D::Device>>,
+    engine: Arc<Engine<D>>,
+    /// Native commands that put work on the stream now.
+    guests: AtomicUsize,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
     context: Arc<Object<Context<D>>>,
 }
 
 /// What became of work that a lane was given.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     Pending,
     /// It is complete, and all before it is.
     Done,
@@ -53,7 +60,7 @@ pub(crate) enum Progress {
 impl Progress {
     /// Gives work to a lane, or has the host do it at once.
     #[inline(always)]
-    pub fn work<D: Driver>(
+    pub(crate) fn work<D: Driver>(
         lane: &D::Lane,
         epoch: u64,
         work: Work<D>,
@@ -66,19 +73,55 @@ impl Progress {
     }
 }
 
+/// One's turn to give a lane its next command.
+pub(crate) struct Turn<'a, D: Driver> {
+    lane: &'a LaneCore<D>,
+    state: MutexGuard<'a, State<D>>,
+}
+
+impl<D: Driver> Turn<'_, D> {
+    /// Whether it is known that these bytes stay inside what they begin in.
+    #[inline(always)]
+    pub fn has_room<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
+        let since = self.lane.ends.now();
+        self.state.rooms.have(since, addrs, bytes)
+    }
+
+    /// Makes ready for the next command, which goes to this stream.
+    #[inline(always)]
+    pub fn begin(&mut self) -> Result<&D::Lane> {
+        self.lane.record_if_watched(&mut self.state)?;
+        Ok(&self.lane.native)
+    }
+
+    /// The command's.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        self.state.order.epoch() + 1
+    }
+
+    /// What an event for the command reaches, if wanted.
+    #[inline(always)]
+    pub fn end(mut self, wanted: bool, given: Result<Progress>) -> Result<Option<Reached>> {
+        self.lane.given(&mut self.state, wanted, given)
+    }
+}
+
 /// No epoch: the lane waits for something that no command of its follows yet.
 const JOINED: u64 = u64::MAX;
 
+#[repr(C)]
 pub(crate) struct State<D: Driver> {
+    /// Held by others too while someone may want the last command recorded exactly.
+    ticket: Option<Ticket>,
+    /// What events made at the lane's end share.
+    here: Here,
     pub order: Lane,
     /// What the lane was made to wait for since its last command: the least that proves it.
     recent: Reach,
     /// Recorded markers, ascending by epoch. Unused where the driver tracks.
     marks: VecDeque<(u64, D::Marker)>,
-    /// Held by others too while someone may want the last command recorded exactly.
-    ticket: Option<Ticket>,
-    /// What events made at the lane's end share.
-    here: Here,
+    rooms: Rooms,
 }
 
 impl<D: Driver> LaneCore<D> {
@@ -108,6 +151,7 @@ impl<D: Driver> LaneCore<D> {
             marks: VecDeque::new(),
             ticket: None,
             here: Here::new(&clock),
+            rooms: Rooms::new(),
         };
         let lane = Arc::new(Self {
             clock,
@@ -121,6 +165,8 @@ impl<D: Driver> LaneCore<D> {
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             marked: AtomicBool::new(false),
+            ends: Arc::clone(&domain.memory.ends),
+            origin: domain.engine().origin(),
             context: Arc::clone(context),
         });
         lane.engine.add_lane(&lane);
@@ -163,6 +209,12 @@ impl<D: Driver> LaneCore<D> {
 
     pub fn is_lent(&self) -> bool {
         self.guests.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether this is a child of the process that has the lane.
+    #[inline]
+    pub fn is_left(&self) -> bool {
+        self.origin.is_left()
     }
 
     pub fn is_exposed(&self) -> bool {
@@ -222,15 +274,19 @@ impl<D: Driver> LaneCore<D> {
         self.give(&mut state, wanted, give)
     }
 
-    /// As [`LaneCore::submit_with`], after nothing but what is on the lane.
+    /// As [`LaneCore::submit_with`], after nothing but what is on the lane: who has the turn gives the
+    /// next command, and ends it.
     #[inline(always)]
-    pub fn submit_next(
-        &self,
-        wanted: bool,
-        give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reached>> {
-        let mut state = self.state.lock();
-        self.give(&mut state, wanted, give)
+    pub fn turn(&self) -> Turn<'_, D> {
+        let state = self.state.lock();
+        Turn { lane: self, state }
+    }
+
+    /// Keeps what this thread knows of the room from these addresses on for the next command.
+    pub fn learn(&self, addrs: &[usize]) {
+        let state = self.state.lock();
+        let known = addrs.iter().filter_map(|addr| rooms::known(*addr));
+        known.for_each(|room| state.rooms.keep(room));
     }
 
     /// Gives the lane several commands in a row, the first of them after `waits`: how far all that
@@ -265,7 +321,6 @@ impl<D: Driver> LaneCore<D> {
         (self.reach(&mut state), result)
     }
 
-    #[inline(always)]
     fn give(
         &self,
         state: &mut State<D>,
@@ -273,7 +328,19 @@ impl<D: Driver> LaneCore<D> {
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<Reached>> {
         self.record_if_watched(state)?;
-        let given = match give(&self.native, state.order.epoch() + 1) {
+        let given = give(&self.native, state.order.epoch() + 1);
+        self.given(state, wanted, given)
+    }
+
+    /// What became of the next command.
+    #[inline(always)]
+    fn given(
+        &self,
+        state: &mut State<D>,
+        wanted: bool,
+        given: Result<Progress>,
+    ) -> Result<Option<Reached>> {
+        let given = match given {
             Ok(given) => given,
             Err(error) => {
                 self.half_given(state);
@@ -305,11 +372,18 @@ impl<D: Driver> LaneCore<D> {
         let alone = state.recent.done.is_empty();
         state.order.step();
         let epoch = state.order.epoch();
-        state.here.step(epoch, alone);
-        if !alone {
-            state.recent = Reach::default();
+        match alone {
+            true => state.here.step(epoch),
+            false => self.step_joined(state, epoch),
         }
         self.publish_tip(epoch, epoch);
+    }
+
+    /// There is one command more, and it alone proves what was waited for since the last.
+    #[inline(never)]
+    fn step_joined(&self, state: &mut State<D>, epoch: u64) {
+        state.here.step_joined(epoch);
+        state.recent = Reach::default();
     }
 
     /// The part of what is waited for that other lanes have yet to complete, with its markers.

@@ -15,6 +15,17 @@ pub struct LaunchRequest<'a> {
     pub properties: Option<&'a ur_kernel_launch_ext_properties_t>,
 }
 
+/// A launch with no more than sizes and arguments, as nearly all are. The sizes have one to three
+/// dimensions, all the same.
+#[derive(Clone, Copy)]
+pub struct PlainLaunch<'a> {
+    pub offset: Option<&'a [usize]>,
+    pub global: &'a [usize],
+    /// As for [`LaunchRequest`].
+    pub local: Option<&'a [usize]>,
+    pub args: &'a [ur_exp_kernel_arg_properties_t],
+}
+
 /// What a launch wants beyond running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
@@ -33,10 +44,7 @@ impl<'a> LaunchRequest<'a> {
     #[inline(always)]
     pub(crate) fn new(
         dims: u32,
-        offset: Option<&[usize]>,
-        global: &[usize],
-        local: Option<&[usize]>,
-        args: &'a [ur_exp_kernel_arg_properties_t],
+        launch: PlainLaunch<'a>,
         properties: Option<&'a ur_kernel_launch_ext_properties_t>,
     ) -> Result<Self> {
         ensure(
@@ -45,10 +53,12 @@ impl<'a> LaunchRequest<'a> {
         )?;
         Ok(Self {
             dims,
-            offset: offset.map_or([0; 3], |offset| transfer::three(offset, 0)),
-            global: transfer::three(global, 1),
-            local: local.map(|local| transfer::three(local, 1)),
-            args,
+            offset: launch
+                .offset
+                .map_or([0; 3], |offset| transfer::three(offset, 0)),
+            global: transfer::three(launch.global, 1),
+            local: launch.local.map(|local| transfer::three(local, 1)),
+            args: launch.args,
             properties,
         })
     }

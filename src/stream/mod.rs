@@ -7,7 +7,7 @@
 //! `driver` is what a backend implements, `launch` what a launch tells it; `hooks` what it may add.
 //! `engine` is what one adapter shares, `domain` what one context does. `lane` submits, `out_of_order` chooses lanes, `reach`
 //! says what an event covers; `queue`, `event`, `context`, `command_buffer` and `usm_pool` are the
-//! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded,
+//! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded, `enqueue` goes without it,
 //! `recording` keeps it, `capture` turns a queue's commands into a `graph`, `replay` submits it, `update` changes it, and `signal` is what the event of
 //! a recorded command stands for; `alloc`, `usm`, `memory`, `rooms`, `pool_core`, `source` and `paged` are
 //! USM, `native_pool` what of it a backend's own pools serve; `threads` runs host tasks and callbacks, `native_command` what others give to a lane.
@@ -27,6 +27,7 @@ mod context_api;
 mod domain;
 mod driver;
 mod engine;
+mod enqueue;
 mod event;
 mod graph;
 mod here;
@@ -73,7 +74,8 @@ pub use engine::Engine;
 pub use event::Event;
 pub use graph::{ExecutableGraph, Graph};
 pub use hooks::Hooks;
-pub use launch::{LaunchRequest, Wishes};
+pub use lane::Progress;
+pub use launch::{LaunchRequest, PlainLaunch, Wishes};
 pub use native_command::NativeCall;
 pub use native_pool::{NativeLimits, NativePool};
 pub use pattern::Pattern;

@@ -12,7 +12,7 @@ use super::lane::{LaneCore, Progress};
 use super::out_of_order::OutOfOrder;
 use super::pool_trace::Trace;
 use super::reach::{Reach, Reached};
-use super::{Context, Driver, Engine, LaunchRequest, Stamps, Work};
+use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
@@ -20,19 +20,21 @@ use crate::timeline::{Clock, Frontier, LaneId};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-/// A queue's handle.
+/// A queue's handle. What every command looks at comes first, on as few cache lines as may be: the
+/// driver leaves little of ours there from one command to the next.
+#[repr(C)]
 pub struct Queue<D: Driver> {
+    pub(crate) shape: Shape<D>,
     context: Arc<Object<Context<D>>>,
     device: Arc<Object<D::Device>>,
+    flags: ur_queue_flags_t,
+    pub(crate) capture: Capture<D>,
     /// The device of the context that this one is, or is a part of: whose memory it uses.
     home: Arc<Object<D::Device>>,
     /// Where that stands in the context.
     home_at: usize,
-    flags: ur_queue_flags_t,
-    pub(crate) shape: Shape<D>,
     /// Lanes lent to native commands, with the threads whose callbacks run.
     pub(crate) lent: Mutex<Vec<(ThreadId, Arc<LaneCore<D>>)>>,
-    pub(crate) capture: Capture<D>,
     /// Whom a trace of pools knows it by; none without one. An in-order queue is its lane.
     pub(crate) watched: Option<LaneId>,
 }
@@ -168,18 +170,6 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
-        Self::give_here(this, made, waits, event, blocking)
-    }
-
-    /// As [`Queue::give`], for what is enqueued so often that it is made in the caller's place.
-    #[inline(always)]
-    pub(crate) fn give_here(
-        this: &Object<Self>,
-        made: Command<'_, D>,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-        blocking: bool,
-    ) -> Result<()> {
         if this.is_captured(waits) {
             ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
             return Self::record(this, made, waits, event, Span::Command);
@@ -190,30 +180,9 @@ impl<D: Driver> Queue<D> {
         })
     }
 
-    #[inline(always)]
-    pub(crate) fn launch(
-        this: &Object<Self>,
-        kernel: &Object<D::Kernel>,
-        request: LaunchRequest<'_>,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-    ) -> Result<()> {
-        if !D::LAUNCHES_AT_ONCE || this.is_captured(waits) {
-            let made = this.site().launch(kernel, request)?;
-            return Self::give(this, made, waits, event, false);
-        }
-        let mut checked = D::Checked::default();
-        D::check_launch(&this.device, kernel, &request, &mut checked)?;
-        let command = UR_COMMAND_KERNEL_LAUNCH;
-        Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
-            D::submit_launch(lane, epoch, kernel, &request, &checked, stamps)?;
-            Ok(Progress::Pending)
-        })
-    }
-
     /// Enqueues what `give` has a lane take as the command with an epoch.
     #[inline(always)]
-    fn give_with(
+    pub(crate) fn give_with(
         this: &Object<Self>,
         command: ur_command_t,
         waits: Handles<'_, Event<D>>,
@@ -221,19 +190,13 @@ impl<D: Driver> Queue<D> {
         blocking: bool,
         give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
     ) -> Result<()> {
-        this.engine().check()?;
-        if waits.is_empty()
-            && !blocking
-            && !this.is_profiled()
-            && let Shape::InOrder(lane) = &this.shape
-        {
-            let wanted = event.wanted();
-            let given = lane.submit_next(wanted, |lane, epoch| give(lane, epoch, None))?;
-            if let Some(reach) = given {
-                event.make(D::table(), || Event::new(this, command, reach, None));
-            }
-            return Ok(());
+        if let Some(lane) = this.next_lane(waits, blocking) {
+            let mut turn = lane.turn();
+            let epoch = turn.epoch();
+            let given = give(turn.begin()?, epoch, None);
+            return Self::end(this, turn, given, command, event);
         }
+        this.engine().check()?;
         Self::give_slowly(this, command, waits, event, blocking, give)
     }
 

@@ -6,7 +6,7 @@ use super::command::Corner;
 use super::event::Event;
 use super::hooks::{forwarded, queue_hooks};
 use super::{
-    CommandBuffer, Driver, ExecutableGraph, Graph, Kind, LaunchRequest, Queue, UsmPool, Work,
+    CommandBuffer, Driver, ExecutableGraph, Graph, Kind, PlainLaunch, Queue, UsmPool, Work,
 };
 use crate::abi::*;
 use crate::hal::{self, QueueInfo, Unwrapped};
@@ -240,8 +240,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let made = this.site().usm_fill(mem, pattern, size)?;
-        Self::give_here(this, made, waits, event, false)
+        Self::fill(this, mem, pattern, size, waits, event)
     }
 
     #[inline(always)]
@@ -254,8 +253,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let made = this.site().usm_copy(dst, src, size)?;
-        Self::give_here(this, made, waits, event, blocking)
+        Self::copy(this, blocking, dst, src, size, waits, event)
     }
 
     fn usm_prefetch(
@@ -358,15 +356,14 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        let request = LaunchRequest::new(
-            work_dim,
-            global_work_offset,
-            global_work_size,
-            local_work_size,
+        let launch = PlainLaunch {
+            offset: global_work_offset,
+            global: global_work_size,
+            local: local_work_size,
             args,
-            launch_prop_list,
-        )?;
-        Self::launch(this, kernel, request, waits, event)
+        };
+        let properties = launch_prop_list;
+        Self::launch(this, kernel, work_dim, launch, properties, waits, event)
     }
 
     fn usm_device_alloc_exp(

@@ -349,6 +349,7 @@ macro_rules! fake {
             type Signal = (Arc<World>, Arc<Flag>);
             type Launch = u32;
             type Checked = ();
+            type Plain = ();
             type Native = std::convert::Infallible;
             const TRACKS: bool = $tracks;
             const SPANS: bool = $tracks;

@@ -8,7 +8,7 @@ use ur::abi::*;
 use ur::object::{Error, Handles, Object, Result, ensure};
 use ur::stream::{
     Compiled, Context, Domain, Driver, Kind, Landing, LaunchRequest, NativeLimits, NativePool,
-    Notice, Stamps, Step, Work,
+    Notice, PlainLaunch, Progress, Stamps, Step, Work,
 };
 use ur::timeline::Clock;
 
@@ -18,7 +18,7 @@ use crate::device::Device;
 use crate::exec::{
     Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point,
 };
-use crate::kernel::{Kernel, Launch, Ready};
+use crate::kernel::{Kernel, Launch, Plain, Ready};
 use crate::mem::Mem;
 use crate::program::Program;
 use crate::virtual_mem::AddressSpace;
@@ -100,6 +100,7 @@ impl Driver for Cuda {
     type Signal = Signal;
     type Launch = Arc<Launch>;
     type Checked = Ready;
+    type Plain = Plain;
     type Native = Native;
 
     /// Streams are asked, since to be told costs more than the rare question.
@@ -122,6 +123,15 @@ impl Driver for Cuda {
     }
 
     #[inline(always)]
+    fn copy(lane: &Lane, _: u64, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
+        lane.copy(dst, src, bytes).map(|()| Progress::Pending)
+    }
+
+    #[inline(always)]
+    fn fill(lane: &Lane, _: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
+        lane.fill(dst, pattern, bytes).map(|()| Progress::Pending)
+    }
+
     fn submit(lane: &Lane, _: u64, work: Work<Self>, stamps: Option<Arc<Stamps>>) -> Result<()> {
         lane.submit(work, stamps)
     }
@@ -170,9 +180,30 @@ impl Driver for Cuda {
         kernel.launch(device, request).map(Arc::new)
     }
 
-    const LAUNCHES_AT_ONCE: bool = true;
+    const PLAIN: bool = true;
 
     #[inline(always)]
+    fn is_plain(
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        launch: &PlainLaunch<'_>,
+        plain: &mut Plain,
+    ) -> bool {
+        kernel.is_plain(device, launch, plain)
+    }
+
+    #[inline(always)]
+    fn submit_plain(
+        lane: &Lane,
+        _: u64,
+        plain: &Plain,
+        make: impl FnOnce() -> Result<Arc<Launch>>,
+    ) -> Result<()> {
+        lane.launch_plain(plain, make)
+    }
+
+    const LAUNCHES_AT_ONCE: bool = true;
+
     fn check_launch(
         device: &Object<Device>,
         kernel: &Object<Kernel>,
@@ -182,7 +213,6 @@ impl Driver for Cuda {
         kernel.make_ready(device, request, ready)
     }
 
-    #[inline(always)]
     fn submit_launch(
         lane: &Lane,
         _: u64,

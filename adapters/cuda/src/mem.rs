@@ -121,6 +121,11 @@ impl Mem {
         self.address
     }
 
+    /// Where the address stands, for as long as the buffer lives.
+    pub fn place(&self) -> *const usize {
+        &raw const self.address
+    }
+
     pub fn bytes(&self) -> usize {
         self.bytes
     }

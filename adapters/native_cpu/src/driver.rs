@@ -33,6 +33,7 @@ impl Driver for Cpu {
     type Signal = Signal;
     type Launch = Arc<Launch>;
     type Checked = ();
+    type Plain = ();
     type Native = Infallible;
 
     const TRACKS: bool = true;

@@ -32,6 +32,7 @@ impl Driver for OpenCl {
     type Signal = Signal;
     type Launch = Arc<Launch>;
     type Checked = ();
+    type Plain = ();
     type Native = Native;
 
     /// Commands are asked, since a callback for each of them costs more than the rare question.

@@ -9,12 +9,12 @@ use std::process::Command;
 /// What is repeated, by the benchmark's name for it; and the instructions that may come on top of the
 /// driver's, the loader's among them. They are 3 % more than was counted: see `pair`.
 const LIMITS: [(&str, f64); 6] = [
-    ("launch", 729.0),
-    ("copy", 353.0),
-    ("fill", 450.0),
-    ("event launch", 1217.0),
-    ("event copy", 827.0),
-    ("event fill", 925.0),
+    ("launch", 481.0),
+    ("copy", 257.0),
+    ("fill", 255.0),
+    ("event launch", 968.0),
+    ("event copy", 742.0),
+    ("event fill", 741.0),
 ];
 
 /// Often enough that what comes before hardly counts.

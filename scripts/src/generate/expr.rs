@@ -215,11 +215,9 @@ impl Expr {
             Self::Binary("*", left, right) => {
                 format!("{}.wrapping_mul({})", left.number()?, right.number()?)
             }
-            Self::Binary("%", left, right) => format!(
-                "{}.checked_rem({}).unwrap_or(0)",
-                left.number()?,
-                right.number()?
-            ),
+            Self::Binary("%", left, right) => {
+                format!("rest({}, {})", left.number()?, right.number()?)
+            }
             _ => bail!("a number is wanted"),
         })
     }

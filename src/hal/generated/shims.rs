@@ -2192,15 +2192,14 @@ pub unsafe extern "C" fn urEnqueueMemBufferReadRect<B: Backend>(
         ensure(
             !(unsafe {
                 (((bufferSlicePitch as u64) != 0u64)
-                    && ((bufferSlicePitch as u64)
-                        .checked_rem(
-                            (if ((bufferRowPitch as u64) != 0u64) {
-                                (bufferRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (bufferSlicePitch as u64),
+                        (if ((bufferRowPitch as u64) != 0u64) {
+                            (bufferRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2222,15 +2221,14 @@ pub unsafe extern "C" fn urEnqueueMemBufferReadRect<B: Backend>(
         ensure(
             !(unsafe {
                 (((hostSlicePitch as u64) != 0u64)
-                    && ((hostSlicePitch as u64)
-                        .checked_rem(
-                            (if ((hostRowPitch as u64) != 0u64) {
-                                (hostRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (hostSlicePitch as u64),
+                        (if ((hostRowPitch as u64) != 0u64) {
+                            (hostRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2335,15 +2333,14 @@ pub unsafe extern "C" fn urEnqueueMemBufferWriteRect<B: Backend>(
         ensure(
             !(unsafe {
                 (((bufferSlicePitch as u64) != 0u64)
-                    && ((bufferSlicePitch as u64)
-                        .checked_rem(
-                            (if ((bufferRowPitch as u64) != 0u64) {
-                                (bufferRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (bufferSlicePitch as u64),
+                        (if ((bufferRowPitch as u64) != 0u64) {
+                            (bufferRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2365,15 +2362,14 @@ pub unsafe extern "C" fn urEnqueueMemBufferWriteRect<B: Backend>(
         ensure(
             !(unsafe {
                 (((hostSlicePitch as u64) != 0u64)
-                    && ((hostSlicePitch as u64)
-                        .checked_rem(
-                            (if ((hostRowPitch as u64) != 0u64) {
-                                (hostRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (hostSlicePitch as u64),
+                        (if ((hostRowPitch as u64) != 0u64) {
+                            (hostRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2531,15 +2527,14 @@ pub unsafe extern "C" fn urEnqueueMemBufferCopyRect<B: Backend>(
         ensure(
             !(unsafe {
                 (((srcSlicePitch as u64) != 0u64)
-                    && ((srcSlicePitch as u64)
-                        .checked_rem(
-                            (if ((srcRowPitch as u64) != 0u64) {
-                                (srcRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (srcSlicePitch as u64),
+                        (if ((srcRowPitch as u64) != 0u64) {
+                            (srcRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2561,15 +2556,14 @@ pub unsafe extern "C" fn urEnqueueMemBufferCopyRect<B: Backend>(
         ensure(
             !(unsafe {
                 (((dstSlicePitch as u64) != 0u64)
-                    && ((dstSlicePitch as u64)
-                        .checked_rem(
-                            (if ((dstRowPitch as u64) != 0u64) {
-                                (dstRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (dstSlicePitch as u64),
+                        (if ((dstRowPitch as u64) != 0u64) {
+                            (dstRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2643,15 +2637,11 @@ pub unsafe extern "C" fn urEnqueueMemBufferFill<B: Backend>(
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
-            !(unsafe {
-                ((size as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
-            }),
+            !(unsafe { (rest((size as u64), (patternSize as u64)) != 0u64) }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
-            !(unsafe {
-                ((offset as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
-            }),
+            !(unsafe { (rest((offset as u64), (patternSize as u64)) != 0u64) }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
@@ -2957,9 +2947,7 @@ pub unsafe extern "C" fn urEnqueueUSMFill<B: Backend>(
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
-            !(unsafe {
-                ((size as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
-            }),
+            !(unsafe { (rest((size as u64), (patternSize as u64)) != 0u64) }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
@@ -3123,10 +3111,8 @@ pub unsafe extern "C" fn urEnqueueUSMFill2D<B: Backend>(
         ensure(!(unsafe { ((height as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
         ensure(
             !(unsafe {
-                ((width as u64)
-                    .wrapping_mul((height as u64))
-                    .checked_rem((patternSize as u64))
-                    .unwrap_or(0) != 0u64)
+                (rest((width as u64).wrapping_mul((height as u64)), (patternSize as u64))
+                    != 0u64)
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -5996,9 +5982,7 @@ pub unsafe extern "C" fn urCommandBufferAppendUSMFillExp<B: Backend>(
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
-            !(unsafe {
-                ((size as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
-            }),
+            !(unsafe { (rest((size as u64), (patternSize as u64)) != 0u64) }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(

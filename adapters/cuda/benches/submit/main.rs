@@ -276,14 +276,8 @@ impl Bench {
         match case {
             Case::Launch => {
                 let args = [to, from, from];
-                let mut bytes = size_of_val(&args);
-                let extra: [Handle; 5] = [
-                    std::ptr::without_provenance_mut(1),
-                    args.as_ptr().cast_mut().cast(),
-                    std::ptr::without_provenance_mut(2),
-                    (&raw mut bytes).cast(),
-                    null_mut(),
-                ];
+                let params: [Handle; 3] =
+                    std::array::from_fn(|index| (&raw const args[index]).cast_mut().cast());
                 ok!(
                     self.driver,
                     cuLaunchKernel(
@@ -296,8 +290,8 @@ impl Bench {
                         1,
                         0,
                         self.stream,
-                        null(),
-                        extra.as_ptr()
+                        params.as_ptr(),
+                        null()
                     )
                 );
             }

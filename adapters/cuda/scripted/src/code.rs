@@ -295,13 +295,18 @@ pub fn made(
         return world.broken("a launch of no function");
     };
     if let Some(kernel) = Kernel::find(&name) {
-        // SAFETY: parameters side by side, the second pointer.
-        let packed = unsafe { (*extra.add(1)).cast::<u8>() };
         let mut args = [0; 3];
-        for (arg, (at, bytes)) in args.iter_mut().zip(kernel.parameters()) {
+        for (index, (arg, (at, bytes))) in args.iter_mut().zip(kernel.parameters()).enumerate() {
             let mut number = [0; 8];
-            // SAFETY: the kernel's parameters lie so.
-            unsafe { packed.add(*at).copy_to(number.as_mut_ptr(), *bytes) };
+            // SAFETY: parameters side by side at the second pointer of `extra`, or each where its own
+            // points to.
+            unsafe {
+                let from = match extra.is_null() {
+                    true => (*params.add(index)).cast::<u8>(),
+                    false => (*extra.add(1)).cast::<u8>().add(*at),
+                };
+                from.copy_to(number.as_mut_ptr(), *bytes);
+            }
             *arg = usize::from_ne_bytes(number);
         }
         return Ok(Some(Command::Run {

@@ -31,6 +31,11 @@ ur::dl::symbols! {
     /// The driver's library.
     pub struct Api {
         required {
+            // What nearly every command calls stands side by side.
+            cuCtxGetCurrent: unsafe extern "C" fn(*mut CUcontext) -> Code,
+            cuLaunchKernel: unsafe extern "C" fn(CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream, *const *mut c_void, *const *mut c_void) -> Code,
+            cuMemcpyAsync: unsafe extern "C" fn(Ptr, Ptr, usize, Stream) -> Code,
+            cuMemsetD32Async: unsafe extern "C" fn(Ptr, c_uint, usize, Stream) -> Code,
             cuInit: unsafe extern "C" fn(c_uint) -> Code,
             cuDriverGetVersion: unsafe extern "C" fn(*mut c_int) -> Code,
             cuGetErrorName: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
@@ -41,7 +46,6 @@ ur::dl::symbols! {
             cuDeviceTotalMem = "cuDeviceTotalMem_v2": unsafe extern "C" fn(*mut usize, CUdevice) -> Code,
             cuDevicePrimaryCtxRetain: unsafe extern "C" fn(*mut CUcontext, CUdevice) -> Code,
             cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease_v2": unsafe extern "C" fn(CUdevice) -> Code,
-            cuCtxGetCurrent: unsafe extern "C" fn(*mut CUcontext) -> Code,
             cuCtxPushCurrent = "cuCtxPushCurrent_v2": unsafe extern "C" fn(CUcontext) -> Code,
             cuCtxPopCurrent = "cuCtxPopCurrent_v2": unsafe extern "C" fn(*mut CUcontext) -> Code,
             cuCtxGetStreamPriorityRange: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
@@ -65,11 +69,9 @@ ur::dl::symbols! {
             cuMemAlloc = "cuMemAlloc_v2": unsafe extern "C" fn(*mut Ptr, usize) -> Code,
             cuMemAllocManaged: unsafe extern "C" fn(*mut Ptr, usize, c_uint) -> Code,
             cuMemGetInfo = "cuMemGetInfo_v2": unsafe extern "C" fn(*mut usize, *mut usize) -> Code,
-            cuMemcpyAsync: unsafe extern "C" fn(Ptr, Ptr, usize, Stream) -> Code,
             cuMemcpy3DAsync = "cuMemcpy3DAsync_v2": unsafe extern "C" fn(*const CUDA_MEMCPY3D, Stream) -> Code,
             cuMemsetD8Async: unsafe extern "C" fn(Ptr, u8, usize, Stream) -> Code,
             cuMemsetD16Async: unsafe extern "C" fn(Ptr, u16, usize, Stream) -> Code,
-            cuMemsetD32Async: unsafe extern "C" fn(Ptr, c_uint, usize, Stream) -> Code,
             cuMemsetD2D8Async: unsafe extern "C" fn(Ptr, usize, u8, usize, usize, Stream) -> Code,
             cuMemsetD2D16Async: unsafe extern "C" fn(Ptr, usize, u16, usize, usize, Stream) -> Code,
             cuMemsetD2D32Async: unsafe extern "C" fn(Ptr, usize, c_uint, usize, usize, Stream) -> Code,
@@ -84,7 +86,6 @@ ur::dl::symbols! {
             cuFuncGetAttribute: unsafe extern "C" fn(*mut c_int, CUfunction_attribute, CUfunction) -> Code,
             cuFuncSetAttribute: unsafe extern "C" fn(CUfunction, CUfunction_attribute, c_int) -> Code,
             cuFuncSetCacheConfig: unsafe extern "C" fn(CUfunction, CUfunc_cache) -> Code,
-            cuLaunchKernel: unsafe extern "C" fn(CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream, *const *mut c_void, *const *mut c_void) -> Code,
             cuOccupancyMaxActiveBlocksPerMultiprocessor: unsafe extern "C" fn(*mut c_int, CUfunction, c_int, usize) -> Code,
             cuOccupancyMaxPotentialBlockSize: unsafe extern "C" fn(*mut c_int, *mut c_int, CUfunction, Option<unsafe extern "C" fn(c_int) -> usize>, usize, c_int) -> Code,
         }

@@ -4,6 +4,7 @@
 //! a call of ours puts its context on top and takes it off again, and leaves everything alone if the
 //! right one is there already: to ask costs a quarter of pushing and popping.
 
+use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::ptr::{self, null_mut};
 
@@ -29,19 +30,19 @@ pub struct Entered<'a> {
 }
 
 impl<'a> Entered<'a> {
-    #[inline]
+    #[inline(always)]
     pub fn new(api: &'a Api, context: CUcontext) -> Result<Self> {
         let mut current = null_mut();
         // SAFETY: room for one handle.
         let code = unsafe { (api.cuCtxGetCurrent)(&mut current) };
         check(api, code, "cuCtxGetCurrent")?;
-        let mut pushed = None;
-        if !ptr::eq(current, context) {
-            // SAFETY: a context that whoever enters it holds.
-            let code = unsafe { (api.cuCtxPushCurrent)(context) };
-            check(api, code, "cuCtxPushCurrent")?;
-            pushed = Some(api);
-        }
+        let pushed = match ptr::eq(current, context) {
+            true => None,
+            false => {
+                cold_path();
+                Some(push(api, context)?)
+            }
+        };
         Ok(Self {
             pushed,
             _thread: PhantomData,
@@ -49,16 +50,31 @@ impl<'a> Entered<'a> {
     }
 }
 
+// Both apart from what every command runs through.
+
+#[inline(never)]
+fn push(api: &Api, context: CUcontext) -> Result<&Api> {
+    // SAFETY: a context that whoever enters it holds.
+    let code = unsafe { (api.cuCtxPushCurrent)(context) };
+    check(api, code, "cuCtxPushCurrent").map(|()| api)
+}
+
+#[inline(never)]
+fn pop(api: &Api) {
+    let mut own = null_mut();
+    // SAFETY: room for one handle; the topmost context is the one that was pushed.
+    let code = unsafe { (api.cuCtxPopCurrent)(&mut own) };
+    if !code.is_success() {
+        log::error!("cuCtxPopCurrent failed with {}", code.0);
+    }
+}
+
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(api) = self.pushed {
-            let mut own = null_mut();
-            // SAFETY: room for one handle; the topmost context is the one that was pushed.
-            let code = unsafe { (api.cuCtxPopCurrent)(&mut own) };
-            if !code.is_success() {
-                log::error!("cuCtxPopCurrent failed with {}", code.0);
-            }
+            cold_path();
+            pop(api);
         }
     }
 }

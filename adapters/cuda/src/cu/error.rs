@@ -1,6 +1,7 @@
 //! What the driver's codes are to a caller: the one table.
 
 use std::ffi::CStr;
+use std::hint::cold_path;
 use std::ptr::null;
 
 use cudarc::driver::sys::CUresult as Known;
@@ -83,11 +84,14 @@ pub fn failure(api: &Api, code: Code, call: &str) -> Error {
     Error::native(result(code), code.0.cast_signed(), &message)
 }
 
-#[inline]
+#[inline(always)]
 pub fn check(api: &Api, code: Code, call: &str) -> Result<()> {
     match code.is_success() {
         true => Ok(()),
-        false => Err(failure(api, code, call)),
+        false => {
+            cold_path();
+            Err(failure(api, code, call))
+        }
     }
 }
 

@@ -102,30 +102,17 @@ fn bytes_of<const N: usize>(pattern: &[u8]) -> [u8; N] {
     std::array::from_fn(|at| pattern[at % pattern.len()])
 }
 
-/// Repeats `pattern` over `bytes` at `dst`. The context is current.
-#[inline]
-pub fn linear(gpu: &Gpu, stream: CUstream, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
-    if let Ok(word) = <[u8; 4]>::try_from(pattern)
-        && (dst | bytes).is_multiple_of(4)
-        && bytes > 0
-    {
-        // The commonest pattern, and as good as any shorter one that it repeats.
-        let word = u32::from_ne_bytes(word);
-        // SAFETY: the caller promises the range until the command has ended.
-        let code = unsafe { (gpu.api.cuMemsetD32Async)(dst as u64, word, bytes / 4, stream) };
-        return check(gpu.api, code, "cuMemsetD32Async");
-    }
-    linear_by_size(gpu, stream, dst, pattern, bytes)
+/// The word that the pattern is, if the driver's own memset repeats it over these bytes: the commonest
+/// one, and as good as any shorter one that it repeats.
+#[inline(always)]
+pub fn word(dst: usize, pattern: &[u8], bytes: usize) -> Option<u32> {
+    let word = <[u8; 4]>::try_from(pattern).ok()?;
+    let even = (dst | bytes).is_multiple_of(4) && bytes > 0;
+    even.then_some(u32::from_ne_bytes(word))
 }
 
-#[inline(never)]
-fn linear_by_size(
-    gpu: &Gpu,
-    stream: CUstream,
-    dst: usize,
-    pattern: &[u8],
-    bytes: usize,
-) -> Result<()> {
+/// Repeats `pattern` over `bytes` at `dst`. The context is current.
+pub fn linear(gpu: &Gpu, stream: CUstream, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
     if bytes == 0 || pattern.is_empty() {
         return Ok(());
     }

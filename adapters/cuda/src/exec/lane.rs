@@ -13,6 +13,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,17 +22,28 @@ use ur::abi::*;
 use ur::object::{Error, Result};
 use ur::stream::{Stamps, Work};
 
+use super::fill;
 use super::gpu::{Event, Gpu};
 use super::marker::{Marker, Promise};
 use super::times;
 use super::work;
 use crate::Cuda;
-use crate::cu::Code;
-use crate::cu::sys::CUstream;
-use crate::kernel::{Kernel, Ready};
+use crate::cu::sys::{CUcontext, CUstream};
+use crate::cu::{Api, Code, Entered, check};
+use crate::kernel::{Kernel, Launch, Plain, Ready};
 
-/// An in-order stream.
-pub struct Lane(Arc<Stream>);
+/// An in-order stream, with what nearly every command needs of it in place.
+pub struct Lane {
+    api: &'static Api,
+    context: CUcontext,
+    raw: CUstream,
+    stream: Arc<Stream>,
+}
+
+// SAFETY: the driver's objects may be used from any thread.
+unsafe impl Send for Lane {}
+// SAFETY: as above.
+unsafe impl Sync for Lane {}
 
 pub struct Stream {
     gpu: Arc<Gpu>,
@@ -106,25 +118,95 @@ impl Lane {
 
     /// A stream that others made; `own` if it is to end with the lane.
     pub fn adopt(gpu: &Arc<Gpu>, raw: CUstream, own: bool) -> Self {
-        Self(Arc::new(Stream {
-            gpu: Arc::clone(gpu),
+        Self {
+            api: gpu.api,
+            context: gpu.context(),
             raw,
-            own,
-            keeps: AtomicBool::new(false),
-            held: Mutex::default(),
-        }))
+            stream: Arc::new(Stream {
+                gpu: Arc::clone(gpu),
+                raw,
+                own,
+                keeps: AtomicBool::new(false),
+                held: Mutex::default(),
+            }),
+        }
     }
 
     pub fn stream(&self) -> CUstream {
-        self.0.raw
+        self.raw
+    }
+
+    /// Makes the context current on this thread.
+    #[inline(always)]
+    fn enter(&self) -> Result<Entered<'static>> {
+        Entered::new(self.api, self.context)
     }
 
     #[inline(always)]
+    pub fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+        if self.stream.keeps() || bytes == 0 || dst == src {
+            cold_path();
+            return self.submit_slowly(Work::Copy { dst, src, bytes }, None);
+        }
+        let _current = self.enter()?;
+        let run = self.api.cuMemcpyAsync;
+        // SAFETY: the caller promises both ranges until the command has ended.
+        let code = unsafe { run(dst as u64, src as u64, bytes, self.raw) };
+        check(self.api, code, "cuMemcpyAsync")
+    }
+
+    #[inline(always)]
+    pub fn fill(&self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+        let word = fill::word(dst, pattern, bytes);
+        let Some(word) = word.filter(|_| !self.stream.keeps()) else {
+            return self.fill_slowly(dst, pattern, bytes);
+        };
+        let _current = self.enter()?;
+        let run = self.api.cuMemsetD32Async;
+        // SAFETY: the caller promises the range until the command has ended.
+        let code = unsafe { run(dst as u64, word, bytes / size_of_val(&word), self.raw) };
+        check(self.api, code, "cuMemsetD32Async")
+    }
+
+    /// As [`Lane::fill`], of other patterns, or where work is kept back.
+    #[inline(never)]
+    fn fill_slowly(&self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+        if !self.stream.keeps() {
+            let _current = self.enter()?;
+            return fill::linear(&self.stream.gpu, self.raw, dst, pattern, bytes);
+        }
+        let pattern = pattern.into();
+        #[rustfmt::skip]
+        let work = Work::Fill { dst, pattern, bytes };
+        self.submit_slowly(work, None)
+    }
+
+    /// Submits a launch, which lasts no longer than the call; `make` gives one that does.
+    #[inline(always)]
+    pub fn launch_plain(
+        &self,
+        plain: &Plain,
+        make: impl FnOnce() -> Result<Arc<Launch>>,
+    ) -> Result<()> {
+        if self.stream.keeps() {
+            cold_path();
+            return self.launch_made(make);
+        }
+        let _current = self.enter()?;
+        let code = plain.enqueue(self.api, self.raw);
+        check(self.api, code, "cuLaunchKernel")
+    }
+
+    #[inline(never)]
+    fn launch_made(&self, make: impl FnOnce() -> Result<Arc<Launch>>) -> Result<()> {
+        self.submit_slowly(Work::Launch(make()?), None)
+    }
+
     pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        if stamps.is_none() && !self.0.keeps() {
-            let gpu = &self.0.gpu;
+        if stamps.is_none() && !self.stream.keeps() {
+            let gpu = &self.stream.gpu;
             let _current = gpu.enter()?;
-            return work::give(gpu, self.0.raw, work);
+            return work::give(gpu, self.raw, work);
         }
         self.submit_slowly(work, stamps)
     }
@@ -132,29 +214,28 @@ impl Lane {
     /// As [`Lane::submit`], where work is kept back or its times are wanted.
     #[inline(never)]
     fn submit_slowly(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        if !self.0.keeps() {
-            return self.0.give(work, stamps);
+        if !self.stream.keeps() {
+            return self.stream.give(work, stamps);
         }
-        let mut held = self.0.held();
+        let mut held = self.stream.held();
         if held.steps.is_empty() {
-            return self.0.give(work, stamps);
+            return self.stream.give(work, stamps);
         }
-        self.0.keep(&mut held, Step::Work(work, stamps));
+        self.stream.keep(&mut held, Step::Work(work, stamps));
         Ok(())
     }
 
-    /// Submits a launch, which lasts no longer than the call.
-    #[inline(always)]
+    /// As [`Lane::launch_plain`], of a launch that was checked in full.
     pub fn launch(
         &self,
         kernel: &Kernel,
         ready: &Ready,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        if stamps.is_none() && !self.0.keeps() {
-            let gpu = &self.0.gpu;
+        if stamps.is_none() && !self.stream.keeps() {
+            let gpu = &self.stream.gpu;
             let _current = gpu.enter()?;
-            return ready.enqueue(kernel.code_of(ready), gpu, self.0.raw);
+            return ready.enqueue(kernel.code_of(ready), gpu, self.raw);
         }
         self.launch_slowly(kernel, ready, stamps)
     }
@@ -166,11 +247,11 @@ impl Lane {
         ready: &Ready,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        let mut held = self.0.held();
+        let mut held = self.stream.held();
         if held.steps.is_empty() {
             let code = kernel.code_of(ready);
             return self
-                .0
+                .stream
                 .give_with(stamps, |gpu, stream| ready.enqueue(code, gpu, stream));
         }
         let kept = Work::Launch(Arc::new(kernel.keep(ready.clone())));
@@ -186,16 +267,16 @@ impl Lane {
         give: impl FnOnce(CUstream) -> Result<R>,
         undo: impl FnOnce(R, CUstream),
     ) -> Result<R> {
-        let held = self.0.held();
-        let _current = self.0.gpu.enter()?;
+        let held = self.stream.held();
+        let _current = self.stream.gpu.enter()?;
         if held.steps.is_empty() {
-            return give(self.0.raw);
+            return give(self.raw);
         }
         drop(held);
         let aside = aside()?;
         let answer = give(aside)?;
         let wait = || {
-            let event = self.0.gpu.event(false)?;
+            let event = self.stream.gpu.event(false)?;
             event.record(aside)?;
             self.wait(&Marker::Event(Arc::new(event)))
         };
@@ -210,7 +291,7 @@ impl Lane {
 
     /// Whether everything submitted so far has completed.
     pub fn is_idle(&self) -> Result<bool> {
-        let stream = &self.0;
+        let stream = &self.stream;
         if stream.keeps() {
             return Ok(false);
         }
@@ -225,36 +306,37 @@ impl Lane {
 
     /// A marker of everything submitted so far.
     pub fn mark(&self) -> Result<Marker> {
-        if !self.0.keeps() {
-            return Ok(Marker::Event(self.0.record()?));
+        if !self.stream.keeps() {
+            return Ok(Marker::Event(self.stream.record()?));
         }
-        let mut held = self.0.held();
+        let mut held = self.stream.held();
         if held.steps.is_empty() {
-            let event = held.failed.map_or_else(|| self.0.record(), Err)?;
+            let event = held.failed.map_or_else(|| self.stream.record(), Err)?;
             return Ok(Marker::Event(event));
         }
-        let promise = Promise::new(&self.0);
-        self.0.keep(&mut held, Step::Mark(Arc::clone(&promise)));
+        let promise = Promise::new(&self.stream);
+        self.stream
+            .keep(&mut held, Step::Mark(Arc::clone(&promise)));
         Ok(Marker::Promise(promise))
     }
 
     /// Later commands wait for the marker.
     pub fn wait(&self, marker: &Marker) -> Result<()> {
-        let mut held = self.0.held();
+        let mut held = self.stream.held();
         if held.open
             && let Marker::Promise(promise) = marker
         {
             // What others put on the stream cannot be kept back behind it.
             drop(held);
             promise.force()?;
-            held = self.0.held();
+            held = self.stream.held();
         }
-        if held.steps.is_empty() && self.0.wait(marker, held.open)? {
+        if held.steps.is_empty() && self.stream.wait(marker, held.open)? {
             return Ok(());
         }
-        self.0.keep(&mut held, Step::Wait(marker.clone()));
+        self.stream.keep(&mut held, Step::Wait(marker.clone()));
         drop(held);
-        let stream = Arc::downgrade(&self.0);
+        let stream = Arc::downgrade(&self.stream);
         marker.when_there(Box::new(move || {
             if let Some(stream) = stream.upgrade() {
                 stream.let_go_on();
@@ -265,8 +347,8 @@ impl Lane {
 
     /// Others put work on the stream from now on, or no longer.
     pub fn set_open(&self, open: bool) -> Result<()> {
-        self.0.held().open = open;
-        if open { self.0.force() } else { Ok(()) }
+        self.stream.held().open = open;
+        if open { self.stream.force() } else { Ok(()) }
     }
 }
 

@@ -19,22 +19,7 @@ pub type Native = Arc<dyn Fn(&Gpu, CUstream) -> Result<()> + Send + Sync>;
 const HOST: sys::CUdevice = -1;
 
 /// Gives work to a stream. The context is current.
-#[inline(always)]
 pub fn give(gpu: &Gpu, stream: CUstream, work: Work<Cuda>) -> Result<()> {
-    match work {
-        // What is enqueued most is given in the caller's place.
-        Work::Copy { dst, src, bytes } => copy(gpu, stream, dst, src, bytes),
-        Work::Fill {
-            dst,
-            pattern,
-            bytes,
-        } => fill::linear(gpu, stream, dst, &pattern, bytes),
-        work => give_any(gpu, stream, work),
-    }
-}
-
-#[inline(never)]
-fn give_any(gpu: &Gpu, stream: CUstream, work: Work<Cuda>) -> Result<()> {
     match work {
         Work::Marker => Ok(()),
         Work::Copy { dst, src, bytes } => copy(gpu, stream, dst, src, bytes),
@@ -70,7 +55,6 @@ fn give_any(gpu: &Gpu, stream: CUstream, work: Work<Cuda>) -> Result<()> {
     }
 }
 
-#[inline]
 fn copy(gpu: &Gpu, stream: CUstream, dst: usize, src: usize, bytes: usize) -> Result<()> {
     if bytes == 0 || dst == src {
         return Ok(());

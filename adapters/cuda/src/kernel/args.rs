@@ -9,7 +9,7 @@ use crate::Cuda;
 use crate::mem::Mem;
 
 /// Words of parameters that need no allocation.
-pub const MOST_IN_PLACE: usize = 16;
+const MOST_IN_PLACE: usize = 16;
 
 /// Bytes of all parameters, for no more than most launches have without an allocation.
 #[derive(Clone, Default)]
@@ -108,44 +108,7 @@ pub struct Args {
 }
 
 /// Packs the arguments into new ones, after which comes the offset if there is one.
-#[inline(always)]
 pub fn pack(
-    function: &Function,
-    list: &[ur_exp_kernel_arg_properties_t],
-    offset: Option<[u32; 3]>,
-    args: &mut Args,
-) -> Result<()> {
-    if function.few_words && offset.is_none() && pack_pointers(function, list, args) {
-        return Ok(());
-    }
-    pack_all(function, list, offset, args)
-}
-
-/// As [`pack`], if they are pointers, one for each parameter in turn: as most launches have them.
-#[inline(always)]
-fn pack_pointers(
-    function: &Function,
-    list: &[ur_exp_kernel_arg_properties_t],
-    args: &mut Args,
-) -> bool {
-    let expected = function.layout.as_ref().map_or(0, |layout| layout.len());
-    if list.len() != expected {
-        return false;
-    }
-    for (index, (arg, word)) in list.iter().zip(&mut args.packed.few).enumerate() {
-        if arg.r#type != UR_EXP_KERNEL_ARG_TYPE_POINTER || arg.index as usize != index {
-            return false;
-        }
-        // SAFETY: the type says which member of the value holds.
-        *word = unsafe { arg.value.pointer }.expose_provenance() as u64;
-    }
-    args.packed.bytes = size_of::<u64>() * expected;
-    args.complete = true;
-    true
-}
-
-#[inline(never)]
-fn pack_all(
     function: &Function,
     list: &[ur_exp_kernel_arg_properties_t],
     offset: Option<[u32; 3]>,

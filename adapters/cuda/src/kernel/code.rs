@@ -7,24 +7,27 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use ur::abi::*;
 use ur::object::{Error, Result, ensure};
 
-use super::args::MOST_IN_PLACE;
+use super::plain::MOST;
 use crate::cu::sys::{CUfunc_cache, CUfunction, CUfunction_attribute};
 use crate::device::Limits;
 use crate::exec::Gpu;
 use crate::program::Module;
 
 /// One function of the driver's.
+#[repr(C)]
 pub struct Function {
     pub raw: CUfunction,
+    pub group_items: usize,
+    pub local_bytes: usize,
+    /// How many parameters it has, and the bytes of each; more than any launch gives if there are too
+    /// many for that, or the driver does not tell.
+    pub count: usize,
+    pub sizes: [u16; MOST],
     /// Where each parameter lies in what a launch is given, and how many bytes it has; none if the
     /// driver does not tell.
     pub layout: Option<Box<[(usize, usize)]>>,
     pub registers: usize,
-    pub local_bytes: usize,
     pub private_bytes: usize,
-    pub group_items: usize,
-    /// Whether it has a few parameters, all of which are words that lie side by side.
-    pub few_words: bool,
     /// Bytes of shared memory that launches may ask for, as the driver was told.
     told: AtomicUsize,
     telling: Mutex<()>,
@@ -47,9 +50,14 @@ impl Function {
             Ok(value.max(0) as usize)
         };
         let layout = layout(gpu, raw);
+        let (count, sizes) = layout
+            .as_deref()
+            .and_then(sizes)
+            .unwrap_or((usize::MAX, [0; MOST]));
         Ok(Self {
             raw,
-            few_words: layout.as_deref().is_some_and(are_few_words),
+            count,
+            sizes,
             layout,
             registers: read(CU_FUNC_ATTRIBUTE_NUM_REGS)?,
             local_bytes: read(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
@@ -97,9 +105,14 @@ impl Function {
     }
 }
 
-fn are_few_words(layout: &[(usize, usize)]) -> bool {
-    let words = (0..).step_by(8).map(|at| (at, 8));
-    layout.len() <= MOST_IN_PLACE && layout.iter().copied().eq(words.take(layout.len()))
+/// How many parameters there are, and the bytes of each.
+fn sizes(layout: &[(usize, usize)]) -> Option<(usize, [u16; MOST])> {
+    let mut sizes = [0; MOST];
+    let places = sizes.get_mut(..layout.len())?;
+    for (place, (_, bytes)) in places.iter_mut().zip(layout) {
+        *place = u16::try_from(*bytes).ok()?;
+    }
+    Some((layout.len(), sizes))
 }
 
 fn layout(gpu: &Gpu, raw: CUfunction) -> Option<Box<[(usize, usize)]>> {
@@ -114,9 +127,10 @@ fn layout(gpu: &Gpu, raw: CUfunction) -> Option<Box<[(usize, usize)]>> {
 }
 
 /// A kernel on one device.
+#[repr(C)]
 pub struct Code {
-    pub module: Arc<Module>,
     pub plain: Function,
+    pub module: Arc<Module>,
     /// For launches with an offset, which comes as one more parameter.
     pub with_offset: Option<Function>,
     best: OnceLock<usize>,

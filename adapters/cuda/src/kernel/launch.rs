@@ -129,7 +129,7 @@ impl Kernel {
 
     /// As [`Kernel::check_group`], by one rule after the other: which it breaks, if any.
     #[inline(never)]
-    fn check_each_rule(
+    pub(super) fn check_each_rule(
         &self,
         function: &Function,
         limits: &Limits,

@@ -1,8 +1,10 @@
-//! Kernels: their functions on each device (`code`), what a launch gives them (`args`), and launches.
+//! Kernels: their functions on each device (`code`), what a launch gives them (`args`), launches
+//! (`launch`), and those that nearly all are (`plain`).
 
 mod args;
 mod code;
 mod launch;
+mod plain;
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -14,20 +16,25 @@ use ur::stream::Queue;
 
 pub use code::Code;
 pub use launch::{Launch, Ready};
+pub use plain::Plain;
 
 use crate::Cuda;
 use crate::cu::sys::CUfunc_cache;
 use crate::device::Device;
 use crate::program::{GroupRules, Program};
 
+/// What every launch looks at comes first, here and in [`Code`].
+#[repr(C)]
 pub struct Kernel {
-    program: Arc<Object<Program>>,
-    name: CString,
+    /// The first of `codes`: mostly there is no other.
+    first: Option<(Arc<Object<Device>>, Arc<Code>)>,
+    /// Whether its rules say nothing.
+    is_unruled: bool,
+    rules: GroupRules,
     /// For each device of the program that has it; never empty.
     codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
-    rules: GroupRules,
-    /// Whether these say nothing.
-    is_unruled: bool,
+    program: Arc<Object<Program>>,
+    name: CString,
 }
 
 impl Kernel {
@@ -40,6 +47,7 @@ impl Kernel {
         hal::new::<Cuda, _>(Self {
             program: program.arc(),
             name: name.into(),
+            first: codes.first().cloned(),
             codes,
             is_unruled: rules == GroupRules::default(),
             rules,
@@ -59,7 +67,7 @@ impl Kernel {
     }
 
     fn first(&self) -> Result<&Arc<Code>> {
-        let first = self.codes.first().map(|(_, code)| code);
+        let first = self.first.as_ref().map(|(_, code)| code);
         first.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
     }
 

@@ -2555,15 +2555,14 @@ unsafe extern "C" fn urEnqueueMemBufferReadRect(
         ensure(
             !(unsafe {
                 (((bufferSlicePitch as u64) != 0u64)
-                    && ((bufferSlicePitch as u64)
-                        .checked_rem(
-                            (if ((bufferRowPitch as u64) != 0u64) {
-                                (bufferRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (bufferSlicePitch as u64),
+                        (if ((bufferRowPitch as u64) != 0u64) {
+                            (bufferRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2585,15 +2584,14 @@ unsafe extern "C" fn urEnqueueMemBufferReadRect(
         ensure(
             !(unsafe {
                 (((hostSlicePitch as u64) != 0u64)
-                    && ((hostSlicePitch as u64)
-                        .checked_rem(
-                            (if ((hostRowPitch as u64) != 0u64) {
-                                (hostRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (hostSlicePitch as u64),
+                        (if ((hostRowPitch as u64) != 0u64) {
+                            (hostRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2696,15 +2694,14 @@ unsafe extern "C" fn urEnqueueMemBufferWriteRect(
         ensure(
             !(unsafe {
                 (((bufferSlicePitch as u64) != 0u64)
-                    && ((bufferSlicePitch as u64)
-                        .checked_rem(
-                            (if ((bufferRowPitch as u64) != 0u64) {
-                                (bufferRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (bufferSlicePitch as u64),
+                        (if ((bufferRowPitch as u64) != 0u64) {
+                            (bufferRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2726,15 +2723,14 @@ unsafe extern "C" fn urEnqueueMemBufferWriteRect(
         ensure(
             !(unsafe {
                 (((hostSlicePitch as u64) != 0u64)
-                    && ((hostSlicePitch as u64)
-                        .checked_rem(
-                            (if ((hostRowPitch as u64) != 0u64) {
-                                (hostRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (hostSlicePitch as u64),
+                        (if ((hostRowPitch as u64) != 0u64) {
+                            (hostRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2886,15 +2882,14 @@ unsafe extern "C" fn urEnqueueMemBufferCopyRect(
         ensure(
             !(unsafe {
                 (((srcSlicePitch as u64) != 0u64)
-                    && ((srcSlicePitch as u64)
-                        .checked_rem(
-                            (if ((srcRowPitch as u64) != 0u64) {
-                                (srcRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (srcSlicePitch as u64),
+                        (if ((srcRowPitch as u64) != 0u64) {
+                            (srcRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2916,15 +2911,14 @@ unsafe extern "C" fn urEnqueueMemBufferCopyRect(
         ensure(
             !(unsafe {
                 (((dstSlicePitch as u64) != 0u64)
-                    && ((dstSlicePitch as u64)
-                        .checked_rem(
-                            (if ((dstRowPitch as u64) != 0u64) {
-                                (dstRowPitch as u64)
-                            } else {
-                                (region.width as u64)
-                            }),
-                        )
-                        .unwrap_or(0) != 0u64))
+                    && (rest(
+                        (dstSlicePitch as u64),
+                        (if ((dstRowPitch as u64) != 0u64) {
+                            (dstRowPitch as u64)
+                        } else {
+                            (region.width as u64)
+                        }),
+                    ) != 0u64))
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -2998,15 +2992,11 @@ unsafe extern "C" fn urEnqueueMemBufferFill(
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
-            !(unsafe {
-                ((size as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
-            }),
+            !(unsafe { (rest((size as u64), (patternSize as u64)) != 0u64) }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
-            !(unsafe {
-                ((offset as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
-            }),
+            !(unsafe { (rest((offset as u64), (patternSize as u64)) != 0u64) }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
@@ -3341,9 +3331,7 @@ unsafe extern "C" fn urEnqueueUSMFill(
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
-            !(unsafe {
-                ((size as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
-            }),
+            !(unsafe { (rest((size as u64), (patternSize as u64)) != 0u64) }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
@@ -3543,10 +3531,8 @@ unsafe extern "C" fn urEnqueueUSMFill2D(
         ensure(!(unsafe { ((height as u64) == 0u64) }), UR_RESULT_ERROR_INVALID_SIZE)?;
         ensure(
             !(unsafe {
-                ((width as u64)
-                    .wrapping_mul((height as u64))
-                    .checked_rem((patternSize as u64))
-                    .unwrap_or(0) != 0u64)
+                (rest((width as u64).wrapping_mul((height as u64)), (patternSize as u64))
+                    != 0u64)
             }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
@@ -6698,9 +6684,7 @@ unsafe extern "C" fn urCommandBufferAppendUSMFillExp(
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
-            !(unsafe {
-                ((size as u64).checked_rem((patternSize as u64)).unwrap_or(0) != 0u64)
-            }),
+            !(unsafe { (rest((size as u64), (patternSize as u64)) != 0u64) }),
             UR_RESULT_ERROR_INVALID_SIZE,
         )?;
         ensure(
