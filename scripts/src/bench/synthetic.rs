@@ -4,11 +4,11 @@ use anyhow::{Context as _, Result};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// A random program of so many operations: at each a queue joins another with probability 0.1; with
+/// A random program of so many operations, another with each seed: at each a queue joins another with probability 0.1; with
 /// `allocations` in a hundred it allocates; each live block is freed with 0.1, on a queue that follows
 /// its allocation.
-pub(super) fn program(queues: u32, allocations: u64, operations: u32) -> String {
-    let mut random = Random(0x5eed + u64::from(queues) + (allocations << 8));
+pub(super) fn program(queues: u32, allocations: u64, seed: u64, operations: u32) -> String {
+    let mut random = Random(0x5eed + u64::from(queues) + (allocations << 8) + (seed << 32));
     let count = queues as usize;
     // What each queue comes after, by queue; its own entry is its last command.
     let mut after = vec![vec![0_u64; count]; count];
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn programs_free_what_they_follow() {
-        let text = program(4, 30, 2000);
+        let text = program(4, 30, 0, 2000);
         let mut born = std::collections::HashMap::new();
         let mut foreign = 0;
         for line in text.lines() {
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn exact_reuse_is_no_less_than_what_lives() {
         for queues in [1, 4] {
-            let found = exact(&program(queues, 30, 2000)).expect("it parses");
+            let found = exact(&program(queues, 30, 0, 2000)).expect("it parses");
             assert!(found >= 1.0 && (queues > 1 || found == 1.0), "{found}");
         }
     }

@@ -10,25 +10,36 @@
 //! 2.9 of the 56.8 million instructions in which a SYCL program started.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::OnceLock;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Retain = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// `CL_INVALID_VALUE`: without OpenCL there is no object to retain.
 const INVALID_VALUE: c_int = -30;
 
-/// The function in the OpenCL that the process has open.
-fn find(name: &CStr) -> Option<Retain> {
-    // SAFETY: a C string; nothing is loaded that is not. Kept open, as what is found is kept.
-    let open = |library: &CStr| unsafe {
-        libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD)
-    };
-    let mut libraries = [c"libOpenCL.so.1", c"libOpenCL.so"].into_iter().map(open);
-    let library = libraries.find(|library| !library.is_null())?;
-    // SAFETY: an open library and a C string.
-    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+/// The function in the OpenCL that the process has open, kept in `found` from the first time on.
+fn find(name: &CStr, found: &AtomicPtr<c_void>) -> Option<Retain> {
+    let mut retain = found.load(Ordering::Relaxed);
+    if retain.is_null() {
+        retain = look_up(name);
+        found.store(retain, Ordering::Relaxed);
+    }
     // SAFETY: null, or OpenCL's function of this name, which has this type.
-    unsafe { std::mem::transmute::<*mut c_void, Option<Retain>>(found) }
+    unsafe { std::mem::transmute::<*mut c_void, Option<Retain>>(retain) }
+}
+
+/// Null where there is none.
+fn look_up(name: &CStr) -> *mut c_void {
+    for library in [c"libOpenCL.so.1", c"libOpenCL.so"] {
+        // SAFETY: a C string; nothing is loaded that is not. Kept open, as what is found is kept.
+        let open = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if !open.is_null() {
+            // SAFETY: an open library and a C string.
+            return unsafe { libc::dlsym(open, name.as_ptr()) };
+        }
+    }
+    null_mut()
 }
 
 macro_rules! retain {
@@ -39,8 +50,8 @@ macro_rules! retain {
         /// As OpenCL's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(object: *mut c_void) -> c_int {
-            static FOUND: OnceLock<Option<Retain>> = OnceLock::new();
-            match FOUND.get_or_init(|| find($text)) {
+            static FOUND: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+            match find($text, &FOUND) {
                 // SAFETY: the caller's promise.
                 Some(retain) => unsafe { retain(object) },
                 None => INVALID_VALUE,
