@@ -21,6 +21,9 @@ pub struct Pool {
     /// Leaves out what is measured in time: a pair, threads, the order of an enqueue
     #[arg(long)]
     no_pairs: bool,
+    /// Leaves out everything else, which takes minutes: for a short moment in which the machine is quiet
+    #[arg(long, conflicts_with = "no_pairs")]
+    only_pairs: bool,
     /// Counts instructions under valgrind and nothing else, and fails if they are more than is committed
     #[arg(long)]
     instructions: bool,
@@ -60,9 +63,11 @@ pub fn run(root: &Path, options: &Pool) -> Result<()> {
         plots,
     };
     println!("{}\n", super::circumstances()?);
-    bench.traces(&root.join("tools/traces"))?;
     let mut verdicts = Verdicts::default();
-    bench.queues(&mut verdicts)?;
+    if !options.only_pairs {
+        bench.traces(&root.join("tools/traces"))?;
+        bench.queues(&mut verdicts)?;
+    }
     if let Some(folder) = &options.minimalloc {
         bench.minimalloc(folder)?;
     }
