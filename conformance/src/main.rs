@@ -91,9 +91,9 @@ struct Cli {
     /// Processes that run tests at the same time
     #[arg(long)]
     jobs: Option<usize>,
-    /// Seconds after which a test counts as hung
-    #[arg(long, default_value_t = 60)]
-    timeout: u64,
+    /// Seconds after which a test counts as hung; 60 if not said, 600 where UR_LONG makes tests long
+    #[arg(long)]
+    timeout: Option<u64>,
     /// Prints every test, not only those that did not pass
     #[arg(long, short)]
     verbose: bool,
@@ -178,7 +178,11 @@ impl Cli {
         let jobs = self
             .jobs
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let timeout = Duration::from_secs(self.timeout);
+        let usual = match std::env::var_os("UR_LONG") {
+            Some(_) => 600,
+            None => 60,
+        };
+        let timeout = Duration::from_secs(self.timeout.unwrap_or(usual));
         let plan = Plan {
             tests,
             chosen,

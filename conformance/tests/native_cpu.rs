@@ -124,6 +124,33 @@ fn everything_is_covered(coverage: &serde_json::Value) {
     );
 }
 
+/// Eight threads that play with blocks over queues of both kinds, what they wrote verified by kernels
+/// and copies: 8,000 commands a test among all suites, 4 * 10^6 here.
+#[test]
+fn millions_of_commands() {
+    if std::env::var_os("UR_LONG").is_none() {
+        println!("*skipped*: UR_LONG is not set");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("run.json");
+    let mut command = conformance();
+    command
+        .args(["--adapter", "native_cpu", "--filter", "async_endurance::"])
+        .arg("--json")
+        .arg(&json)
+        .env("UR_LONG", "1");
+    let said = success(&mut command);
+    let text = std::fs::read_to_string(&json).expect("the JSON file");
+    let run: serde_json::Value = serde_json::from_str(&text).expect("valid JSON");
+    for row in run["tests"].as_array().expect("rows") {
+        let told = row["output"].as_str().unwrap_or_default().trim();
+        let seconds = row["seconds"].as_f64().unwrap_or_default();
+        println!("{}, {seconds:.0} s: {told}", row["test"]);
+    }
+    assert_eq!(totals(&said), (5, 0), "{said}");
+}
+
 #[test]
 fn environment_chooses_the_adapter() {
     let mut command = conformance();

@@ -10,9 +10,6 @@ mod buffer;
 mod buffer_map;
 mod buffer_rect;
 mod command_buffer;
-mod command_buffer_order;
-mod command_buffer_random;
-mod command_buffer_update;
 mod context;
 mod declared;
 mod device;
@@ -22,7 +19,6 @@ mod event_times;
 mod every_function;
 mod global_variable;
 mod graph;
-mod graph_random;
 mod host_task;
 mod interop;
 mod kernel;
@@ -76,11 +72,7 @@ pub fn all() -> Vec<Test> {
         interop::all,
         virtual_memory::all,
         command_buffer::all,
-        command_buffer_order::all,
-        command_buffer_update::all,
-        command_buffer_random::all,
         graph::all,
-        graph_random::all,
         arguments::all,
         every_function::all,
         declared::all,

@@ -7,6 +7,7 @@ mod plot;
 mod pool;
 mod submit;
 mod synthetic;
+mod times;
 mod verdicts;
 
 use crate::{build, real_client};

@@ -1,7 +1,10 @@
 //! Lines over numbers, as SVG.
 
 use anyhow::{Result, anyhow};
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
+use std::ops::Range;
 use std::path::Path;
 
 pub struct Line {
@@ -16,43 +19,149 @@ impl Line {
     }
 }
 
+/// An axis: what it is of, and its scale.
+pub struct Axis(pub &'static str, pub Scale);
+
+/// Values are even along it, but for sizes and tens, whose logarithms are.
+#[derive(Clone, Copy)]
+pub enum Scale {
+    /// From 0 up.
+    Even,
+    /// What can be counted, from 0 up.
+    Whole,
+    /// Sizes, named at each power of 16.
+    Bytes,
+    /// From a power of ten to a power of ten.
+    Tens,
+}
+
+/// A scale from the least to the most of what it shows.
+struct Ruler {
+    scale: Scale,
+    /// As far as they are even: values or logarithms.
+    places: Range<f64>,
+}
+
+impl Ruler {
+    /// With some room above, in parts of the whole.
+    fn new(scale: Scale, values: impl Iterator<Item = f64>, room: f64) -> Self {
+        let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
+        for place in values.map(|value| scale.place(value)) {
+            (least, most) = (least.min(place), most.max(place));
+        }
+        let (from, to) = match scale {
+            Scale::Even | Scale::Whole => (least.min(0.0), most),
+            Scale::Bytes => (least, most),
+            Scale::Tens => (least.floor(), most.ceil()),
+        };
+        let places = from..to + (to - from) * room;
+        Self { scale, places }
+    }
+}
+
+impl Scale {
+    fn place(self, value: f64) -> f64 {
+        match self {
+            Self::Even | Self::Whole => value,
+            Self::Bytes => value.log2(),
+            Self::Tens => value.log10(),
+        }
+    }
+
+    fn value(self, place: f64) -> f64 {
+        match self {
+            Self::Even | Self::Whole => place,
+            Self::Bytes => place.exp2(),
+            Self::Tens => 10_f64.powf(place),
+        }
+    }
+}
+
+impl Ranged for Ruler {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        RangedCoordf64::from(self.places.clone()).map(&self.scale.place(*value), limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        let step = match self.scale {
+            Scale::Even => return RangedCoordf64::from(self.places.clone()).key_points(hint),
+            Scale::Whole | Scale::Tens => 1,
+            Scale::Bytes => 4,
+        };
+        let (first, last) = (self.places.start.ceil() as i32, self.places.end as i32);
+        let places = (first..=last).step_by(step).map(f64::from);
+        places.map(|place| self.scale.value(place)).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.scale.value(self.places.start)..self.scale.value(self.places.end)
+    }
+}
+
+impl ValueFormatter<f64> for Ruler {
+    fn format_ext(&self, value: &f64) -> String {
+        match self.scale {
+            Scale::Even => RangedCoordf64::format(value),
+            Scale::Whole | Scale::Tens => format!("{value:.0}"),
+            Scale::Bytes => bytes(*value as u64),
+        }
+    }
+}
+
+/// A size that is a power of two.
+pub fn bytes(size: u64) -> String {
+    match size.checked_ilog2() {
+        Some(20..) => format!("{} MiB", size >> 20),
+        Some(10..) => format!("{} KiB", size >> 10),
+        _ => format!("{size} B"),
+    }
+}
+
 const COLOURS: [RGBColor; 3] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 96, 39),
     RGBColor(44, 140, 60),
 ];
 
-/// Draws lines over one pair of axes, from 0 up unless `free` leaves the left end where it is.
-pub fn draw(
-    path: &Path,
-    title: &str,
-    axes: (&str, &str),
-    lines: &[Line],
-    free: bool,
-) -> Result<()> {
+/// Lines of no more points than this have each of them marked.
+const FEW: usize = 16;
+
+/// Draws lines over one pair of axes, the horizontal one first.
+pub fn draw(path: &Path, title: &str, axes: [Axis; 2], lines: &[Line]) -> Result<()> {
+    let [Axis(across, x), Axis(up, y)] = axes;
     let points = || lines.iter().flat_map(|line| &line.points);
-    let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
-    let left = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
-    let left = if free { left } else { left.min(0.0) };
-    let (right, top) = (most(|point| point.0), most(|point| point.1) * 1.15);
+    let wide = Ruler::new(x, points().map(|point| point.0), 0.0);
+    // The names of the lines stand above them.
+    let high = Ruler::new(y, points().map(|point| point.1), 0.15);
     let area = SVGBackend::new(path, (640, 360)).into_drawing_area();
     let wrong = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
     area.fill(&WHITE).map_err(|error| wrong(&error))?;
     let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 16))
         .margin(12)
+        .margin_right(28)
         .x_label_area_size(36)
         .y_label_area_size(52)
-        .build_cartesian_2d(left..right, 0.0..top)
+        .build_cartesian_2d(wide, high)
         .map_err(|error| wrong(&error))?;
     chart
         .configure_mesh()
-        .x_desc(axes.0)
-        .y_desc(axes.1)
+        .x_desc(across)
+        .y_desc(up)
         .light_line_style(WHITE)
         .draw()
         .map_err(|error| wrong(&error))?;
     for (line, colour) in lines.iter().zip(COLOURS.into_iter().cycle()) {
+        if line.points.len() <= FEW {
+            let dots = line
+                .points
+                .iter()
+                .map(|at| Circle::new(*at, 3, colour.filled()));
+            chart.draw_series(dots).map_err(|error| wrong(&error))?;
+        }
         let series = LineSeries::new(thinned(&line.points), colour.stroke_width(2));
         let drawn = chart.draw_series(series).map_err(|error| wrong(&error))?;
         drawn

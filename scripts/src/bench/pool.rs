@@ -1,10 +1,9 @@
 //! `cargo xtask bench pool`: the pool on the native CPU. Replays, programs of many queues, and the time
 //! of a pair; tables to read, plots for the README.
 
-use super::pair;
-use super::plot::{self, Line};
-use super::synthetic;
+use super::plot::{self, Axis, Line, Scale};
 use super::verdicts::Verdicts;
+use super::{pair, synthetic, times};
 use crate::build;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -22,6 +21,9 @@ pub struct Pool {
     /// Leaves out what is measured in time: a pair, threads, the order of an enqueue
     #[arg(long)]
     no_pairs: bool,
+    /// Leaves out everything else, which takes minutes: for a short moment in which the machine is quiet
+    #[arg(long, conflicts_with = "no_pairs")]
+    only_pairs: bool,
     /// Counts instructions under valgrind and nothing else, and fails if they are more than is committed
     #[arg(long)]
     instructions: bool,
@@ -61,14 +63,17 @@ pub fn run(root: &Path, options: &Pool) -> Result<()> {
         plots,
     };
     println!("{}\n", super::circumstances()?);
-    bench.traces(&root.join("tools/traces"))?;
     let mut verdicts = Verdicts::default();
-    bench.queues(&mut verdicts)?;
+    if !options.only_pairs {
+        bench.traces(&root.join("tools/traces"))?;
+        bench.queues(&mut verdicts)?;
+    }
     if let Some(folder) = &options.minimalloc {
         bench.minimalloc(folder)?;
     }
     if !options.no_pairs {
-        bench.pairs(root, &mut verdicts)?;
+        let program = pair::build(root)?;
+        times::measure(&program, &bench.folder, &bench.plots, &mut verdicts)?;
     }
     verdicts.print();
     Ok(())
@@ -134,9 +139,8 @@ impl Bench {
         plot::draw(
             &path,
             "multistream: four queues",
-            ("operation", "MiB"),
+            [Axis("operation", Scale::Even), Axis("MiB", Scale::Even)],
             &lines,
-            false,
         )
     }
 
@@ -211,9 +215,11 @@ impl Bench {
         plot::draw(
             &path,
             "memory held beside memory needed",
-            ("queues", "reserved / live"),
+            [
+                Axis("queues", Scale::Even),
+                Axis("reserved / live", Scale::Even),
+            ],
             &lines,
-            false,
         )
     }
 
@@ -237,101 +243,6 @@ impl Bench {
         println!("{}\n", text.trim_end());
         Ok(())
     }
-
-    fn pairs(&self, root: &Path, verdicts: &mut Verdicts) -> Result<()> {
-        let program = pair::build(root)?;
-        println!("## An allocation and its free through the C interface, beside heaps, ns");
-        // Criterion puts its results where this says.
-        let results = self.folder.join("criterion");
-        let mut command = Command::new(&program);
-        command
-            .env("CRITERION_HOME", &results)
-            .env_remove("UR_ADAPTERS_FORCE_LOAD");
-        build::run(command.args(["--bench", "--quick"]))?;
-        let results = results.join("pair");
-        let mut lines = Vec::new();
-        for (folder, name) in [
-            ("async", "allocation and free"),
-            ("mimalloc", "mimalloc"),
-            ("malloc", "C library"),
-        ] {
-            let point = |shift: u32| -> Result<(f64, f64)> {
-                let found = median(&results.join(folder).join((1_u64 << shift).to_string()))?;
-                Ok((f64::from(shift), found))
-            };
-            let points: Vec<_> = (8..=28).step_by(4).map(point).collect::<Result<_>>()?;
-            lines.push(Line::new(name, points));
-        }
-        for (shift, found) in &lines[0].points {
-            verdicts.most(&format!("pair, 2^{shift} B, ns"), *found, 60.0);
-        }
-        let beside = lines[0].points[1].1 / lines[1].points[1].1;
-        verdicts.most("pair beside mimalloc's, 4 KiB", beside, 4.0);
-        plot::draw(
-            &self.plots.join("pair.svg"),
-            "one queue, no wait list, no event",
-            ("log2 of bytes", "ns"),
-            &lines,
-            true,
-        )?;
-        self.figures(&program, verdicts)
-    }
-
-    /// Threads, tails, and the order of an enqueue.
-    fn figures(&self, program: &Path, verdicts: &mut Verdicts) -> Result<()> {
-        let found = pair::figures(program)?;
-        let (mut tail, mut order) = ((0.0, 0.0), Vec::new());
-        let (mut pairs, mut arithmetic) = (Vec::new(), Vec::new());
-        for (name, value) in found {
-            match name.split_once(' ') {
-                Some(("pairs", threads)) => pairs.push((threads.parse()?, value)),
-                Some(("arithmetic", threads)) => arithmetic.push((threads.parse()?, value)),
-                Some(("clock", queues)) => {
-                    let what = format!("order of an enqueue after two, {queues} queues, ns");
-                    verdicts.most(&what, value, 50.0);
-                    order.push((queues.parse()?, value));
-                }
-                _ if name == "median" => tail.0 = value,
-                _ => tail.1 = value,
-            }
-        }
-        for ((threads, made), (_, alone)) in pairs.iter().zip(&arithmetic).skip(1) {
-            let what = format!("scaling beside arithmetic's, {threads} threads");
-            verdicts.least(&what, made / alone, 0.9);
-        }
-        plot::draw(
-            &self.plots.join("threads.svg"),
-            "in the time that one thread takes, each on its own queue",
-            ("threads", "times as much"),
-            &[
-                Line::new("allocation and free", pairs),
-                Line::new("arithmetic", arithmetic),
-            ],
-            false,
-        )?;
-        verdicts.most(
-            "p99.9 of a pair beside its median, 2 threads",
-            tail.1 / tail.0,
-            10.0,
-        );
-        plot::draw(
-            &self.plots.join("order.svg"),
-            "order of an enqueue that waits for two commands",
-            ("queues", "ns"),
-            &[Line::new("four commands a queue outstanding", order)],
-            false,
-        )
-    }
-}
-
-/// The median that criterion left in a folder, in nanoseconds.
-fn median(folder: &Path) -> Result<f64> {
-    let path = folder.join("new/estimates.json");
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let found: Value = serde_json::from_str(&text)?;
-    found["median"]["point_estimate"]
-        .as_f64()
-        .context("a median")
 }
 
 /// A column of a series over its rows, in MiB.

@@ -16,7 +16,8 @@ pub fn print() {
     let bench = Bench::new();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     for threads in [1, 2, 4, 8].into_iter().filter(|threads| *threads <= cores) {
-        let (pairs, arithmetic) = rates(&bench, threads);
+        let (rate, pairs, arithmetic) = rates(&bench, threads);
+        println!("rate {threads}\t{rate:.0}");
         println!("pairs {threads}\t{pairs:.4}\narithmetic {threads}\t{arithmetic:.4}");
     }
     let (median, slow) = tail(&bench, 2.min(cores));
@@ -80,20 +81,20 @@ fn arithmetic(threads: usize, steps: u64) -> Duration {
     )
 }
 
-/// How many times the pairs of one thread so many make in the same time, and the same of arithmetic,
-/// which takes turns with them.
-fn rates(bench: &Bench, threads: usize) -> (f64, f64) {
+/// Pairs a second that so many threads make together, how many times one thread's that is, and the
+/// same of arithmetic, which takes turns with them.
+fn rates(bench: &Bench, threads: usize) -> (f64, f64, f64) {
     let times =
         |one: Duration, all: Duration| threads as f64 * one.as_secs_f64() / all.as_secs_f64();
-    let round = |_| {
-        let made = times(pairs(bench, 1, PAIRS), pairs(bench, threads, PAIRS));
-        (
-            made,
-            times(arithmetic(1, PAIRS), arithmetic(threads, PAIRS)),
-        )
-    };
-    let (made, alone): (Vec<f64>, Vec<f64>) = (0..ROUNDS).map(round).unzip();
-    (median(made), median(alone))
+    let (mut rates, mut made, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let (one, all) = (pairs(bench, 1, PAIRS), pairs(bench, threads, PAIRS));
+        rates.push((threads as u64 * PAIRS) as f64 / all.as_secs_f64());
+        made.push(times(one, all));
+        let (one, all) = (arithmetic(1, PAIRS), arithmetic(threads, PAIRS));
+        alone.push(times(one, all));
+    }
+    (median(rates), median(made), median(alone))
 }
 
 /// The median of a pair and the time that one of a thousand exceeds, in nanoseconds, the clock's own

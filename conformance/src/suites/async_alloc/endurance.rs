@@ -2,12 +2,13 @@
 //! grow with the number of commands.
 //!
 //! `UR_LONG=1` raises 8,000 commands a test to 4 * 10^6, and those whose memory is watched from
-//! 10^5 to 10^7: give such a run a long `--timeout`.
+//! 10^5 to 10^7; tests then have longer before they count as hung.
 
 use super::threads::{THREADS, Tools, on_threads};
 use super::*;
 use crate::fresh::Fresh;
 use crate::{check, check_eq};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 const SUITE: &str = "async_endurance";
@@ -115,6 +116,7 @@ fn play(bench: &Bench, in_order: &[bool], game: &Game) -> Done {
     let lines = in_order.iter().map(line).collect::<Result<Vec<_>, _>>()?;
     let table = Mutex::new(Vec::new());
     let share = commands(8_000, 4_000_000) / THREADS;
+    let enqueued = AtomicUsize::new(0);
     on_threads(|thread| {
         let random = (thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let player = Player {
@@ -129,7 +131,8 @@ fn play(bench: &Bench, in_order: &[bool], game: &Game) -> Done {
             random,
             enqueued: 0,
         };
-        player.run(share)
+        enqueued.fetch_add(player.run(share)?, Ordering::Relaxed);
+        Ok(())
     })?;
     let left = table.into_inner().unwrap_or_else(PoisonError::into_inner);
     for held in left {
@@ -139,7 +142,17 @@ fn play(bench: &Bench, in_order: &[bool], game: &Game) -> Done {
     lines.iter().try_for_each(|line| line.queue.finish())?;
     tools.no_word_was_wrong()?;
     check_eq!(pool.used()?, 0, "used bytes");
+    tell(&format!(
+        "{} commands by {THREADS} threads on {} queues, no word wrong",
+        enqueued.into_inner(),
+        lines.len()
+    ));
     Ok(())
+}
+
+/// What a passing test writes is not shown, but stands in what `--json` writes.
+fn tell(what: &str) {
+    eprintln!("{what}");
 }
 
 /// Most blocks that a thread holds.
@@ -169,7 +182,8 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    fn run(mut self, share: usize) -> Done {
+    /// Returns how many commands it has enqueued.
+    fn run(mut self, share: usize) -> Result<usize, Stop> {
         let mut pause = PAUSE;
         while self.enqueued < share {
             match self.below(16) {
@@ -188,7 +202,7 @@ impl Player<'_> {
         while !self.live.is_empty() {
             self.free()?;
         }
-        Ok(())
+        Ok(self.enqueued)
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -405,8 +419,7 @@ fn memory_stays_bounded(fresh: &Fresh) -> Done {
         rounds / 5 * 4,
         rounds * 4
     );
-    // What a passing test writes is not shown, but a run of one test can be asked for it.
-    eprintln!("{what}");
+    tell(&what);
     check!(end <= begin + SLACK, "{what}");
     Ok(())
 }

@@ -1,0 +1,156 @@
+//! Recorded launches, and native commands where there are any.
+
+use super::SUITE;
+use crate::fixture::Fixture;
+use crate::kernels::{ADD, IOTA, THROUGH_LOCAL};
+use crate::objects::{Appended, Arg, CommandBuffer, Context, Kind, Program, Shape, With};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ptr::{null, null_mut};
+
+pub fn all() -> Vec<Test> {
+    crate::tests![SUITE; launches, local_memory, arguments_are_copied, native_commands]
+}
+
+fn launches(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let program = Program::new(fixture, &context)?;
+    let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
+    let memory = context.usm(fixture, Kind::Device, 4000)?;
+    let mem = context.buffer(4000)?;
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    for arg in [|_| None, Some] as [fn(_) -> Option<_>; 2] {
+        let target = || arg(&mem).map_or(Arg::Pointer(memory.ptr), Arg::Buffer);
+        let first = [target(), Arg::of(&7_u32)];
+        let first = buffer.launch(&iota, 1000, &first, With::default())?;
+        let second = [target(), Arg::of(&100_u32)];
+        buffer.launch(&add, 1000, &second, With::after(&[first.point]))?;
+    }
+    buffer.finalize()?;
+    for round in 0..3 {
+        buffer.enqueue_only(&queue)?;
+        let counts = |data: Vec<u32>| data.into_iter().eq(107..1107);
+        check!(
+            counts(queue.read(memory.ptr, 1000, &[])?),
+            "USM, round {round}"
+        );
+        check!(
+            counts(mem.read(&queue, 0, 1000)?),
+            "a buffer, round {round}"
+        );
+    }
+    Ok(())
+}
+
+fn local_memory(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let program = Program::new(fixture, &context)?;
+    let kernel = program.kernel(THROUGH_LOCAL)?;
+    let memory = context.usm(fixture, Kind::Device, 64 * 4)?;
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    let args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::Local(16 * 4)]);
+    let (global, local) = (64, 16);
+    buffer.append(With::default(), |s| {
+        fixture.ur.urCommandBufferAppendKernelLaunchWithArgsExp(
+            buffer.raw,
+            kernel.raw,
+            1,
+            null(),
+            &global,
+            &local,
+            2,
+            args.as_ptr(),
+            0,
+            null_mut(),
+            s.points.0,
+            s.points.1,
+            s.events.0,
+            s.events.1,
+            s.point,
+            s.event,
+            s.command,
+        )
+    })?;
+    buffer.finalize()?;
+    for _ in 0..2 {
+        queue.fill(memory.ptr, 77_u32, 256, &[])?;
+        buffer.enqueue_only(&queue)?;
+        let data: Vec<u32> = queue.read(memory.ptr, 64, &[])?;
+        check!(
+            data.iter().copied().eq((0..64).map(|at| at % 16)),
+            "{data:?}"
+        );
+    }
+    Ok(())
+}
+
+/// A recorded launch has its arguments for good.
+fn arguments_are_copied(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let program = Program::new(fixture, &context)?;
+    let kernel = program.kernel(IOTA)?;
+    let memory = context.usm(fixture, Kind::Device, 400)?;
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    let mut base = Box::new(11_u32);
+    let args = [Arg::Pointer(memory.ptr), Arg::of(&*base)];
+    buffer.launch(&kernel, 100, &args, With::default())?;
+    buffer.finalize()?;
+    *base = 0;
+    drop(base);
+    // Nor does a launch of the same kernel elsewhere change it.
+    queue.launch(
+        &kernel,
+        100,
+        &[Arg::Pointer(memory.ptr), Arg::of(&5_u32)],
+        &[],
+    )?;
+    buffer.enqueue_only(&queue)?;
+    let data: Vec<u32> = queue.read(memory.ptr, 100, &[])?;
+    check!(data.into_iter().eq(11..111), "the recorded argument");
+    Ok(())
+}
+
+extern "C" fn count_call(data: *mut std::ffi::c_void) {
+    // SAFETY: the test passes its counter, and waits for the call.
+    unsafe { *data.cast::<u32>() += 1 };
+}
+
+/// A native command is recorded by a call back within the call, or not at all.
+fn native_commands(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    let mut calls = 0_u32;
+    let mut point = 77;
+    let status = fixture.ur.urCommandBufferAppendNativeCommandExp(
+        buffer.raw,
+        Some(count_call),
+        (&raw mut calls).cast(),
+        null_mut(),
+        0,
+        null(),
+        &mut point,
+    );
+    if status.is_unsupported() {
+        check_eq!((calls, point), (0, 77), "calls of a refused command");
+        return Err(Stop::Unsupported {
+            what: status.to_string(),
+            documented: false,
+        });
+    }
+    status.ok()?;
+    check_eq!(calls, 1, "calls before the append returned");
+    let Appended { point: behind, .. } = {
+        let memory = context.usm(fixture, Kind::Device, 64)?;
+        let made = buffer.fill(memory.ptr, 1_u8, 64, With::after(&[point]))?;
+        buffer.finalize()?;
+        buffer.enqueue(&context.in_order(fixture)?, &[])?.wait()?;
+        made
+    };
+    check!(behind != point, "sync points are distinct");
+    check_eq!(calls, 1, "calls at execution");
+    Ok(())
+}

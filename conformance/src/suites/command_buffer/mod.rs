@@ -1,0 +1,27 @@
+//! Command buffers: their life, what can be recorded and what is refused, their order, and updates.
+
+mod launches;
+mod life;
+mod order;
+mod random;
+mod refused;
+mod transfers;
+mod update;
+
+use crate::registry::Test;
+
+/// The suite of all that needs neither order nor updates.
+const SUITE: &str = "command_buffer";
+
+pub fn all() -> Vec<Test> {
+    let suites = [
+        life::all,
+        transfers::all,
+        launches::all,
+        refused::all,
+        order::all,
+        update::all,
+        random::all,
+    ];
+    suites.into_iter().flat_map(|suite| suite()).collect()
+}

@@ -1,0 +1,249 @@
+//! How graphs and captures begin and end, what they tell of themselves, and what they keep alive.
+
+use super::{SUITE, queues};
+use crate::fixture::Fixture;
+use crate::kernels::IOTA;
+use crate::objects::{Arg, Context, Executable, Graph, Kind, Program, captures};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ffi::{CString, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests![SUITE;
+        ids, into_a_graph, continued, executables_are_copies, uses_stay, capture_state,
+        captured_events, destruction_callback, contents, native_handles,
+    ]
+}
+
+fn ids(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let mut last = 0;
+    for _ in 0..100 {
+        let graph = Graph::new(fixture, &context)?;
+        let id = graph.id()?;
+        check!(id > last, "{id} after {last}");
+        last = id;
+    }
+    Ok(())
+}
+
+fn into_a_graph(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let graph = Graph::new(fixture, &context)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    let ur = fixture.ur;
+    ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
+        .ok()?;
+    let mut seen = null_mut();
+    ur.urQueueGetGraphExp(queue.raw, &mut seen).ok()?;
+    check_eq!(seen, graph.raw, "the graph of a capturing queue");
+    queue.fill(memory.ptr, 4_u8, 64, &[])?;
+    let mut ended = null_mut();
+    ur.urQueueEndGraphCaptureExp(queue.raw, &mut ended).ok()?;
+    check_eq!(ended, graph.raw, "the graph that was captured into");
+    graph.instantiate()?.enqueue(&queue, &[])?.wait()?;
+    check_eq!(queue.read::<u8>(memory.ptr, 64, &[])?, [4; 64], "the fill");
+    Ok(())
+}
+
+/// A second capture adds to a graph.
+fn continued(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let graph = Graph::new(fixture, &context)?;
+    let [p, q] = queues(fixture, &context)?;
+    let memory = context.usm(fixture, Kind::Device, 128)?;
+    let ur = fixture.ur;
+    for (queue, offset) in [(&p, 0), (&q, 64)] {
+        ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
+            .ok()?;
+        queue.fill(memory.ptr.wrapping_byte_add(offset), 6_u8, 64, &[])?;
+        ur.urQueueEndGraphCaptureExp(queue.raw, &mut null_mut())
+            .ok()?;
+    }
+    graph.instantiate()?.enqueue(&p, &[])?.wait()?;
+    check_eq!(p.read::<u8>(memory.ptr, 128, &[])?, [6; 128], "both parts");
+    Ok(())
+}
+
+/// What is captured into a graph later is not in what was made of it before.
+fn executables_are_copies(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let graph = Graph::new(fixture, &context)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 2)?;
+    let capture = |offset| {
+        fixture
+            .ur
+            .urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
+            .ok()?;
+        queue.fill(memory.ptr.wrapping_byte_add(offset), 1_u8, 1, &[])?;
+        fixture
+            .ur
+            .urQueueEndGraphCaptureExp(queue.raw, &mut null_mut())
+            .ok()
+    };
+    capture(0)?;
+    let (first, twin) = (graph.instantiate()?, graph.instantiate()?);
+    capture(1)?;
+    let second = graph.instantiate()?;
+    for (executable, want) in [(&first, [1, 0]), (&twin, [1, 0]), (&second, [1, 1])] {
+        queue.fill(memory.ptr, 0_u8, 2, &[])?;
+        executable.enqueue_only(&queue)?;
+        check_eq!(queue.read::<u8>(memory.ptr, 2, &[])?, want, "what it does");
+    }
+    Ok(())
+}
+
+/// A launch keeps its kernel, and both executions and executables keep all they use.
+fn uses_stay(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 400)?;
+    let executable: Executable = {
+        let program = Program::new(fixture, &context)?;
+        let kernel = program.kernel(IOTA)?;
+        let args = [Arg::Pointer(memory.ptr), Arg::of(&2_u32)];
+        let record = || queue.launch(&kernel, 100, &args, &[]).map(drop);
+        let graph = Graph::capture(&queue, record)?;
+        let executable = graph.instantiate()?;
+        drop(kernel);
+        executable.enqueue_only(&queue)?;
+        queue.finish()?;
+        executable
+    };
+    executable.enqueue_only(&queue)?;
+    let data: Vec<u32> = queue.read(memory.ptr, 100, &[])?;
+    check!(
+        data.into_iter().eq(2..102),
+        "after the program was released"
+    );
+    Ok(())
+}
+
+fn capture_state(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let queue = context.in_order(fixture)?;
+    check!(!captures(&queue)?, "a new queue");
+    let graph = Graph::capture(&queue, || {
+        check!(captures(&queue)?, "while it captures");
+        Ok(())
+    })?;
+    check!(!captures(&queue)?, "afterwards");
+    drop(graph);
+    // A queue that is released in the middle takes its graph along.
+    let other = context.in_order(fixture)?;
+    fixture.ur.urQueueBeginGraphCaptureExp(other.raw).ok()?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    other.fill(memory.ptr, 1_u8, 64, &[])?;
+    drop(other);
+    queue.finish()
+}
+
+/// Nothing outside can wait for a captured command.
+fn captured_events(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let (queue, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    let mut event = None;
+    let graph = Graph::capture(&queue, || {
+        event = Some(queue.fill(memory.ptr, 1_u8, 64, &[])?);
+        Ok(())
+    })?;
+    let event = event.ok_or_else(|| Stop::failed("no event"))?;
+    check_eq!(
+        event.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
+        UR_COMMAND_USM_FILL,
+        "command type"
+    );
+    check!(!event.is_complete()?, "a captured command is complete");
+    let ur = fixture.ur;
+    ur.urEventWait(1, &event.raw).refused()?;
+    ur.urEnqueueEventsWait(other.raw, 1, &event.raw, null_mut())
+        .refused()?;
+    check!(
+        !captures(&other)?,
+        "a capture that has ended takes no more queues"
+    );
+    graph.instantiate()?.enqueue(&queue, &[])?.wait()?;
+    check!(!event.is_complete()?, "it stands for no execution");
+    drop(graph);
+    ur.urEventWait(1, &event.raw).refused()
+}
+
+unsafe extern "C" fn count(data: *mut c_void) {
+    // SAFETY: the test passes a counter that it keeps.
+    unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
+}
+
+fn destruction_callback(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let calls = crate::keep::keep(AtomicU32::new(0));
+    let data = std::ptr::from_ref(calls).cast_mut().cast();
+    let graph = Graph::new(fixture, &context)?;
+    let call = Some(count as unsafe extern "C" fn(*mut c_void));
+    fixture
+        .ur
+        .urGraphSetDestructionCallbackExp(graph.raw, call, data)
+        .ok()?;
+    let executable = graph.instantiate()?;
+    executable.enqueue(&queue, &[])?.wait()?;
+    drop(executable);
+    check_eq!(calls.load(Ordering::Relaxed), 0, "calls before the end");
+    drop(graph);
+    check_eq!(calls.load(Ordering::Relaxed), 1, "calls at the end");
+    Ok(())
+}
+
+fn contents(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    let graph = Graph::capture(&queue, || {
+        queue.fill(memory.ptr, 1_u8, 64, &[])?;
+        queue
+            .copy(memory.ptr, memory.ptr.wrapping_byte_add(32), 32, &[])
+            .map(drop)
+    })?;
+    let name = format!("ur-graph-{}-{}", std::process::id(), graph.id()?);
+    let path = std::env::temp_dir().join(name);
+    let text = path.to_str().and_then(|path| CString::new(path).ok());
+    let text = text.ok_or_else(|| Stop::failed("the temporary folder's name"))?;
+    let status = fixture.ur.urGraphDumpContentsExp(graph.raw, text.as_ptr());
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    let _ = std::fs::remove_file(&path);
+    status.ok()?;
+    check!(!written.trim().is_empty(), "nothing was written");
+    let nowhere = c"/nowhere/at/all";
+    fixture
+        .ur
+        .urGraphDumpContentsExp(graph.raw, nowhere.as_ptr())
+        .refused()
+}
+
+fn native_handles(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let graph = Graph::new(fixture, &context)?;
+    let executable = graph.instantiate()?;
+    let ur = fixture.ur;
+    let mut native = 0;
+    for status in [
+        ur.urGraphGetNativeHandleExp(graph.raw, &mut native),
+        ur.urGraphExecutableGraphGetNativeHandleExp(executable.raw, &mut native),
+    ] {
+        match status.is_ok() {
+            true => check!(native != 0, "a handle of 0"),
+            false => status.fails(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,346 @@
+//! What is captured, and that each execution does it in its order.
+
+use super::{SUITE, queues};
+use crate::fixture::Fixture;
+use crate::kernels::{ADD, IOTA};
+use crate::objects::{Arg, Context, Gate, Graph, Kind, Program, captures};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::time::Duration;
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests![SUITE;
+        empty, nothing_runs, replays, out_of_order, barriers, fork_and_join, host_tasks, buffers,
+        waits_from_outside, waits_and_events, across_queues,
+    ]
+}
+
+fn empty(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let graph = Graph::new(fixture, &context)?;
+    check!(graph.is_empty()?, "a new graph");
+    let queue = context.in_order(fixture)?;
+    let captured = Graph::capture(&queue, || Ok(()))?;
+    check!(captured.is_empty()?, "a capture of nothing");
+    for graph in [&graph, &captured] {
+        let executable = graph.instantiate()?;
+        for queue in queues(fixture, &context)? {
+            executable.enqueue(&queue, &[])?.wait()?;
+            executable.enqueue_only(&queue)?;
+            queue.finish()?;
+        }
+    }
+    Ok(())
+}
+
+fn nothing_runs(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    for queue in queues(fixture, &context)? {
+        let memory = context.usm(fixture, Kind::Host, 4096)?;
+        queue.fill(memory.ptr, 1_u8, 4096, &[])?.wait()?;
+        let graph = Graph::capture(&queue, || queue.fill(memory.ptr, 2_u8, 4096, &[]).map(drop))?;
+        queue.finish()?;
+        check!(!graph.is_empty()?, "the graph is empty");
+        check!(
+            memory.host::<u8>().iter().all(|byte| *byte == 1),
+            "a captured fill ran"
+        );
+        // The queue is as before.
+        queue.fill(memory.ptr, 3_u8, 4096, &[])?.wait()?;
+        check!(
+            memory.host::<u8>().iter().all(|byte| *byte == 3),
+            "a fill afterwards"
+        );
+    }
+    Ok(())
+}
+
+fn replays(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let program = Program::new(fixture, &context)?;
+    let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
+    let queue = context.in_order(fixture)?;
+    let [a, b] = [(); 2].map(|()| context.usm(fixture, Kind::Device, 4000));
+    let (a, b) = (a?, b?);
+    let graph = Graph::capture(&queue, || {
+        queue.launch(&iota, 1000, &[Arg::Pointer(a.ptr), Arg::of(&5_u32)], &[])?;
+        for _ in 0..10 {
+            queue.launch(&add, 1000, &[Arg::Pointer(a.ptr), Arg::of(&1_u32)], &[])?;
+        }
+        queue.copy(b.ptr, a.ptr, 4000, &[])?;
+        queue.fill(a.ptr, 0_u32, 4000, &[]).map(drop)
+    })?;
+    let executable = graph.instantiate()?;
+    for queue in queues(fixture, &context)? {
+        for round in 0..5 {
+            let done = executable.enqueue(&queue, &[])?;
+            let data: Vec<u32> = queue.read(b.ptr, 1000, &[&done])?;
+            check!(data.into_iter().eq(15..1015), "round {round}");
+        }
+    }
+    Ok(())
+}
+
+fn out_of_order(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let program = Program::new(fixture, &context)?;
+    let add = program.kernel(ADD)?;
+    let queue = context.out_of_order(fixture)?;
+    let items = 4000;
+    let blocks = (0..5)
+        .map(|_| context.usm(fixture, Kind::Device, items * 4))
+        .collect::<Result<Vec<_>, _>>()?;
+    let graph = Graph::capture(&queue, || {
+        let top = queue.fill(blocks[0].ptr, 1_u32, items * 4, &[])?;
+        let mut ends = Vec::new();
+        for (at, block) in blocks.iter().enumerate().skip(1) {
+            let copied = queue.copy(block.ptr, blocks[0].ptr, items * 4, &[&top])?;
+            let amount = at as u32 * 10;
+            let args = [Arg::Pointer(block.ptr), Arg::of(&amount)];
+            ends.push(queue.launch(&add, items, &args, &[&copied])?);
+        }
+        let ends: Vec<_> = ends.iter().collect();
+        let args = [Arg::Pointer(blocks[0].ptr), Arg::of(&100_u32)];
+        queue.launch(&add, items, &args, &ends).map(drop)
+    })?;
+    let executable = graph.instantiate()?;
+    for queue in queues(fixture, &context)? {
+        for round in 0..5 {
+            let done = executable.enqueue(&queue, &[])?;
+            for (at, block) in blocks.iter().enumerate() {
+                let want = if at == 0 { 101 } else { 1 + at as u32 * 10 };
+                let data: Vec<u32> = queue.read(block.ptr, items, &[&done])?;
+                check!(
+                    data.iter().all(|word| *word == want),
+                    "round {round}, block {at}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A barrier, and a wait for everything, order an out-of-order queue's captured commands.
+fn barriers(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let queue = context.out_of_order(fixture)?;
+    let [a, b] = [(); 2].map(|()| context.usm(fixture, Kind::Device, 4 << 20));
+    let (a, b) = (a?, b?);
+    let graph = Graph::capture(&queue, || {
+        for tag in 1..10_u8 {
+            queue.fill(a.ptr, tag, 4 << 20, &[])?;
+            queue.barrier(&[])?;
+            queue.copy(b.ptr, a.ptr, 4 << 20, &[])?;
+            let everything = queue.marker(&[])?;
+            queue.barrier(&[&everything])?;
+        }
+        Ok(())
+    })?;
+    let executable = graph.instantiate()?;
+    for round in 0..3 {
+        let done = executable.enqueue(&queue, &[])?;
+        let data: Vec<u8> = queue.read(b.ptr, 4 << 20, &[&done])?;
+        check!(data.iter().all(|byte| *byte == 9), "round {round}");
+    }
+    Ok(())
+}
+
+/// Another queue joins by waiting for an event of the capture.
+fn fork_and_join(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let program = Program::new(fixture, &context)?;
+    let add = program.kernel(ADD)?;
+    let (main, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
+    let third = context.out_of_order(fixture)?;
+    let [a, b, c] = [(); 3].map(|()| context.usm(fixture, Kind::Device, 4000));
+    let (a, b, c) = (a?, b?, c?);
+    let one = || Arg::of(&1_u32);
+    let graph = Graph::capture(&main, || {
+        let filled = main.fill(a.ptr, 7_u32, 4000, &[])?;
+        check!(!captures(&other)?, "a queue that has not joined");
+        other.copy(b.ptr, a.ptr, 4000, &[&filled])?;
+        check!(captures(&other)? && captures(&main)?, "queues that capture");
+        let left = other.launch(&add, 1000, &[Arg::Pointer(b.ptr), one()], &[])?;
+        let right = third.copy(c.ptr, a.ptr, 4000, &[&filled])?;
+        main.marker(&[&left, &right])?;
+        main.launch(&add, 1000, &[Arg::Pointer(a.ptr), one()], &[])?;
+        Ok(())
+    })?;
+    check!(
+        !captures(&other)? && !captures(&third)?,
+        "a capture that has ended"
+    );
+    let executable = graph.instantiate()?;
+    for round in 0..5 {
+        executable.enqueue_only(&main)?;
+        for (block, want) in [(&a, 8), (&b, 8), (&c, 7)] {
+            let data: Vec<u32> = main.read(block.ptr, 1000, &[])?;
+            check!(
+                data.iter().all(|word| *word == want),
+                "round {round}: {}, not {want}",
+                data[0]
+            );
+        }
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn add_up(data: *mut c_void) {
+    // SAFETY: the test passes memory that outlives the executions.
+    unsafe {
+        let words = data.cast::<u32>();
+        *words.add(1) += *words;
+    }
+}
+
+/// A host task runs in each execution, in its place.
+fn host_tasks(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    if !fixture.supports(UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP)? {
+        return Err(Stop::skipped("the device has no host tasks"));
+    }
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Host, 8)?;
+    let out = context.usm(fixture, Kind::Host, 4)?;
+    queue.fill(memory.ptr, 0_u32, 8, &[])?.wait()?;
+    let graph = Graph::capture(&queue, || {
+        queue.fill(memory.ptr, 5_u32, 4, &[])?;
+        let call = Some(add_up as unsafe extern "C" fn(*mut c_void));
+        let ur = fixture.ur;
+        ur.urEnqueueHostTaskExp(queue.raw, call, memory.ptr, null(), 0, null(), null_mut())
+            .ok()?;
+        queue.fill(memory.ptr, 0_u32, 4, &[])?;
+        queue
+            .copy(out.ptr, memory.ptr.wrapping_byte_add(4), 4, &[])
+            .map(drop)
+    })?;
+    let executable = graph.instantiate()?;
+    for (round, queue) in queues(fixture, &context)?
+        .iter()
+        .cycle()
+        .take(6)
+        .enumerate()
+    {
+        executable.enqueue(queue, &[])?.wait()?;
+        check_eq!(
+            out.host::<u32>()[0],
+            5 * (round as u32 + 1),
+            "round {round}"
+        );
+    }
+    Ok(())
+}
+
+fn buffers(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let queue = context.in_order(fixture)?;
+    let (a, b) = (context.buffer(400)?, context.buffer(400)?);
+    let out = context.usm(fixture, Kind::Host, 400)?;
+    let data: Vec<u32> = (0..100).collect();
+    let ur = fixture.ur;
+    let graph = Graph::capture(&queue, || {
+        let (q, none) = (queue.raw, null_mut());
+        let src = data.as_ptr().cast();
+        ur.urEnqueueMemBufferWrite(q, a.raw, 0, 0, 400, src, 0, null(), none)
+            .ok()?;
+        ur.urEnqueueMemBufferCopy(q, a.raw, b.raw, 0, 0, 400, 0, null(), none)
+            .ok()?;
+        ur.urEnqueueMemBufferRead(q, b.raw, 0, 0, 400, out.ptr, 0, null(), none)
+            .ok()
+    })?;
+    let executable = graph.instantiate()?;
+    // The graph keeps the buffers.
+    drop((a, b));
+    for _ in 0..3 {
+        executable.enqueue(&queue, &[])?.wait()?;
+        check!(out.host::<u32>() == data, "through two buffers");
+    }
+    Ok(())
+}
+
+/// What a captured command waits for outside, each execution waits for.
+fn waits_from_outside(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let [queue, other] = queues(fixture, &context)?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
+    let gate = Gate::close(fixture, &other)?;
+    let graph = Graph::capture(&queue, || {
+        queue.fill(memory.ptr, 1_u8, 64, &[&gate.event]).map(drop)
+    })?;
+    let executable = graph.instantiate()?;
+    let done = executable.enqueue(&queue, &[])?;
+    check!(
+        !done.completes_within(Duration::from_millis(30))?,
+        "it did not wait"
+    );
+    gate.open();
+    done.wait()?;
+    executable.enqueue(&queue, &[])?.wait()
+}
+
+fn waits_and_events(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let other = context.in_order(fixture)?;
+    for queue in queues(fixture, &context)? {
+        let memory = context.usm(fixture, Kind::Host, 64)?;
+        let graph = Graph::capture(&queue, || queue.fill(memory.ptr, 9_u8, 64, &[]).map(drop))?;
+        let executable = graph.instantiate()?;
+        let gate = Gate::close(fixture, &other)?;
+        let done = executable.enqueue(&queue, &[&gate.event])?;
+        check_eq!(
+            done.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
+            UR_COMMAND_ENQUEUE_GRAPH_EXP,
+            "command type"
+        );
+        check!(
+            !done.completes_within(Duration::from_millis(20))?,
+            "it did not wait"
+        );
+        gate.open();
+        done.wait()?;
+        check!(
+            memory.host::<u8>().iter().all(|byte| *byte == 9),
+            "the fill"
+        );
+    }
+    Ok(())
+}
+
+fn across_queues(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    Graph::need(fixture, &context)?;
+    let program = Program::new(fixture, &context)?;
+    let add = program.kernel(ADD)?;
+    let [p, q] = queues(fixture, &context)?;
+    let memory = context.usm(fixture, Kind::Device, 40_000)?;
+    p.fill(memory.ptr, 0_u32, 40_000, &[])?.wait()?;
+    let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
+    let graph = Graph::capture(&p, || p.launch(&add, 10_000, &args, &[]).map(drop))?;
+    let executable = graph.instantiate()?;
+    let mut last = None;
+    for round in 0..40 {
+        // The last one orders the next: the executions of one graph must not overlap.
+        let waits: Vec<_> = last.iter().collect();
+        last = Some(executable.enqueue([&p, &q][round % 2], &waits)?);
+    }
+    let data: Vec<u32> = p.read(memory.ptr, 10_000, &last.iter().collect::<Vec<_>>())?;
+    check!(
+        data.iter().all(|word| *word == 40),
+        "40 executions: {}",
+        data[0]
+    );
+    Ok(())
+}

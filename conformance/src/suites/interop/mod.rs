@@ -1,0 +1,142 @@
+//! Work that the backend gets past the interface: by native commands, on queues whose native handle
+//! was taken, on queues and events made of native handles. It is ordered like the queue's own.
+
+mod native_command;
+mod shown_queue;
+
+use crate::check;
+use crate::fixture::Fixture;
+use crate::foreign::{Command, Fill, Foreign, provider};
+use crate::objects::{Block, Context, Kind, Pool, Queue, Usm};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::suites::enqueue::pending;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    let suites = [native_command::all, shown_queue::all];
+    suites.into_iter().flat_map(|suite| suite()).collect()
+}
+
+const SIZE: usize = 64 << 10;
+
+/// A context, its memory, and who puts work past the interface.
+struct Bench<'a> {
+    fixture: &'a Fixture,
+    foreign: &'static dyn Foreign,
+    /// Visible to the host.
+    memory: Usm,
+    context: Context,
+}
+
+impl<'a> Bench<'a> {
+    fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
+        let foreign = provider(fixture.backend)
+            .ok_or_else(|| Stop::skipped("nobody puts foreign work on this backend's queues"))?;
+        let context = Context::new(fixture)?;
+        let memory = context.usm(fixture, Kind::Host, SIZE)?;
+        Ok(Self {
+            fixture,
+            context,
+            foreign,
+            memory,
+        })
+    }
+
+    fn in_order(&self) -> Result<Queue, Stop> {
+        self.context.in_order(self.fixture)
+    }
+
+    fn out_of_order(&self) -> Result<Queue, Stop> {
+        self.context.out_of_order(self.fixture)
+    }
+
+    /// Sets the bench's memory on a native queue.
+    fn fill(
+        &self,
+        queue: ur_native_handle_t,
+        byte: u8,
+        waits: &[ur_native_handle_t],
+        held: bool,
+    ) -> Result<Box<dyn Command + Send>, Stop> {
+        self.fill_at(queue, (self.memory.ptr, SIZE), byte, waits, held)
+    }
+
+    fn fill_at(
+        &self,
+        queue: ur_native_handle_t,
+        (memory, bytes): (*mut c_void, usize),
+        byte: u8,
+        waits: &[ur_native_handle_t],
+        held: bool,
+    ) -> Result<Box<dyn Command + Send>, Stop> {
+        let fill = Fill {
+            queue,
+            memory,
+            byte,
+            bytes,
+            waits,
+            held,
+        };
+        self.foreign.fill(&fill).map_err(Stop::failed)
+    }
+
+    fn holds(&self, byte: u8, what: &str) -> Done {
+        let wrong = self
+            .memory
+            .host::<u8>()
+            .iter()
+            .find(|found| **found != byte);
+        check!(wrong.is_none(), "{what}: {wrong:?} where {byte} should be");
+        Ok(())
+    }
+}
+
+fn native(queue: &Queue) -> Result<ur_native_handle_t, Stop> {
+    let mut native = 0;
+    queue
+        .ur
+        .urQueueGetNativeHandle(queue.raw, null_mut(), &mut native)
+        .ok()?;
+    Ok(native)
+}
+
+fn need_async(fixture: &Fixture) -> Done {
+    match fixture.supports(UR_DEVICE_INFO_ASYNC_USM_ALLOCATIONS_SUPPORT_EXP)? {
+        true => Ok(()),
+        false => Err(Stop::skipped("the device does not allocate in queue order")),
+    }
+}
+
+/// Frees a block that `used` has foreign work pending on: other queues get it only when that is done.
+fn freed_while(
+    bench: &Bench,
+    queue: &Queue,
+    used: impl FnOnce(Block) -> Result<Box<dyn Command + Send>, Stop>,
+) -> Done {
+    let pool = Pool::new(bench.fixture, &bench.context)?;
+    let other = bench.in_order()?;
+    let (block, ready) = queue.alloc_event(Kind::Shared, &pool, 1 << 20, &[])?;
+    ready.wait()?;
+    let foreign = used(block)?;
+    let freed = queue.free_event(block, &[])?;
+    pending(&freed, "a free ended before native work on its block had")?;
+    let early = other.alloc(Kind::Shared, &pool, 1 << 20, &[])?;
+    check!(
+        !early.overlaps(&block),
+        "a block was handed out while native work was using it"
+    );
+    drop(foreign);
+    freed.wait()?;
+    let late = other.alloc(Kind::Shared, &pool, 1 << 20, &[])?;
+    check!(
+        late.overlaps(&block),
+        "a free block was not handed out once native work had ended"
+    );
+    other.free(early, &[])?;
+    other.free(late, &[])?;
+    other.finish()?;
+    queue.finish()
+}

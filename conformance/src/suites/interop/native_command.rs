@@ -1,0 +1,344 @@
+//! Native commands: work that a function puts on the queue while it is called.
+
+use super::{Bench, SIZE, freed_while, native, need_async};
+use crate::fixture::Fixture;
+use crate::objects::{Context, Event, Gate, Kind, Queue};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::status::Status;
+use crate::suites::enqueue::{LONG, pending};
+use crate::{check, check_eq};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["native_command";
+        runs_once_and_at_once, in_order, out_of_order, waits_for_its_list, shows_its_own_queue,
+        keeps_memory_objects, without_event, times, command_type, refused, keeps_freed_memory,
+        of_two_threads,
+    ]
+}
+
+/// What a native command's function gets: a closure, and whether it ran.
+struct Task<'a> {
+    run: Box<dyn FnMut(ur_queue_handle_t) -> Done + 'a>,
+    ran: u32,
+    ended: Done,
+}
+
+unsafe extern "C" fn call(queue: ur_queue_handle_t, data: *mut c_void) {
+    // SAFETY: `command` passes a task that it keeps until its call has returned.
+    let task = unsafe { &mut *data.cast::<Task>() };
+    task.ran += 1;
+    task.ended = (task.run)(queue);
+}
+
+/// A native command that runs a closure; with its event if that is wanted.
+fn command<'a>(
+    queue: &Queue,
+    wait: &[&Event],
+    event: *mut ur_event_handle_t,
+    run: impl FnMut(ur_queue_handle_t) -> Done + 'a,
+) -> Done {
+    let list: Vec<_> = wait.iter().map(|event| event.raw).collect();
+    let first = match list.is_empty() {
+        true => null(),
+        false => list.as_ptr(),
+    };
+    let mut task = Task {
+        run: Box::new(run),
+        ran: 0,
+        ended: Ok(()),
+    };
+    let status = queue.ur.urEnqueueNativeCommandExp(
+        queue.raw,
+        Some(call),
+        (&raw mut task).cast(),
+        0,
+        null(),
+        null(),
+        list.len() as u32,
+        first,
+        event,
+    );
+    status.ok()?;
+    check_eq!(
+        task.ran,
+        1,
+        "times that the function ran before the call returned"
+    );
+    task.ended
+}
+
+fn command_event<'a>(
+    queue: &Queue,
+    wait: &[&Event],
+    run: impl FnMut(ur_queue_handle_t) -> Done + 'a,
+) -> Result<Event, Stop> {
+    let mut raw = null_mut();
+    command(queue, wait, &mut raw, run)?;
+    check!(!raw.is_null(), "a native command gave no event");
+    Ok(Event::adopt(queue.ur, raw))
+}
+
+/// Goes on only if the device takes native commands.
+fn need_commands(fixture: &Fixture) -> Done {
+    let queue = Context::new(fixture)?.in_order(fixture)?;
+    fixture.require(UR_DEVICE_INFO_ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP, || {
+        nothing(&queue, Some(ignore))
+    })
+}
+
+unsafe extern "C" fn ignore(_: ur_queue_handle_t, _: *mut c_void) {}
+
+fn nothing(queue: &Queue, run: ur_exp_enqueue_native_command_function_t) -> Status {
+    let (none, event) = (null_mut(), null_mut());
+    queue
+        .ur
+        .urEnqueueNativeCommandExp(queue.raw, run, none, 0, null(), null(), 0, null(), event)
+}
+
+fn command_bench(fixture: &Fixture) -> Result<Bench<'_>, Stop> {
+    need_commands(fixture)?;
+    Bench::new(fixture)
+}
+
+fn runs_once_and_at_once(fixture: &Fixture) -> Done {
+    need_commands(fixture)?;
+    let context = Context::new(fixture)?;
+    for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
+        let here = std::thread::current().id();
+        let event = command_event(&queue, &[], |given| {
+            check_eq!(given, queue.raw, "queue that the function got");
+            check_eq!(std::thread::current().id(), here, "its thread");
+            Ok(())
+        })?;
+        event.wait()?;
+        queue.finish()?;
+    }
+    Ok(())
+}
+
+/// Between what was enqueued before and what is enqueued later.
+fn in_order(fixture: &Fixture) -> Done {
+    let bench = command_bench(fixture)?;
+    let queue = bench.in_order()?;
+    let gate = Gate::close(fixture, &queue)?;
+    queue.fill(bench.memory.ptr, 1_u8, SIZE, &[])?;
+    let copy = bench.context.usm(fixture, Kind::Host, SIZE)?;
+    let mut foreign = None;
+    let event = command_event(&queue, &[], |_| {
+        foreign = Some(bench.fill(native(&queue)?, 2, &[], true)?);
+        Ok(())
+    })?;
+    let later = queue.copy(copy.ptr, bench.memory.ptr, SIZE, &[])?;
+    pending(&event, "a native command overtook what comes before it")?;
+    gate.open();
+    pending(&event, "a native command ended before its work had")?;
+    pending(&later, "a command overtook native work of its queue")?;
+    bench.holds(1, "what came before a native command")?;
+    drop(foreign);
+    later.wait()?;
+    check!(
+        event.is_complete()?,
+        "a native command before a complete one"
+    );
+    let right = copy.host::<u8>().iter().all(|byte| *byte == 2);
+    check!(
+        right,
+        "what came after a native command saw another's bytes"
+    );
+    queue.finish()
+}
+
+/// Native work on an out-of-order queue orders only what waits for it.
+fn out_of_order(fixture: &Fixture) -> Done {
+    let bench = command_bench(fixture)?;
+    let queue = bench.out_of_order()?;
+    let other = bench.context.usm(fixture, Kind::Device, SIZE)?;
+    let mut foreign = None;
+    let event = command_event(&queue, &[], |_| {
+        foreign = Some(bench.fill(native(&queue)?, 2, &[], true)?);
+        Ok(())
+    })?;
+    for _ in 0..8 {
+        let independent = queue.fill(other.ptr, 1_u8, SIZE, &[])?;
+        check!(
+            independent.completes_within(LONG)?,
+            "native work held back what does not depend on it"
+        );
+    }
+    let dependent = queue.fill(other.ptr, 1_u8, SIZE, &[&event])?;
+    let marker = queue.marker(&[])?;
+    pending(&event, "a native command ended before its work had")?;
+    pending(&dependent, "a command overtook the native work in its list")?;
+    pending(&marker, "a marker did not cover native work")?;
+    drop(foreign);
+    queue.finish()?;
+    bench.holds(2, "native work on an out-of-order queue")
+}
+
+fn waits_for_its_list(fixture: &Fixture) -> Done {
+    let bench = command_bench(fixture)?;
+    for queue in [bench.in_order()?, bench.out_of_order()?] {
+        let other = bench.in_order()?;
+        let gate = Gate::close(fixture, &other)?;
+        let before = other.fill(bench.memory.ptr, 7_u8, SIZE, &[])?;
+        let event = command_event(&queue, &[&before], |_| {
+            bench.fill(native(&queue)?, 8, &[], false).map(drop)
+        })?;
+        pending(&event, "a native command did not wait for its list")?;
+        gate.open();
+        event.wait()?;
+        bench.holds(8, "native work after a wait list")?;
+    }
+    Ok(())
+}
+
+/// Within a command the native handle is the stream that has its wait list, each time it is asked.
+fn shows_its_own_queue(fixture: &Fixture) -> Done {
+    let bench = command_bench(fixture)?;
+    for queue in [bench.in_order()?, bench.out_of_order()?] {
+        let mut outer = 0;
+        command(&queue, &[], null_mut(), |_| {
+            outer = native(&queue)?;
+            command(&queue, &[], null_mut(), |_| native(&queue).map(drop))?;
+            check_eq!(native(&queue)?, outer, "native queue within one command");
+            Ok(())
+        })?;
+        check!(outer != 0, "no native queue within a command");
+        queue.finish()?;
+    }
+    Ok(())
+}
+
+fn keeps_memory_objects(fixture: &Fixture) -> Done {
+    need_commands(fixture)?;
+    let context = Context::new(fixture)?;
+    let mut data = vec![5_u8; SIZE];
+    let buffer = crate::objects::Buffer::copied(&context, &mut data)?;
+    let queue = context.in_order(fixture)?;
+    let (none, mut raw) = (null_mut(), null_mut());
+    fixture
+        .ur
+        .urEnqueueNativeCommandExp(
+            queue.raw,
+            Some(ignore),
+            none,
+            1,
+            &buffer.raw,
+            null(),
+            0,
+            null(),
+            &mut raw,
+        )
+        .ok()?;
+    let event = Event::adopt(fixture.ur, raw);
+    let read = buffer.read::<u8>(&queue, 0, SIZE)?;
+    check!(read == data, "a buffer that a native command named");
+    event.wait()
+}
+
+fn without_event(fixture: &Fixture) -> Done {
+    let bench = command_bench(fixture)?;
+    for (byte, queue) in (1..).zip([bench.in_order()?, bench.out_of_order()?]) {
+        command(&queue, &[], null_mut(), |_| {
+            bench.fill(native(&queue)?, byte, &[], false).map(drop)
+        })?;
+        queue.finish()?;
+        bench.holds(byte, "native work without an event, after a finish")?;
+    }
+    Ok(())
+}
+
+fn times(fixture: &Fixture) -> Done {
+    let bench = command_bench(fixture)?;
+    let flags = UR_QUEUE_FLAG_PROFILING_ENABLE;
+    let queue = Queue::new(&bench.context, fixture.device, flags)?;
+    let event = command_event(&queue, &[], |_| {
+        bench.fill(native(&queue)?, 1, &[], false).map(drop)
+    })?;
+    event.wait()?;
+    let [queued, start, end] = [
+        UR_PROFILING_INFO_COMMAND_QUEUED,
+        UR_PROFILING_INFO_COMMAND_START,
+        UR_PROFILING_INFO_COMMAND_END,
+    ]
+    .map(|what| event.time(what));
+    let (queued, start, end) = (queued?, start?, end?);
+    check!(
+        queued > 0 && queued <= start && start <= end,
+        "a native command was queued at {queued}, ran from {start} to {end}"
+    );
+    Ok(())
+}
+
+fn command_type(fixture: &Fixture) -> Done {
+    need_commands(fixture)?;
+    let queue = Context::new(fixture)?.in_order(fixture)?;
+    let event = command_event(&queue, &[], |_| Ok(()))?;
+    check_eq!(
+        event.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
+        UR_COMMAND_ENQUEUE_NATIVE_EXP,
+        "command type"
+    );
+    event.wait()
+}
+
+fn refused(fixture: &Fixture) -> Done {
+    need_commands(fixture)?;
+    let queue = Context::new(fixture)?.in_order(fixture)?;
+    nothing(&queue, None).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
+}
+
+/// Memory that native work uses is nobody else's before that has ended, freed or not.
+fn keeps_freed_memory(fixture: &Fixture) -> Done {
+    let bench = command_bench(fixture)?;
+    need_async(fixture)?;
+    let queue = bench.in_order()?;
+    let mut foreign = None;
+    freed_while(&bench, &queue, |block| {
+        command(&queue, &[], null_mut(), |_| {
+            let at = (block.ptr, block.size);
+            foreign = Some(bench.fill_at(native(&queue)?, at, 9, &[], true)?);
+            Ok(())
+        })?;
+        foreign
+            .take()
+            .ok_or_else(|| Stop::failed("no foreign work"))
+    })
+}
+
+/// Native commands of one queue from two threads see lanes of their own or take turns.
+fn of_two_threads(fixture: &Fixture) -> Done {
+    let bench = command_bench(fixture)?;
+    for queue in [bench.in_order()?, bench.out_of_order()?] {
+        let half = SIZE / 2;
+        let work = |place: usize, byte: u8| -> Done {
+            for _ in 0..50 {
+                let at = (bench.memory.ptr.wrapping_byte_add(place), half);
+                let event = command_event(&queue, &[], |_| {
+                    bench
+                        .fill_at(native(&queue)?, at, byte, &[], false)
+                        .map(drop)
+                })?;
+                event.wait()?;
+            }
+            Ok(())
+        };
+        let (one, two) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| work(half, 2));
+            let own = work(0, 1);
+            let panicked = |_| Err(Stop::failed("a thread panicked"));
+            (own, other.join().unwrap_or_else(panicked))
+        });
+        one.and(two)?;
+        queue.finish()?;
+        let bytes = bench.memory.host::<u8>();
+        let right = bytes[..half].iter().all(|byte| *byte == 1)
+            && bytes[half..].iter().all(|byte| *byte == 2);
+        check!(right, "what two threads' native commands left");
+    }
+    Ok(())
+}

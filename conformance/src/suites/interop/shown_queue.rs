@@ -1,0 +1,246 @@
+//! Queues whose native handle was taken, and queues and events made of native handles.
+
+use super::{Bench, SIZE, freed_while, native, need_async};
+use crate::fixture::Fixture;
+use crate::objects::{Event, Gate, Kind, Pool, Queue};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::suites::enqueue::{LONG, pending};
+use crate::{check, check_eq};
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["shown_queue";
+        later_commands_wait, markers_cover, barriers_and_finish_cover, out_of_order_finish_covers,
+        earlier_waits_hold_back, freed_memory_waits, own_memory_is_reused, allocations_stay_whole,
+        a_second_queue_over_it, an_event_of_the_backend, an_event_for_the_backend,
+    ]
+}
+
+/// A bench for queues whose native handle is taken.
+fn shown(fixture: &Fixture) -> Result<(Bench<'_>, Queue), Stop> {
+    let bench = Bench::new(fixture)?;
+    let queue = bench.in_order()?;
+    Ok((bench, queue))
+}
+
+fn later_commands_wait(fixture: &Fixture) -> Done {
+    let (bench, queue) = shown(fixture)?;
+    let foreign = bench.fill(native(&queue)?, 4, &[], true)?;
+    let copy = bench.context.usm(fixture, Kind::Host, SIZE)?;
+    let copied = queue.copy(copy.ptr, bench.memory.ptr, SIZE, &[])?;
+    pending(&copied, "a command overtook foreign work of its queue")?;
+    drop(foreign);
+    copied.wait()?;
+    let right = copy.host::<u8>().iter().all(|byte| *byte == 4);
+    check!(right, "what a command after foreign work saw");
+    queue.finish()
+}
+
+/// The event of a marker covers foreign work; one asked for before does not.
+fn markers_cover(fixture: &Fixture) -> Done {
+    let (bench, queue) = shown(fixture)?;
+    let early = queue.marker(&[])?;
+    let foreign = bench.fill(native(&queue)?, 4, &[], true)?;
+    let marker = queue.marker(&[])?;
+    check!(
+        early.completes_within(LONG)?,
+        "an earlier event waits for later foreign work"
+    );
+    pending(&marker, "a marker did not cover foreign work")?;
+    let other = bench.in_order()?;
+    let far = other.marker(&[&marker])?;
+    pending(&far, "another queue did not wait for foreign work")?;
+    drop(foreign);
+    far.wait()?;
+    bench.holds(4, "foreign work after a marker behind it")
+}
+
+fn barriers_and_finish_cover(fixture: &Fixture) -> Done {
+    let (bench, queue) = shown(fixture)?;
+    let mut foreign = bench.fill(native(&queue)?, 4, &[], true)?;
+    let barrier = queue.barrier(&[])?;
+    pending(&barrier, "a barrier did not cover foreign work")?;
+    check!(
+        queue.get::<ur_bool_t>(UR_QUEUE_INFO_EMPTY)? == 0,
+        "a queue with foreign work on it says that it is empty"
+    );
+    let opener = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        foreign.let_go();
+        foreign
+    });
+    queue.finish()?;
+    bench.holds(4, "foreign work after a finish")?;
+    check!(opener.join().is_ok(), "the thread that lets it go");
+    Ok(())
+}
+
+fn out_of_order_finish_covers(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let queue = bench.out_of_order()?;
+    queue.fill(bench.memory.ptr, 1_u8, SIZE, &[])?.wait()?;
+    let handle = native(&queue)?;
+    check_eq!(native(&queue)?, handle, "native handle asked for again");
+    let mut foreign = bench.fill(handle, 4, &[], true)?;
+    let marker = queue.marker(&[])?;
+    pending(&marker, "a marker did not cover foreign work")?;
+    let opener = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        foreign.let_go();
+        foreign
+    });
+    queue.finish()?;
+    bench.holds(4, "foreign work after a finish")?;
+    check!(opener.join().is_ok(), "the thread that lets it go");
+    marker.wait()
+}
+
+/// What the queue waits for already holds foreign work back too.
+fn earlier_waits_hold_back(fixture: &Fixture) -> Done {
+    let (bench, queue) = shown(fixture)?;
+    let other = bench.in_order()?;
+    let gate = Gate::close(fixture, &other)?;
+    let before = other.fill(bench.memory.ptr, 1_u8, SIZE, &[])?;
+    queue.marker(&[&before])?;
+    let foreign = bench.fill(native(&queue)?, 2, &[], false)?;
+    let marker = queue.marker(&[])?;
+    pending(&marker, "foreign work overtook a wait of its queue")?;
+    gate.open();
+    marker.wait()?;
+    drop(foreign);
+    bench.holds(2, "foreign work after a wait")
+}
+
+fn freed_memory_waits(fixture: &Fixture) -> Done {
+    need_async(fixture)?;
+    let (bench, queue) = shown(fixture)?;
+    let handle = native(&queue)?;
+    freed_while(&bench, &queue, |block| {
+        bench.fill_at(handle, (block.ptr, block.size), 9, &[], true)
+    })
+}
+
+/// The queue's own allocations may take a block at once: they come after the foreign work on it.
+fn own_memory_is_reused(fixture: &Fixture) -> Done {
+    need_async(fixture)?;
+    let (bench, queue) = shown(fixture)?;
+    let handle = native(&queue)?;
+    let pool = Pool::new(fixture, &bench.context)?;
+    let block = queue.alloc(Kind::Shared, &pool, SIZE, &[])?;
+    let foreign = bench.fill_at(handle, (block.ptr, SIZE), 9, &[], true)?;
+    queue.free(block, &[])?;
+    let again = queue.alloc(Kind::Shared, &pool, SIZE, &[])?;
+    let filled = queue.fill(again.ptr, 3_u8, SIZE, &[])?;
+    let copied = queue.copy(bench.memory.ptr, again.ptr, SIZE, &[])?;
+    if again.overlaps(&block) {
+        pending(&filled, "a block was used before foreign work on it ended")?;
+    }
+    drop(foreign);
+    copied.wait()?;
+    bench.holds(3, "a block that foreign work had before")?;
+    queue.free(again, &[])?;
+    queue.finish()
+}
+
+/// Blocks that come and go while foreign work is put between: each keeps the bytes of its owner.
+fn allocations_stay_whole(fixture: &Fixture) -> Done {
+    need_async(fixture)?;
+    let bench = Bench::new(fixture)?;
+    let pool = Pool::new(fixture, &bench.context)?;
+    let queues = [bench.in_order()?, bench.in_order()?];
+    let handles = [native(&queues[0])?, native(&queues[1])?];
+    const ROUNDS: usize = 200;
+    let results = bench.context.usm(fixture, Kind::Host, ROUNDS * 64)?;
+    let mut foreign = Vec::new();
+    for round in 0..ROUNDS {
+        let (queue, handle) = (&queues[round % 2], handles[round % 2]);
+        let (byte, size) = (round as u8, [256, 4096, 200_000][round % 3]);
+        let block = queue.alloc(Kind::Shared, &pool, size, &[])?;
+        queue.fill(block.ptr, !byte, size, &[])?;
+        foreign.push(bench.fill_at(handle, (block.ptr, size), byte, &[], false)?);
+        let place = results.ptr.wrapping_byte_add(round * 64);
+        queue.copy(place, block.ptr.wrapping_byte_add(size - 64), 64, &[])?;
+        queue.free(block, &[])?;
+    }
+    queues.iter().try_for_each(Queue::finish)?;
+    for (round, bytes) in results.host::<u8>().chunks(64).enumerate() {
+        let right = bytes.iter().all(|byte| *byte == round as u8);
+        check!(right, "round {round} of foreign work found {bytes:?}");
+    }
+    check_eq!(pool.used()?, 0, "used bytes at the end");
+    Ok(())
+}
+
+/// Two queues over one native queue: each orders its commands behind the other's.
+fn a_second_queue_over_it(fixture: &Fixture) -> Done {
+    let (bench, queue) = shown(fixture)?;
+    let mut raw = null_mut();
+    let made = fixture.ur.urQueueCreateWithNativeHandle(
+        native(&queue)?,
+        bench.context.raw,
+        fixture.device,
+        null(),
+        &mut raw,
+    );
+    made.ok()?;
+    let second = Queue::adopt(fixture.ur, raw);
+    let gate = Gate::close(fixture, &queue)?;
+    queue.fill(bench.memory.ptr, 1_u8, SIZE, &[])?;
+    let after = second.fill(bench.memory.ptr, 2_u8, SIZE, &[])?;
+    let last = queue.fill(bench.memory.ptr, 3_u8, SIZE, &[])?;
+    gate.open();
+    after.wait()?;
+    last.wait()?;
+    bench.holds(3, "three fills over one native queue")?;
+    second.finish()?;
+    queue.finish()
+}
+
+/// A wait list may name an event that the backend itself made.
+fn an_event_of_the_backend(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let source = bench.in_order()?;
+    let foreign = bench.fill(native(&source)?, 6, &[], true)?;
+    let mut raw = null_mut();
+    fixture
+        .ur
+        .urEventCreateWithNativeHandle(foreign.event(), bench.context.raw, null(), &mut raw)
+        .ok()?;
+    let event = Event::adopt(fixture.ur, raw);
+    let waiting = [bench.in_order()?, bench.out_of_order()?]
+        .iter()
+        .map(|queue| queue.marker(&[&event]))
+        .collect::<Result<Vec<_>, Stop>>()?;
+    for marker in &waiting {
+        pending(marker, "a command did not wait for the backend's event")?;
+    }
+    drop(foreign);
+    waiting.iter().try_for_each(Event::wait)?;
+    event.wait()?;
+    bench.holds(6, "what the backend's event stands for")
+}
+
+/// The backend's own commands may wait for an event of the interface.
+fn an_event_for_the_backend(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let (queue, source) = (bench.in_order()?, bench.in_order()?);
+    let gate = Gate::close(fixture, &source)?;
+    let before = source.fill(bench.memory.ptr, 1_u8, SIZE, &[])?;
+    let mut event = 0;
+    fixture
+        .ur
+        .urEventGetNativeHandle(before.raw, &mut event)
+        .ok()?;
+    let foreign = bench.fill(native(&queue)?, 2, &[event], false)?;
+    let marker = queue.marker(&[])?;
+    pending(
+        &marker,
+        "the backend did not wait for an event of the interface",
+    )?;
+    gate.open();
+    marker.wait()?;
+    drop(foreign);
+    bench.holds(2, "what the backend did after an event")
+}

@@ -1,0 +1,208 @@
+//! What can be wrong with a call: null, out of range, a condition that holds, a device that lacks
+//! something.
+
+use super::maker::{Fault, Maker, When};
+use super::values::with;
+use super::{Overrides, result};
+use crate::generate::client::solve::{self, Values};
+use crate::model::{Dir, ErrorCase, Param};
+use anyhow::{Context as _, Result};
+
+impl<'a> Maker<'a> {
+    /// What can be wrong with the arguments.
+    pub(super) fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for param in &self.function.params {
+            self.nulls(param, &mut faults);
+            self.ranges(param, &mut faults);
+        }
+        faults.extend((0..self.whens.len()).filter_map(|at| self.condition(at)));
+        faults
+    }
+
+    /// Null where something must be.
+    fn nulls(&self, param: &Param, faults: &mut Vec<Fault>) {
+        let ty = param.c_type();
+        let name = &param.name;
+        let mut add = |what: &str, codes: &[&str], replaced: &[(&str, &str)]| {
+            faults.push(Fault {
+                what: format!("{name} {what}"),
+                codes: codes.iter().map(|code| result(code)).collect(),
+                overrides: replaced
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                    .collect(),
+            });
+        };
+        let null = "std::ptr::null_mut()";
+        let count = param.count.as_deref().unwrap_or_default();
+        let is_list = !count.is_empty() && param.dir == Dir::In && ty.pointers == 1;
+        if self.is_wait_list(param) {
+            let wrong = ["INVALID_EVENT_WAIT_LIST"];
+            let hole = "[std::ptr::null_mut::<c_void>()].as_ptr()";
+            let some = "std::ptr::addr_of!(valid.event)";
+            add(
+                "null with a count of 1",
+                &wrong,
+                &[(count, "1"), (name, null)],
+            );
+            add(
+                "given with a count of 0",
+                &wrong,
+                &[(count, "0"), (name, some)],
+            );
+            add("with a null event", &wrong, &[(count, "1"), (name, hole)]);
+            return;
+        }
+        let by_condition = self
+            .whens
+            .iter()
+            .any(|when| when.text.contains(&format!("{name} == null")));
+        if param.nocheck || (param.optional && by_condition) {
+            // Null is a value, or a condition says when it is none.
+        } else if param.optional && is_list && self.is_only_list_of(count) {
+            let codes: &[&str] = match self.spec.is_handle(&ty.base) {
+                true => &["INVALID_NULL_HANDLE", "INVALID_NULL_POINTER"],
+                false => &["INVALID_NULL_POINTER"],
+            };
+            add(
+                "null with a count of 1",
+                codes,
+                &[(count, "1"), (name, null)],
+            );
+        } else if param.optional {
+            // Null is a value.
+        } else if self.spec.is_handle(&ty.base) && ty.pointers == 0 {
+            add("null", &["INVALID_NULL_HANDLE"], &[(name, null)]);
+        } else if ty.pointers > 0 {
+            let leads = self.function.dispatch(self.spec);
+            let leads = leads.is_some_and(|leader| leader.name == *name && is_list);
+            let codes: &[&str] = if leads {
+                &["INVALID_NULL_POINTER", "INVALID_NULL_HANDLE"]
+            } else {
+                &["INVALID_NULL_POINTER"]
+            };
+            add("null", codes, &[(name, null)]);
+        } else if self.spec.is_callback(&ty.base) {
+            add("null", &["INVALID_NULL_POINTER"], &[(name, "None")]);
+        }
+        if is_list && !param.optional && self.spec.is_handle(&ty.base) {
+            let hole = "[std::ptr::null_mut::<c_void>()].as_ptr()";
+            // In the list that leads to the adapter a loader may find it before anyone else.
+            let codes: &[&str] = match name.as_str() {
+                "phEventWaitList" => &["INVALID_NULL_HANDLE", "INVALID_EVENT_WAIT_LIST"],
+                _ => &["INVALID_NULL_HANDLE"],
+            };
+            add("with a null handle", codes, &[(name, hole)]);
+        }
+    }
+
+    /// Whether no other list has the same count, so that to change it makes nothing else wrong.
+    fn is_only_list_of(&self, count: &str) -> bool {
+        let lists = self.function.params.iter();
+        lists
+            .filter(|list| list.count.as_deref() == Some(count))
+            .count()
+            == 1
+    }
+
+    /// Enumerations and flags that have no such value, by value and in a structure pointed to.
+    fn ranges(&self, param: &Param, faults: &mut Vec<Fault>) {
+        let ty = param.c_type();
+        let mut add = |what: String, overrides: Overrides| {
+            faults.push(Fault {
+                what,
+                codes: vec![result("INVALID_ENUMERATION")],
+                overrides,
+            });
+        };
+        if ty.pointers == 0 {
+            if let Some((what, value)) = self.out_of_range(&ty.base) {
+                let overrides = [(param.name.clone(), value)].into();
+                add(format!("{} {what}", param.name), overrides);
+            }
+            return;
+        }
+        let pointed = self.spec.struct_of(&ty.base);
+        let Some(found) = pointed.filter(|_| ty.pointers == 1 && param.dir == Dir::In) else {
+            return;
+        };
+        for member in &found.members {
+            let of = member.c_type();
+            if of.pointers > 0 || of.array.is_some() || member.name == "stype" {
+                continue;
+            }
+            if let Some((what, value)) = self.out_of_range(&of.base) {
+                let leaf = format!("{}.{}", param.name, member.name);
+                let values = with(&self.valid, &[(param.name.clone(), 1)].into());
+                let text = self.pointer_to(param, &values, &[(member.name.clone(), value)]);
+                let mut overrides: Overrides = [(param.name.clone(), text)].into();
+                // An empty list is not looked at.
+                overrides.extend(param.count.clone().map(|count| (count, "1".to_owned())));
+                add(format!("{leaf} {what}"), overrides);
+            }
+        }
+    }
+
+    fn out_of_range(&self, base: &str) -> Option<(&'static str, String)> {
+        if self.spec.enum_of(base).is_some() {
+            return Some(("out of range", format!("{base}(0x7ffffff0)")));
+        }
+        let flags = self.spec.flags_of(base)?;
+        let value = format!("{}({})", flags.name, flags.mask);
+        Some(("with an undefined bit", value))
+    }
+
+    /// A call for which a condition holds, none before it, and if possible none at all besides.
+    pub(super) fn condition(&self, at: usize) -> Option<Fault> {
+        let when = &self.whens[at];
+        let alone = |values: &Values, others: &dyn Fn(usize) -> bool| {
+            let values = with(&self.valid, values);
+            let holds = |(index, other): (usize, &When<'_>)| {
+                others(index) && self.holds(&other.expr, &values)
+            };
+            self.holds(&when.expr, &values) && !self.whens.iter().enumerate().any(holds)
+        };
+        let own = self.choices(&when.expr);
+        // Where it cannot be had alone, other arguments may have to give way.
+        let mut wider = self.choices(&when.expr);
+        for other in &self.whens {
+            wider.add(self.choices(&other.expr));
+        }
+        let values = solve::solve(&own, &|values| alone(values, &|other| other != at))
+            .or_else(|| solve::solve(&wider, &|values| alone(values, &|other| other != at)))
+            .or_else(|| solve::solve(&own, &|values| alone(values, &|other| other < at)))
+            .or_else(|| {
+                let differs = |other: usize| other < at && self.whens[other].code != when.code;
+                solve::solve(&own, &|values| alone(values, &differs))
+            })?;
+        let mut codes = vec![result(when.code)];
+        // A value that no enumerator has is refused as such, before any condition.
+        if values
+            .iter()
+            .any(|(name, value)| self.is_no_enumerator(name, *value))
+        {
+            codes.push(result("INVALID_ENUMERATION"));
+        }
+        Some(Fault {
+            what: when.text.to_owned(),
+            codes,
+            overrides: self.overrides(&values),
+        })
+    }
+
+    /// Calls that a device refuses which lacks something, and nothing else is wrong with them.
+    pub(super) fn lacks(&self) -> Result<Vec<(&'a ErrorCase, Overrides)>> {
+        let mut all = Vec::new();
+        for (case, given) in &self.givens {
+            let values = match given {
+                None => Values::new(),
+                Some(given) => self
+                    .solved(given)
+                    .with_context(|| format!("{}: {}", self.function.name, case.desc))?,
+            };
+            all.push((*case, self.overrides(&values)));
+        }
+        Ok(all)
+    }
+}

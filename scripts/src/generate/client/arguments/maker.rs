@@ -1,0 +1,194 @@
+//! What calls are made of: a function, its conditions, and what it says of itself.
+
+use super::values::with;
+use super::{Overrides, result};
+use crate::generate::client::solve::{self, Values};
+use crate::generate::expr::{self, Expr};
+use crate::generate::rust;
+use crate::model::{Dir, ErrorCase, Function, Item, Own, Param, Spec};
+use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One way to be wrong.
+pub(super) struct Fault {
+    pub(super) what: String,
+    pub(super) codes: Vec<String>,
+    pub(super) overrides: Overrides,
+}
+
+/// A condition of the specification.
+pub(super) struct When<'a> {
+    pub(super) code: &'a str,
+    pub(super) text: &'a str,
+    pub(super) expr: Expr,
+}
+
+/// Writes calls of one function.
+pub(super) struct Maker<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) function: &'a Function,
+    pub(super) whens: Vec<When<'a>>,
+    /// What the arguments must be for a device to refuse for want of something.
+    pub(super) givens: Vec<(&'a ErrorCase, Option<Expr>)>,
+    /// The usual values of what conditions are about.
+    pub(super) usual: Values,
+    /// What valid arguments need beyond these, so that no condition holds.
+    pub(super) valid: Values,
+}
+
+impl<'a> Maker<'a> {
+    pub(super) fn new(spec: &'a Spec, function: &'a Function) -> Result<Self> {
+        let mut maker = Self {
+            spec,
+            function,
+            whens: Vec::new(),
+            givens: Vec::new(),
+            usual: Values::new(),
+            valid: Values::new(),
+        };
+        for case in &function.errors {
+            if let Some(text) = &case.when {
+                let expr = expr::parse(spec, function, text)?;
+                let code = &case.code;
+                maker.whens.push(When { code, text, expr });
+            }
+            if !case.lacks.is_empty() {
+                let given = case.given.as_deref();
+                let given = given.map(|text| expr::parse(spec, function, text));
+                maker.givens.push((case, given.transpose()?));
+            }
+        }
+        let givens = maker.givens.iter().filter_map(|(_, given)| given.as_ref());
+        let conditions = maker.whens.iter().map(|when| &when.expr).chain(givens);
+        let leaves = conditions.flat_map(|condition| condition.leaves());
+        let usual = leaves.filter_map(|(_, name)| Some((name.clone(), maker.usual(&name)?)));
+        maker.usual = usual.collect();
+        for when in &maker.whens {
+            let found = solve::solve(&maker.choices(&when.expr), &|values| {
+                let values = with(&maker.valid, values);
+                maker
+                    .whens
+                    .iter()
+                    .all(|when| !maker.holds(&when.expr, &values))
+            });
+            if let Some(values) = found {
+                maker.valid = with(&maker.valid, &values);
+                break;
+            }
+        }
+        Ok(maker)
+    }
+
+    /// Handle kinds and callbacks that valid arguments mention.
+    pub(super) fn note(
+        &self,
+        kinds: &mut BTreeSet<String>,
+        callbacks: &mut BTreeMap<String, String>,
+    ) {
+        for param in &self.function.params {
+            let ty = param.c_type();
+            if self.spec.is_handle(&ty.base) {
+                kinds.insert(ty.base);
+            } else if let Some(Item::Callback(found)) = self
+                .spec
+                .items()
+                .find(|item| matches!(item, Item::Callback(found) if found.name == ty.base))
+            {
+                let returns = match rust::ty(&found.returns).as_str() {
+                    "()" => (String::new(), "{}".to_owned()),
+                    other => (format!(" -> {other}"), "{ Default::default() }".to_owned()),
+                };
+                let noop = format!(
+                    "unsafe extern \"C\" fn noop_{}({}){} {}\n",
+                    found.name,
+                    rust::params(&found.params),
+                    returns.0,
+                    returns.1
+                );
+                callbacks.insert(found.name.clone(), noop);
+            }
+        }
+    }
+
+    pub(super) fn position(&self, param: &Param) -> usize {
+        let mut params = self.function.params.iter();
+        params
+            .position(|other| other.name == param.name)
+            .unwrap_or(0)
+    }
+
+    /// What it may answer to valid arguments: what is declared without a condition.
+    pub(super) fn may(&self) -> String {
+        let in_words = self
+            .function
+            .errors
+            .iter()
+            .filter(|case| case.when.is_none());
+        let codes: BTreeSet<&str> = in_words
+            .map(|case| case.code.as_str())
+            .chain(self.function.may.iter().map(String::as_str))
+            .collect();
+        let codes: Vec<String> = codes.into_iter().map(result).collect();
+        codes.join(", ")
+    }
+
+    pub(super) fn consumes(&self) -> bool {
+        let words = [
+            "Release",
+            "Destroy",
+            "Free",
+            "Close",
+            "Put",
+            "Unregister",
+            "Unmap",
+        ];
+        let stem = self.function.stem();
+        self.function
+            .params
+            .iter()
+            .any(|param| param.own == Some(Own::Release))
+            || words.iter().any(|word| stem.contains(word))
+    }
+
+    pub(super) fn made(&self) -> String {
+        let made = self.function.params.iter().filter(|param| {
+            let ty = param.c_type();
+            let wanted = !self.usual_text(param).contains("null_mut()");
+            self.spec.is_handle(&ty.base)
+                && ty.pointers == 1
+                && param.dir != Dir::In
+                && param.own != Some(Own::Lend)
+                && wanted
+        });
+        made.map(|param| {
+            let kind = rust::object_name(&param.c_type().base);
+            format!("(Kind::{kind}, {}),", self.position(param))
+        })
+        .collect()
+    }
+
+    pub(super) fn retains(&self) -> String {
+        let mut params = self.function.params.iter();
+        let gains = params.find(|param| param.own == Some(Own::Retain));
+        gains.map_or("None".to_owned(), |param| {
+            format!("Some(Kind::{})", rust::object_name(&param.c_type().base))
+        })
+    }
+
+    /// What the specification declares in words only, or in a condition that has no solution.
+    pub(super) fn said(&self) -> Vec<(&str, &str)> {
+        let in_words = self
+            .function
+            .errors
+            .iter()
+            .filter(|case| case.when.is_none());
+        let in_words = in_words.map(|case| (case.code.as_str(), case.desc.as_str()));
+        let unsolved = (0..self.whens.len()).filter(|at| {
+            // One that is about required pointers only is what their null checks say.
+            !self.choices(&self.whens[*at].expr).is_empty() && self.condition(*at).is_none()
+        });
+        in_words
+            .chain(unsolved.map(|at| (self.whens[at].code, self.whens[at].text)))
+            .collect()
+    }
+}

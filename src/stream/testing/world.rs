@@ -1,0 +1,255 @@
+//! What the driver was asked to do and what it has done: lanes, whose commands tests complete.
+
+use super::vm;
+use crate::abi::*;
+use crate::object::{Error, Result};
+use crate::stream::{Kind, Notice, Stamps};
+use crate::timeline::Clock;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What the driver was asked to do, and what it has done.
+#[derive(Default)]
+pub struct World {
+    pub lanes: Mutex<Vec<Arc<Line>>>,
+    pub submits: AtomicUsize,
+    pub waits: AtomicUsize,
+    pub marks: AtomicUsize,
+    pub acquires: AtomicUsize,
+    pub zeroed: AtomicUsize,
+    /// Slabs out, by address.
+    pub slabs: Mutex<BTreeMap<usize, (Kind, usize)>>,
+    /// The driver's shared memory has pages.
+    pub vm: Mutex<vm::Vm>,
+    /// Labels of launches, in the order in which they ran.
+    pub ran: Mutex<Vec<u32>>,
+    pub broken: AtomicBool,
+    /// Most launches in a row that are made one object; fewer than two are none.
+    pub compiles: AtomicUsize,
+    /// Submissions until one fails, none for never.
+    pub fails_after: Mutex<Option<usize>>,
+    /// Bytes that the system has, none for no end.
+    pub room: Mutex<Option<usize>>,
+    pub(super) next: AtomicUsize,
+    /// One step at a time, whichever thread makes it: a device completes in order.
+    stepping: Mutex<()>,
+}
+
+/// The commands of a lane.
+pub struct Line {
+    pub number: usize,
+    pub(super) clock: Arc<Clock>,
+    pub(super) items: Mutex<VecDeque<Item>>,
+    pub(super) done: AtomicU64,
+    pub(super) notices: Mutex<Vec<(u64, Notice)>>,
+}
+
+pub(super) enum Item {
+    Work {
+        epoch: u64,
+        labels: Vec<u32>,
+        stamps: Option<Arc<Stamps>>,
+    },
+    Wait(Marker),
+    Record(Arc<Flag>),
+    /// Work that somebody else gave, by its label.
+    Foreign(u32),
+}
+
+#[derive(Default)]
+pub struct Flag {
+    set: AtomicBool,
+    pub(super) notices: Mutex<Vec<Notice>>,
+}
+
+#[derive(Clone)]
+pub enum Marker {
+    Epoch(Arc<World>, Arc<Line>, u64),
+    Flag(Arc<World>, Arc<Flag>),
+}
+
+pub struct FakeLane {
+    pub(super) world: Arc<World>,
+    pub(super) line: Arc<Line>,
+    pub(super) open: AtomicBool,
+}
+
+impl FakeLane {
+    pub fn number(&self) -> usize {
+        self.line.number
+    }
+
+    /// Puts work on the lane behind the engine's back.
+    pub fn foreign(&self, label: u32) {
+        assert!(self.open.load(Ordering::Relaxed), "nobody opened the lane");
+        let mut items = self.line.items.lock().unwrap();
+        items.push_back(Item::Foreign(label));
+    }
+
+    pub(super) fn give(
+        &self,
+        epoch: u64,
+        labels: Vec<u32>,
+        stamps: Option<Arc<Stamps>>,
+        tracks: bool,
+    ) -> Result<()> {
+        if self.world.broken.load(Ordering::Relaxed) {
+            return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
+        }
+        let mut left = self.world.fails_after.lock().unwrap();
+        match &mut *left {
+            Some(0) => return Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        drop(left);
+        self.world.submits.fetch_add(1, Ordering::Relaxed);
+        self.line.items.lock().unwrap().push_back(Item::Work {
+            epoch,
+            labels,
+            stamps,
+        });
+        if tracks {
+            let clock = Arc::clone(&self.line.clock);
+            let raise: Notice = Box::new(move || clock.raise(epoch));
+            self.line.notices.lock().unwrap().push((epoch, raise));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for FakeLane {
+    fn drop(&mut self) {
+        let items = self.line.items.lock().unwrap();
+        let idle = items.iter().all(|item| match item {
+            Item::Work { .. } => false,
+            Item::Wait(marker) => marker.is_done(),
+            Item::Record(_) | Item::Foreign(_) => true,
+        });
+        assert!(
+            idle || self.world.broken.load(Ordering::Relaxed),
+            "a lane was dropped with work on it"
+        );
+        self.world
+            .lanes
+            .lock()
+            .unwrap()
+            .retain(|line| !Arc::ptr_eq(line, &self.line));
+    }
+}
+
+impl World {
+    /// Completes the next command of a lane, if what it waits for is complete.
+    pub fn step(&self, number: usize) -> bool {
+        let line = self
+            .lanes
+            .lock()
+            .unwrap()
+            .iter()
+            .find(|line| line.number == number)
+            .cloned();
+        line.is_some_and(|line| self.step_line(&line))
+    }
+
+    fn step_line(&self, line: &Line) -> bool {
+        let _one = self.stepping.lock().unwrap();
+        let item = {
+            let mut items = line.items.lock().unwrap();
+            match items.front() {
+                None => return false,
+                Some(Item::Wait(marker)) if !marker.is_done() => return false,
+                Some(_) => items.pop_front().unwrap(),
+            }
+        };
+        match item {
+            Item::Wait(_) => {}
+            Item::Record(flag) => flag.raise(),
+            Item::Foreign(label) => self.ran.lock().unwrap().push(label),
+            Item::Work {
+                epoch,
+                labels,
+                stamps,
+            } => {
+                if let Some(stamps) = stamps {
+                    stamps.start.store(self.tick(), Ordering::Release);
+                    stamps.end.store(self.tick(), Ordering::Release);
+                }
+                self.ran.lock().unwrap().extend(labels);
+                line.done.store(epoch, Ordering::Release);
+                let mut notices = line.notices.lock().unwrap();
+                let (due, rest) = std::mem::take(&mut *notices)
+                    .into_iter()
+                    .partition(|(at, _)| *at <= epoch);
+                *notices = rest;
+                drop(notices);
+                let _: &Vec<(u64, Notice)> = &due;
+                due.into_iter().for_each(|(_, notice)| notice());
+            }
+        }
+        true
+    }
+
+    /// Completes all that can be.
+    pub fn run(&self) {
+        let lines = || self.lanes.lock().unwrap().clone();
+        while lines().iter().filter(|line| self.step_line(line)).count() > 0 {}
+    }
+
+    /// What is queued on each lane, waits and records included.
+    pub fn loads(&self) -> Vec<usize> {
+        self.lanes
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|line| line.items.lock().unwrap().len())
+            .collect()
+    }
+
+    /// Lanes, submissions, waits and records so far.
+    pub fn calls(&self) -> [usize; 4] {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        [
+            count(&self.submits),
+            count(&self.waits),
+            count(&self.marks),
+            count(&self.acquires),
+        ]
+    }
+
+    pub fn waits(&self) -> usize {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    pub fn ran(&self) -> Vec<u32> {
+        self.ran.lock().unwrap().clone()
+    }
+
+    fn tick(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed) as u64 + 1
+    }
+}
+
+impl Flag {
+    pub(super) fn raise(&self) {
+        self.set.store(true, Ordering::Release);
+        std::mem::take(&mut *self.notices.lock().unwrap())
+            .into_iter()
+            .for_each(|notice| notice());
+    }
+}
+
+impl Marker {
+    pub(super) fn is_done(&self) -> bool {
+        match self {
+            Self::Epoch(_, line, epoch) => line.done.load(Ordering::Acquire) >= *epoch,
+            Self::Flag(_, flag) => flag.set.load(Ordering::Acquire),
+        }
+    }
+
+    pub(super) fn world(&self) -> &World {
+        match self {
+            Self::Epoch(world, ..) | Self::Flag(world, _) => world,
+        }
+    }
+}
