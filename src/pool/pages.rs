@@ -73,7 +73,7 @@ pub(crate) fn collect(
 }
 
 /// Neighbours become one piece: their order in the new slab is of no importance.
-fn adjacent_as_one(mut pieces: Vec<(SegId, Slab)>) -> Vec<(SegId, Slab)> {
+pub(super) fn adjacent_as_one(mut pieces: Vec<(SegId, Slab)>) -> Vec<(SegId, Slab)> {
     pieces.sort_unstable_by_key(|(_, slab)| slab.base);
     let mut out: Vec<(SegId, Slab)> = Vec::new();
     for (first, slab) in pieces {

@@ -327,8 +327,7 @@ impl State {
         // What is new, then how many pages are to be moved.
         let cost = |(page, found): &(u64, pages::Collection)| (found.fresh, found.moved() / page);
         let (page, found) = found.min_by_key(cost)?;
-        let detach = |(first, slab)| self.store.detach(first, slab);
-        let pieces: Vec<Piece> = found.pieces.into_iter().map(detach).collect();
+        let pieces = self.store.detach_all(&found.pieces);
         self.growing += found.fresh;
         self.moving += pieces.iter().map(|piece| piece.slab.bytes).sum::<u64>();
         Some(Gather {

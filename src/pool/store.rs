@@ -112,6 +112,17 @@ impl Store {
         Piece { slab, page, parts }
     }
 
+    /// The same for several pieces, ascending. From the last one on, since one segment may be named for
+    /// several, and what is left of it before a piece keeps its name.
+    pub fn detach_all(&mut self, pieces: &[(SegId, Slab)]) -> Vec<Piece> {
+        let from_last = pieces.iter().rev();
+        let mut out: Vec<Piece> = from_last
+            .map(|(first, slab)| self.detach(*first, *slab))
+            .collect();
+        out.reverse();
+        out
+    }
+
     /// Turns `bytes` at `place`, which must be free, into a live block.
     pub fn take(&mut self, place: Place, bytes: u64, requested: u64) -> (SegId, Block) {
         let end = place.start + bytes;

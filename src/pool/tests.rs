@@ -1,7 +1,8 @@
 //! Properties of placement and indexes, which hold after any sequence of operations.
 
 use super::offsets::{NIL, Place, Seg, SegId, SlabEntry, State};
-use super::policy::{Grain, Need, growth};
+use super::pages::adjacent_as_one;
+use super::policy::{Grain, Need, growth, place_at};
 use super::request::{Config, Order, PoolError, Request};
 use super::sizes::BySize;
 use super::source::Slab;
@@ -338,6 +339,38 @@ proptest! {
         let ends: Vec<_> = slabs().map(|entry| (entry.slab.end(), entry.page)).collect();
         let mut starts = slabs().map(|entry| (entry.slab.base, entry.page));
         prop_assert!(page.is_none() || starts.all(|start| !ends.contains(&start)));
+    }
+
+    /// Any of them: what a page lacks is read while other threads see work complete, so that those in
+    /// the middle of a segment may seem dearer than those around them.
+    #[test]
+    fn any_pages_leave_together(
+        parts in prop::collection::vec((1..20u64, 0..=LANES), 1..20),
+        chosen in any::<u32>(),
+    ) {
+        let page = 4 * UNIT;
+        let clocks: Vec<_> = (0..LANES).map(|_| Clock::new()).collect();
+        let death = |lane: usize| clocks.get(lane).map(|clock| Frontier::from(Point::new(clock, 1)));
+        let parts = parts.into_iter().map(|(units, lane)| (units * UNIT, death(lane).unwrap_or_default()));
+        let parts: Vec<_> = parts.collect();
+        let all = Slab { base: 1 << 20, bytes: 32 * page };
+        let mut store = Store::new(Some(page), UNIT);
+        prop_assert!(store.add_slab(all, page, UNIT, &parts));
+        let head = store.offsets.slabs().next().expect("it was added").first;
+        let pages = (0..32).filter(|at| chosen >> at & 1 == 1);
+        let pages = pages.map(|at| Slab { base: all.base + at * page, bytes: page });
+        let pieces = pages.map(|slab| (place_at(&store, head, slab.base).first, slab));
+        let pieces = adjacent_as_one(pieces.collect());
+        let gone = store.detach_all(&pieces);
+        audit(&store, &BTreeMap::new());
+        let slabs = |piece: &(SegId, Slab)| piece.1;
+        let expected: Vec<Slab> = pieces.iter().map(slabs).collect();
+        prop_assert_eq!(gone.iter().map(|piece| piece.slab).collect::<Vec<_>>(), expected);
+        for piece in &gone {
+            prop_assert_eq!(piece.parts.iter().map(|(bytes, _)| bytes).sum::<u64>(), piece.slab.bytes);
+        }
+        let left: u64 = store.offsets.slabs().map(|entry| entry.free_bytes).sum();
+        prop_assert_eq!(left, u64::from(32 - chosen.count_ones()) * page);
     }
 
     #[test]
