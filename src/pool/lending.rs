@@ -84,6 +84,11 @@ impl Lending {
         }
     }
 
+    /// Most bytes that were live at once, in all pools of the meter.
+    pub fn used_high(&self) -> u64 {
+        self.meter.read().1
+    }
+
     /// Ends the live block that starts at `addr`, if there is one.
     pub fn release(&self, store: &Store, addr: u64) -> Option<Block> {
         let (block, slot) = store.live_around(addr)?;

@@ -24,10 +24,14 @@ const FEW: u64 = 256;
 const PART: u64 = 16;
 /// A pool grows in pages of a size from so many of them on. More sizes sooner would make a large request
 /// find too little of each: pages are gathered with their like.
-const LARGE_FROM: u64 = 256;
+const LARGE_FROM: u64 = 512;
 /// Pages so many times larger than the least serve a request of whole ones however little the pool
 /// holds: each page has its price, and nothing is left over.
 const WHOLE_FROM: u64 = 16;
+/// Where each page has its price: the part of what a pool holds that is moved before it has room made
+/// by growth instead, and the part of what was ever in use that growth of this kind may come to.
+const MUCH_MOVED: u64 = 2;
+const MUCH_ROOM: u64 = 2;
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -41,6 +45,8 @@ pub(crate) struct State {
     leaving: u64,
     /// Bytes that are being gathered at another address.
     moving: u64,
+    /// Bytes that were gathered since the pool last grew instead.
+    moved: u64,
     /// The old addresses of gathered memory, and what may still use them.
     lingering: Vec<(Slab, Frontier)>,
 }
@@ -64,6 +70,8 @@ pub(crate) struct Attempt<'a> {
     refused: Option<SourceError>,
     /// The source could not gather.
     scattered: bool,
+    /// New memory was asked for rather than gathering.
+    spared: bool,
 }
 
 pub(crate) enum Step {
@@ -142,6 +150,7 @@ impl State {
             growing: 0,
             leaving: 0,
             moving: 0,
+            moved: 0,
             lingering: Vec::new(),
         }
     }
@@ -271,6 +280,9 @@ impl State {
         let unfit = match answer {
             Ok(slab) if !self.closed && self.accept(asked, slab) => {
                 attempt.grew = true;
+                if attempt.spared {
+                    self.moved = 0;
+                }
                 return None;
             }
             Ok(slab) => Some(slab),
@@ -304,7 +316,7 @@ impl State {
         &mut self,
         need: &Need,
         request: &Request<'_>,
-        attempt: &Attempt<'_>,
+        attempt: &mut Attempt<'_>,
         ready: bool,
     ) -> Option<Gather> {
         if attempt.scattered {
@@ -327,6 +339,12 @@ impl State {
         // What is new, then how many pages are to be moved.
         let cost = |(page, found): &(u64, pages::Collection)| (found.fresh, found.moved() / page);
         let (page, found) = found.min_by_key(cost)?;
+        let rather =
+            ready && attempt.refused.is_none() && self.waits(request) != WaitPolicy::Always;
+        if rather && self.is_dear(found.moved(), need, attempt) {
+            attempt.spared = true;
+            return None;
+        }
         let pieces = self.store.detach_all(&found.pieces);
         self.growing += found.fresh;
         self.moving += pieces.iter().map(|piece| piece.slab.bytes).sum::<u64>();
@@ -336,6 +354,20 @@ impl State {
             fresh: found.fresh,
             ready,
         })
+    }
+
+    /// Whether new memory is better than to move so many bytes: a pool that keeps on gathering is short
+    /// of room for its sizes, and pays for that again and again.
+    fn is_dear(&self, bytes: u64, need: &Need, attempt: &Attempt<'_>) -> bool {
+        let reserved = self.stats.figures.reserved;
+        if self.grain.largest.is_none() || self.moved + bytes <= reserved / MUCH_MOVED {
+            return false;
+        }
+        let most = self.lending.used_high();
+        let fits = |growth: Growth| {
+            reserved + self.growing + growth.bytes <= most.saturating_add(most / MUCH_ROOM)
+        };
+        self.growth(need, attempt).is_ok_and(fits)
     }
 
     /// Takes in the source's answer to [`Step::Gather`]. Also if the pool was closed meanwhile: what
@@ -366,6 +398,7 @@ impl State {
             attempt.grew = gather.ready;
         }
         self.stats.counters.gathers += 1;
+        self.moved += moved;
         self.stats.counters.gathered_bytes += moved;
         let mut parts = Vec::new();
         for mut piece in gather.pieces {

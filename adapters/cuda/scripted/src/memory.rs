@@ -90,7 +90,7 @@ pub unsafe extern "C" fn cuMemGetAllocationGranularity(
 pub unsafe extern "C" fn cuMemAddressReserve(
     start: *mut u64,
     bytes: usize,
-    _: usize,
+    alignment: usize,
     _: u64,
     _: u64,
 ) -> u32 {
@@ -100,14 +100,23 @@ pub unsafe extern "C" fn cuMemAddressReserve(
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let none = std::ptr::null_mut();
+    let slack = alignment.max(PAGE);
     // SAFETY: a new mapping, wherever there is room.
-    let at = unsafe { libc::mmap(none, bytes, libc::PROT_NONE, flags, -1, 0) };
-    if at == libc::MAP_FAILED {
+    let all = unsafe { libc::mmap(none, bytes + slack, libc::PROT_NONE, flags, -1, 0) };
+    if all == libc::MAP_FAILED {
         return OUT_OF_MEMORY;
     }
-    world.ranges.insert(at.expose_provenance(), bytes);
+    let all = all.expose_provenance();
+    let at = all.next_multiple_of(slack);
+    for (from, to) in [(all, at), (at + bytes, all + bytes + slack)] {
+        if from < to {
+            // SAFETY: what lies before and behind the part that is kept.
+            unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(from), to - from) };
+        }
+    }
+    world.ranges.insert(at, bytes);
     // SAFETY: as above.
-    unsafe { start.write(at.addr() as u64) };
+    unsafe { start.write(at as u64) };
     SUCCESS
 }
 
