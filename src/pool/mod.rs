@@ -84,10 +84,13 @@ impl<S: Source> Pool<S> {
     /// A pool whose `used` is counted together with that of all others of the meter.
     pub fn with_meter(source: S, config: Config, meter: Arc<Meter>) -> Self {
         let page = source.page();
+        let granularity = page.unwrap_or_else(|| source.granularity());
         let grain = Grain {
-            granularity: page.unwrap_or_else(|| source.granularity()),
+            granularity,
             alignment: source.alignment(),
-            largest: source.largest_page(),
+            largest: source
+                .largest_page()
+                .filter(|largest| *largest > granularity),
             observes: source.observes(),
             paged: page.is_some(),
         };

@@ -142,9 +142,9 @@ int main(int argc, char **argv) {
         UR(urEnqueueKernelLaunchWithArgsExp(on, kernel, 1, nullptr, &global, &local, 3, args, nullptr, waits, list, event));
     };
     auto bare_launch = [&] { CU(cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, stream, params, nullptr)); };
-    auto fill = [&](size_t pattern) {
+    auto fill = [&](size_t pattern, size_t of = 4096) {
         static const unsigned char letters[] = "0123456789abcdefghijklmnopqrstuv";
-        UR(urEnqueueUSMFill(queue, memory, pattern, letters, 4096, 0, nullptr, nullptr));
+        UR(urEnqueueUSMFill(queue, memory, pattern, letters, of, 0, nullptr, nullptr));
     };
     auto pair = [&](size_t of) {
         void *block;
@@ -198,6 +198,16 @@ int main(int argc, char **argv) {
     add("fill, 4 B pattern", [&] { CU(cuMemsetD32Async((CUdeviceptr)memory, 1, 1024, stream)); }, [&] { fill(4); });
     add("fill, 8 B pattern", {}, [&] { fill(8); });
     add("fill, 16 B pattern", {}, [&] { fill(16); });
+    for (size_t kib : {64, 1024}) {
+        for (size_t pattern : {4, 8, 16}) {
+            std::string name = "fill of " + std::to_string(kib) + " KiB, " + std::to_string(pattern) + " B pattern";
+            std::function<void()> bare = [&, kib] {
+                CU(cuMemsetD32Async((CUdeviceptr)memory, 1, kib * 256, stream));
+            };
+            add(strdup(name.c_str()), pattern == 4 ? bare : std::function<void()>(),
+                [&, kib, pattern] { fill(pattern, kib << 10); });
+        }
+    }
     add("wait for a finished event", [&] { CU(cuEventQuery(native_event)); }, [&] { UR(urEventWait(1, &finished)); });
     for (size_t of : {256ul, 65536ul, 16ul << 20, 256ul << 20}) {
         static std::vector<std::string> names(8);
