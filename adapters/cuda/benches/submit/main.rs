@@ -42,7 +42,6 @@ ur::dl::symbols! {
             cuDevicePrimaryCtxRetain: unsafe extern "C" fn(*mut Handle, i32) -> u32,
             cuDevicePrimaryCtxRelease = "cuDevicePrimaryCtxRelease_v2": unsafe extern "C" fn(i32) -> u32,
             cuCtxPushCurrent = "cuCtxPushCurrent_v2": unsafe extern "C" fn(Handle) -> u32,
-            cuCtxGetCurrent: unsafe extern "C" fn(*mut Handle) -> u32,
             cuStreamCreateWithPriority: unsafe extern "C" fn(*mut Handle, u32, i32) -> u32,
             cuModuleLoadDataEx: unsafe extern "C" fn(*mut Handle, *const c_void, u32, *const i32, *const Handle) -> u32,
             cuModuleGetFunction: unsafe extern "C" fn(*mut Handle, Handle, *const i8) -> u32,
@@ -270,8 +269,6 @@ impl Bench {
     /// What a command asks of the driver.
     #[inline]
     fn native(&self, case: Case) {
-        let mut current = null_mut();
-        ok!(self.driver, cuCtxGetCurrent(&mut current));
         let [to, from] = self.memory;
         match case {
             Case::Launch => {

@@ -267,7 +267,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
     extra: *const Handle,
 ) -> u32 {
     let mut world = hold();
-    if let Some(code) = world.acts("cuLaunchKernel") {
+    let own = world.context_of_stream(stream);
+    if let Some(code) = world.belongs("cuLaunchKernel", own) {
         return code;
     }
     let items = items_of([gx, gy, gz, x, y, z]);

@@ -47,7 +47,8 @@ pub extern "C" fn cuStreamDestroy_v2(stream: Handle) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamQuery(stream: Handle) -> u32 {
     let mut world = hold();
-    if let Some(code) = world.acts("cuStreamQuery") {
+    let own = world.context_of_stream(stream);
+    if let Some(code) = world.belongs("cuStreamQuery", own) {
         return code;
     }
     world.pump();
@@ -74,7 +75,8 @@ pub extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _: c_uint) -> u32 {
     let mut world = hold();
-    if let Some(code) = world.acts("cuStreamWaitEvent") {
+    let own = world.context_of_stream(stream);
+    if let Some(code) = world.belongs("cuStreamWaitEvent", own) {
         return code;
     }
     let event = event.addr();
@@ -151,14 +153,15 @@ pub extern "C" fn cuEventDestroy_v2(event: Handle) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
     let mut world = hold();
-    if let Some(code) = world.acts("cuEventRecord") {
+    let (context, event) = (world.context_of_stream(stream), event.addr());
+    if let Some(code) = world.belongs("cuEventRecord", context) {
         return code;
     }
-    let event = event.addr();
+    let context = context.unwrap_or_else(current);
     let Some(own) = world.events.get_mut(&event) else {
         return code(world.broken("recording a dead event"));
     };
-    if own.context != current() {
+    if own.context != context {
         return code(world.broken("recording an event of another context"));
     }
     own.recorded += 1;
@@ -169,7 +172,8 @@ pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventQuery(event: Handle) -> u32 {
     let mut world = hold();
-    if let Some(code) = world.acts("cuEventQuery") {
+    let own = world.context_of_event(event);
+    if let Some(code) = world.belongs("cuEventQuery", own) {
         return code;
     }
     world.pump();
@@ -183,7 +187,8 @@ pub extern "C" fn cuEventQuery(event: Handle) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventSynchronize(event: Handle) -> u32 {
     let mut world = hold();
-    if let Some(code) = world.acts("cuEventSynchronize") {
+    let own = world.context_of_event(event);
+    if let Some(code) = world.belongs("cuEventSynchronize", own) {
         return code;
     }
     let name = event.addr();
@@ -223,7 +228,8 @@ pub unsafe extern "C" fn cuEventElapsedTime(time: *mut f32, from: Handle, to: Ha
 
 fn give(name: &'static str, stream: Handle, command: Command) -> u32 {
     let mut world = hold();
-    if let Some(code) = world.acts(name) {
+    let own = world.context_of_stream(stream);
+    if let Some(code) = world.belongs(name, own) {
         return code;
     }
     code(world.give(stream.addr(), command))

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::graph::Graph;
@@ -57,6 +58,8 @@ pub struct World {
     /// Graphs, and what was made ready of them.
     pub graphs: HashMap<usize, Graph>,
     pub launchable: HashMap<usize, Graph>,
+    /// Whether streams and events are taken whatever context is current, as newer drivers do.
+    pub anywhere: bool,
     pub pools: BTreeMap<usize, Pool>,
     /// Blocks of pools, free ones too.
     pub pooled: BTreeMap<usize, Block>,
@@ -110,6 +113,29 @@ impl World {
     /// Begins an entry point: the code that it is to fail with.
     pub fn called(&mut self, name: &'static str) -> Option<u32> {
         self.script.called(name)
+    }
+
+    /// The context that a call for `own`'s stream or event is refused without, as older drivers do; or
+    /// none, where [`World::anywhere`] has been asked for.
+    pub fn refuses(&self, own: Option<usize>) -> Option<u32> {
+        let other = own.is_some_and(|context| context != current());
+        (other && !self.anywhere).then_some(INVALID_CONTEXT)
+    }
+
+    /// Begins an entry point for something of a context. Without that, it acts on the current one.
+    pub fn belongs(&mut self, name: &'static str, own: Option<usize>) -> Option<u32> {
+        match own {
+            Some(_) => self.refuses(own).or_else(|| self.called(name)),
+            None => self.acts(name),
+        }
+    }
+
+    pub fn context_of_stream(&self, stream: *mut c_void) -> Option<usize> {
+        self.streams.get(&stream.addr()).map(|own| own.context)
+    }
+
+    pub fn context_of_event(&self, event: *mut c_void) -> Option<usize> {
+        self.events.get(&event.addr()).map(|own| own.context)
     }
 
     /// Begins an entry point that acts on the current context.

@@ -16,6 +16,7 @@ impl Code {
     pub const SUCCESS: Self = Self(0);
     pub const NOT_READY: Self = Self(CUresult::CUDA_ERROR_NOT_READY as u32);
     pub const OUT_OF_MEMORY: Self = Self(CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32);
+    pub const INVALID_CONTEXT: Self = Self(CUresult::CUDA_ERROR_INVALID_CONTEXT as u32);
     pub const NOT_FOUND: Self = Self(CUresult::CUDA_ERROR_NOT_FOUND as u32);
 
     pub const fn is_success(self) -> bool {

@@ -3,15 +3,19 @@
 //! Most calls of the driver act on it. It is the application's own, which may use CUDA beside us, so
 //! a call of ours puts its context on top and takes it off again, and leaves everything alone if the
 //! right one is there already: to ask costs a quarter of pushing and popping.
+//!
+//! What is given to a stream needs not even that, since a stream is its context's: drivers of today
+//! (580) take a launch, a copy, a memset, a record or a wait whatever is current, and tell of events. So
+//! those calls are made [`anywhere`], and made again with the context current where the driver refuses.
 
 use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::ptr::{self, null_mut};
 
-use cudarc::driver::sys::CUcontext;
+use cudarc::driver::sys::{CUcontext, CUstream};
 use ur::object::Result;
 
-use super::{Api, check};
+use super::{Api, Code, check};
 
 /// The calling thread's current context, 0 for none.
 pub fn current(api: &Api) -> usize {
@@ -50,7 +54,45 @@ impl<'a> Entered<'a> {
     }
 }
 
-// Both apart from what every command runs through.
+/// Has `give` do its one call of the driver for what belongs to this context; its code. It does so twice
+/// where the first call is refused, which does nothing.
+#[inline(always)]
+pub fn anywhere(api: &Api, context: CUcontext, give: impl Fn() -> Code) -> Code {
+    let code = give();
+    if code.is_success() {
+        return code;
+    }
+    cold_path();
+    match code == Code::NOT_READY || current(api) == context.addr() {
+        true => code,
+        false => again(api, context, give),
+    }
+}
+
+/// The same for a stream of this context.
+#[inline(always)]
+pub fn on_stream(api: &Api, context: CUcontext, stream: CUstream, give: impl Fn() -> Code) -> Code {
+    if is_default(stream) {
+        cold_path();
+        return again(api, context, give);
+    }
+    anywhere(api, context, give)
+}
+
+/// Null, `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD` are streams of whatever context is current.
+fn is_default(stream: CUstream) -> bool {
+    stream.addr() <= 2
+}
+
+// All apart from what every command runs through.
+
+#[inline(never)]
+fn again(api: &Api, context: CUcontext, give: impl FnOnce() -> Code) -> Code {
+    match Entered::new(api, context) {
+        Ok(_current) => give(),
+        Err(_) => Code::INVALID_CONTEXT,
+    }
+}
 
 #[inline(never)]
 fn push(api: &Api, context: CUcontext) -> Result<&Api> {

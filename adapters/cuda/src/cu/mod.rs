@@ -7,5 +7,5 @@ mod error;
 
 pub use api::{Api, Code, Graphing, Paging, Pooling};
 pub use cudarc::driver::sys;
-pub use current::{Entered, current};
+pub use current::{Entered, anywhere, current, on_stream};
 pub use error::{check, failure};

@@ -11,7 +11,7 @@ use super::memory::Pages;
 use super::times::Clock;
 use super::words::Words;
 use crate::cu::sys::{CUcontext, CUdevice, CUevent, CUstream};
-use crate::cu::{Api, Entered, check};
+use crate::cu::{Api, Code, Entered, anywhere, check, on_stream};
 
 /// The primary context, which all contexts of ours over the device share, as does the application's
 /// own use of CUDA. Retained when first needed, released with the last that uses it.
@@ -97,12 +97,13 @@ impl Gpu {
         check(self.api, code, call)
     }
 
-    /// An event that nobody uses. The context is current.
+    /// An event that nobody uses.
     pub fn event(self: &Arc<Self>, timed: bool) -> Result<Event> {
         let spare = if timed { &self.timed } else { &self.events };
         if let Some(raw) = spare.take() {
             return Ok(Event::new(self, raw, Owner::Pool { timed }));
         }
+        let _current = self.enter()?;
         // `CU_EVENT_DISABLE_TIMING`
         let flags: c_uint = if timed { 0 } else { 2 };
         let mut raw = null_mut();
@@ -218,27 +219,35 @@ impl Event {
         &self.gpu
     }
 
-    /// Records what the stream was given so far. The context is current.
+    /// Records what the stream was given so far, which is of the same context.
     pub fn record(&self, stream: CUstream) -> Result<()> {
-        // SAFETY: a live event and stream.
-        let code = unsafe { (self.gpu.api.cuEventRecord)(self.raw, stream) };
-        self.gpu.check(code, "cuEventRecord")
+        let gpu = &self.gpu;
+        let code = on_stream(gpu.api, gpu.context, stream, || {
+            // SAFETY: a live event and stream.
+            unsafe { (gpu.api.cuEventRecord)(self.raw, stream) }
+        });
+        gpu.check(code, "cuEventRecord")
     }
 
     pub fn is_done(&self) -> Result<bool> {
-        let _current = self.gpu.enter()?;
-        // SAFETY: a live event.
-        match unsafe { (self.gpu.api.cuEventQuery)(self.raw) } {
-            crate::cu::Code::NOT_READY => Ok(false),
-            code => self.gpu.check(code, "cuEventQuery").map(|()| true),
+        let gpu = &self.gpu;
+        let code = anywhere(gpu.api, gpu.context, || {
+            // SAFETY: a live event.
+            unsafe { (gpu.api.cuEventQuery)(self.raw) }
+        });
+        match code {
+            Code::NOT_READY => Ok(false),
+            code => gpu.check(code, "cuEventQuery").map(|()| true),
         }
     }
 
     pub fn block(&self) -> Result<()> {
-        let _current = self.gpu.enter()?;
-        // SAFETY: a live event.
-        let code = unsafe { (self.gpu.api.cuEventSynchronize)(self.raw) };
-        self.gpu.check(code, "cuEventSynchronize")
+        let gpu = &self.gpu;
+        let code = anywhere(gpu.api, gpu.context, || {
+            // SAFETY: a live event.
+            unsafe { (gpu.api.cuEventSynchronize)(self.raw) }
+        });
+        gpu.check(code, "cuEventSynchronize")
     }
 }
 

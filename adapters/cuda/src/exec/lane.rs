@@ -29,7 +29,7 @@ use super::times;
 use super::work;
 use crate::Cuda;
 use crate::cu::sys::{CUcontext, CUstream};
-use crate::cu::{Api, Code, Entered, check};
+use crate::cu::{Api, Code, check, on_stream};
 use crate::kernel::{Kernel, Launch, Plain, Ready};
 
 /// An in-order stream, with what nearly every command needs of it in place.
@@ -136,10 +136,11 @@ impl Lane {
         self.raw
     }
 
-    /// Makes the context current on this thread.
+    /// Has `give` do its one call of the driver, for the stream.
     #[inline(always)]
-    fn enter(&self) -> Result<Entered<'static>> {
-        Entered::new(self.api, self.context)
+    fn call(&self, name: &str, give: impl Fn() -> Code) -> Result<()> {
+        let code = on_stream(self.api, self.context, self.raw, give);
+        check(self.api, code, name)
     }
 
     #[inline(always)]
@@ -148,11 +149,11 @@ impl Lane {
             cold_path();
             return self.submit_slowly(Work::Copy { dst, src, bytes }, None);
         }
-        let _current = self.enter()?;
-        let run = self.api.cuMemcpyAsync;
-        // SAFETY: the caller promises both ranges until the command has ended.
-        let code = unsafe { run(dst as u64, src as u64, bytes, self.raw) };
-        check(self.api, code, "cuMemcpyAsync")
+        let (run, stream) = (self.api.cuMemcpyAsync, self.raw);
+        self.call("cuMemcpyAsync", move || {
+            // SAFETY: the caller promises both ranges until the command has ended.
+            unsafe { run(dst as u64, src as u64, bytes, stream) }
+        })
     }
 
     #[inline(always)]
@@ -161,18 +162,18 @@ impl Lane {
         let Some(word) = word.filter(|_| !self.stream.keeps()) else {
             return self.fill_slowly(dst, pattern, bytes);
         };
-        let _current = self.enter()?;
-        let run = self.api.cuMemsetD32Async;
-        // SAFETY: the caller promises the range until the command has ended.
-        let code = unsafe { run(dst as u64, word, bytes / size_of_val(&word), self.raw) };
-        check(self.api, code, "cuMemsetD32Async")
+        let (run, stream) = (self.api.cuMemsetD32Async, self.raw);
+        self.call("cuMemsetD32Async", move || {
+            // SAFETY: the caller promises the range until the command has ended.
+            unsafe { run(dst as u64, word, bytes / size_of_val(&word), stream) }
+        })
     }
 
     /// As [`Lane::fill`], of other patterns, or where work is kept back.
     #[inline(never)]
     fn fill_slowly(&self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
         if !self.stream.keeps() {
-            let _current = self.enter()?;
+            let _current = self.stream.gpu.enter()?;
             return fill::linear(&self.stream.gpu, self.raw, dst, pattern, bytes);
         }
         let pattern = pattern.into();
@@ -192,9 +193,8 @@ impl Lane {
             cold_path();
             return self.launch_made(make);
         }
-        let _current = self.enter()?;
-        let code = plain.enqueue(self.api, self.raw);
-        check(self.api, code, "cuLaunchKernel")
+        let (api, stream) = (self.api, self.raw);
+        self.call("cuLaunchKernel", move || plain.enqueue(api, stream))
     }
 
     #[inline(never)]
@@ -295,12 +295,14 @@ impl Lane {
         if stream.keeps() {
             return Ok(false);
         }
-        let _current = stream.gpu.enter()?;
-        // SAFETY: a live stream.
-        let code = unsafe { (stream.gpu.api.cuStreamQuery)(stream.raw) };
+        let gpu = &stream.gpu;
+        let code = on_stream(gpu.api, gpu.context(), stream.raw, || {
+            // SAFETY: a live stream.
+            unsafe { (gpu.api.cuStreamQuery)(stream.raw) }
+        });
         match code == Code::NOT_READY {
             true => Ok(false),
-            false => stream.gpu.check(code, "cuStreamQuery").map(|()| true),
+            false => gpu.check(code, "cuStreamQuery").map(|()| true),
         }
     }
 
@@ -394,7 +396,6 @@ impl Stream {
     }
 
     fn record(&self) -> Result<Arc<Event>> {
-        let _current = self.gpu.enter()?;
         let event = self.gpu.event(false)?;
         event.record(self.raw)?;
         Ok(Arc::new(event))
@@ -422,10 +423,12 @@ impl Stream {
                 return Ok(true);
             }
         };
-        let _current = self.gpu.enter()?;
-        // SAFETY: a live stream and event.
-        let code = unsafe { (self.gpu.api.cuStreamWaitEvent)(self.raw, event.raw(), 0) };
-        self.gpu.check(code, "cuStreamWaitEvent")?;
+        let gpu = &self.gpu;
+        let code = on_stream(gpu.api, gpu.context(), self.raw, || {
+            // SAFETY: a live stream and event.
+            unsafe { (gpu.api.cuStreamWaitEvent)(self.raw, event.raw(), 0) }
+        });
+        gpu.check(code, "cuStreamWaitEvent")?;
         Ok(true)
     }
 

@@ -170,7 +170,7 @@ impl Plain {
         Some(())
     }
 
-    /// Gives the launch to a stream. The context is current.
+    /// Gives the launch to a stream.
     #[inline(always)]
     pub fn enqueue(&self, api: &Api, stream: CUstream) -> cu::Code {
         let ([gx, gy, gz], [x, y, z]) = (self.groups, self.items);

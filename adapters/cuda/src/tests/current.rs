@@ -14,10 +14,18 @@ fn no_call_changes_it() {
     alone("tests::current::no_call_changes_it", || {
         let stage = Stage::open();
         stage.calm();
-        for own in [0, 0xabc0, 0x1000] {
+        let cases = [
+            (0, false),
+            (0, true),
+            (0xabc0, false),
+            (0xabc0, true),
+            (0x1000, false),
+        ];
+        for (own, anywhere) in cases {
             if own != 0 {
                 stage.make_current(own);
             }
+            stage.anywhere(anywhere);
             let look = |name| assert_eq!(stage.current(), own, "after {name}");
             let steps = scene::play(&look);
             assert_eq!(steps.failed(), []);
@@ -45,6 +53,26 @@ fn no_failed_call_changes_it() {
             assert_ne!(steps.failed(), [], "{call}");
             stage.check_end(call);
         }
+    });
+}
+
+/// With drivers that take work for a stream whatever is current, most commands put no context there.
+#[test]
+fn most_commands_are_given_anywhere() {
+    alone("tests::current::most_commands_are_given_anywhere", || {
+        let stage = Stage::open();
+        let pushed = |anywhere| {
+            stage.anywhere(anywhere);
+            stage.count("cuCtxPushCurrent");
+            let steps = scene::play(&|_| ());
+            assert_eq!(steps.failed(), []);
+            assert!(steps.right, "what was read back");
+            let calls = stage.look().calls;
+            stage.check_end("a scene");
+            calls
+        };
+        let (newer, older) = (pushed(true), pushed(false));
+        assert!(newer + 10 < older, "{newer} {older}");
     });
 }
 

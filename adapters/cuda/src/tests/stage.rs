@@ -27,6 +27,7 @@ ur::dl::symbols! {
         required {
             scripted_fail: unsafe extern "C" fn(Fault, *const c_char),
             scripted_devices: extern "C" fn(usize),
+            scripted_anywhere: extern "C" fn(bool),
             scripted_look: extern "C" fn() -> Answer,
             scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
             cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
@@ -85,6 +86,11 @@ impl Stage {
     /// Has so many devices. Before the adapter looks for them.
     pub fn devices(&self, count: usize) {
         (self.0.scripted_devices)(count);
+    }
+
+    /// Takes streams and events whatever context is current, as newer drivers do; or no longer.
+    pub fn anywhere(&self, anywhere: bool) {
+        (self.0.scripted_anywhere)(anywhere);
     }
 
     pub fn look(&self) -> Answer {
