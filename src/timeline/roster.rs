@@ -95,11 +95,13 @@ impl Roster {
         let mut roster = Self::passing(&points);
         for (seat, point) in roster.seats.iter_mut().zip(&points) {
             if point.epoch == 0 {
-                // What is known of it once more will hardly lie before.
+                // What is known of it once more will hardly lie before what was, or what is complete. That
+                // may be far ahead of what was: who tells the next commands of it wants this roster, too.
                 let middles = known
                     .iter()
                     .filter_map(|roster| roster.middle_of(seat.lane));
-                seat.middle = middles.max().unwrap_or(seat.middle);
+                let complete = columns::middle_for(point.clock.reliable());
+                seat.middle = middles.fold(complete, u64::max);
             }
         }
         Arc::new(roster.lasting())

@@ -1,4 +1,5 @@
 use super::*;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 fn clocks<const N: usize>() -> [Arc<Clock>; N] {
@@ -252,6 +253,34 @@ fn lanes_that_meet_share_a_roster_again_however_far_they_are() {
             lanes.iter_mut().for_each(|lane| lane.leap(far));
             meet(&mut lanes);
             assert!(all_beside(&lanes), "{count}, all {far} further");
+        }
+    }
+}
+
+#[test]
+fn lanes_share_a_roster_again_while_most_of_what_they_know_completes() {
+    for count in [16, 40, 64] {
+        let mut lanes: Vec<Lane> = (0..count).map(|_| Lane::new()).collect();
+        let mut events = vec![Frontier::new(); count];
+        let mut running = VecDeque::new();
+        for round in 0..1000 {
+            let far = if round % 100 < 50 { 2_000 } else { 1 };
+            for own in 0..count {
+                for other in [own + 1 + round % 3, own + count / 2] {
+                    lanes[own].wait_for(&events[other % count]);
+                }
+                lanes[own].leap(far);
+                events[own] = lanes[own].frontier();
+                running.push_back(lanes[own].current());
+                if running.len() > 4 * count
+                    && let Some(point) = running.pop_front()
+                {
+                    point.clock.raise(point.epoch);
+                }
+            }
+            if round % 100 == 99 {
+                assert!(all_beside(&lanes), "{count}, round {round}");
+            }
         }
     }
 }
