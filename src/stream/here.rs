@@ -83,14 +83,14 @@ impl Here {
         Arc::strong_count(ticket) > 2
     }
 
-    /// What an event made now reaches. `own` and `ticket` are as its reach is to have them; `make`
-    /// gives what else it is if that cannot be told from the last.
+    /// What an event made now reaches. `own` and `ticket` are as its reach is to have them; `tell`
+    /// tells it, over whatever was told before, if that cannot be told from the last.
     #[inline]
     pub fn reach(
         &mut self,
         own: bool,
         ticket: Option<&Ticket>,
-        make: impl FnOnce() -> Reach,
+        tell: impl FnOnce(&mut Reach),
     ) -> Reached {
         if self.since != Since::Waits
             && let Some(last) = &mut self.last
@@ -108,16 +108,18 @@ impl Here {
             }
         }
         self.since = Since::Nothing;
-        self.renew(make())
+        self.renew(tell)
     }
 
-    fn renew(&mut self, reach: Reach) -> Reached {
+    fn renew(&mut self, tell: impl FnOnce(&mut Reach)) -> Reached {
         if let Some(last) = &mut self.last
             && let Some(unheld) = Reached::get_mut(last)
         {
-            *unheld = reach;
+            tell(unheld);
             return Reached::clone(last);
         }
+        let mut reach = Reach::default();
+        tell(&mut reach);
         Reached::clone(self.last.insert(Reached::new(reach)))
     }
 }
@@ -137,7 +139,7 @@ mod tests {
         }
     }
 
-    fn never() -> Reach {
+    fn never(_: &mut Reach) {
         unreachable!("it can be told from the last")
     }
 
@@ -146,13 +148,13 @@ mod tests {
         let (clock, ticket) = (Clock::new(), Ticket::default());
         let mut here = Here::new(&clock);
         here.step(1);
-        let first = here.reach(true, Some(&ticket), || at(&clock, 1, &ticket));
+        let first = here.reach(true, Some(&ticket), |it| *it = at(&clock, 1, &ticket));
         assert!(Reached::ptr_eq(
             &first,
             &here.reach(true, Some(&ticket), never)
         ));
         here.step(2);
-        let second = here.reach(true, Some(&ticket), || at(&clock, 2, &ticket));
+        let second = here.reach(true, Some(&ticket), |it| *it = at(&clock, 2, &ticket));
         assert_eq!(first.done, Frontier::from(Point::new(&clock, 1)));
         drop(second);
         (3..6).for_each(|epoch| here.step(epoch));
@@ -167,15 +169,15 @@ mod tests {
         let (clock, ticket) = (Clock::new(), Ticket::default());
         let mut here = Here::new(&clock);
         for (since, change) in [(2, true), (3, false)] {
-            drop(here.reach(true, Some(&ticket), || at(&clock, 1, &ticket)));
+            drop(here.reach(true, Some(&ticket), |it| *it = at(&clock, 1, &ticket)));
             match change {
                 true => here.change(),
                 false => here.step_joined(since),
             }
             let mut asked = false;
-            here.reach(true, Some(&ticket), || {
+            here.reach(true, Some(&ticket), |it| {
                 asked = true;
-                at(&clock, since, &ticket)
+                *it = at(&clock, since, &ticket);
             });
             assert!(asked, "after {since}");
             here.clear();
@@ -187,7 +189,7 @@ mod tests {
         let (clock, ticket) = (Clock::new(), Ticket::default());
         let mut here = Here::new(&clock);
         assert!(!here.is_wanted(&ticket));
-        let reach = here.reach(true, Some(&ticket), || at(&clock, 1, &ticket));
+        let reach = here.reach(true, Some(&ticket), |it| *it = at(&clock, 1, &ticket));
         assert!(here.is_wanted(&ticket));
         let taken = reach.tickets.first().cloned();
         drop(reach);

@@ -496,15 +496,12 @@ impl<D: Driver> LaneCore<D> {
             ..
         } = state;
         let ticket = watched.then(|| &*ticket.get_or_insert_default());
-        here.reach(own, ticket, || {
-            let mut tickets = Tickets::of(ticket.map(Ticket::clone));
-            tickets.join(&recent.tickets);
-            Reach {
-                done: tip(order, recent),
-                order: order.frontier(),
-                tickets,
-                own,
-            }
+        here.reach(own, ticket, |told| {
+            order.tell(&mut told.done, &mut told.order);
+            told.done.join(&recent.done);
+            told.tickets = Tickets::of(ticket.map(Ticket::clone));
+            told.tickets.join(&recent.tickets);
+            told.own = own;
         })
     }
 

@@ -144,6 +144,17 @@ impl Frontier {
         }
     }
 
+    /// Becomes that point alone; nothing, if it stands before the first command.
+    #[inline]
+    pub fn become_point<'a>(&mut self, point: impl Into<PointRef<'a>>) {
+        let point = point.into();
+        match &mut self.0 {
+            _ if point.epoch == 0 => self.0 = Repr::Empty,
+            Repr::One(own) if Arc::ptr_eq(&own.clock, point.clock) => own.epoch = point.epoch,
+            _ => self.0 = Repr::One(point.to_point()),
+        }
+    }
+
     #[inline]
     pub fn join_point<'a>(&mut self, point: impl Into<PointRef<'a>>) {
         let point = point.into();

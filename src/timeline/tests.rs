@@ -220,6 +220,28 @@ fn a_lane_that_keeps_waiting_for_another_hands_out_its_events() {
     }
 }
 
+#[test]
+fn what_an_event_told_before_does_not_matter() {
+    let [mut own, mut other] = std::array::from_fn(|_| Lane::new());
+    other.step();
+    let mut told = vec![(Frontier::new(), Frontier::new())];
+    for turn in 0..6 {
+        for (done, order) in &mut told {
+            own.tell(done, order);
+            let point = own.current();
+            let points = if turn == 0 { vec![] } else { vec![point] };
+            assert_eq!(*done, points.into_iter().collect(), "{turn}");
+            assert_eq!(*order, own.frontier(), "{turn}");
+        }
+        told.push((other.frontier(), own.frontier()));
+        if turn % 2 == 1 {
+            own.wait_for(&other.frontier());
+            other.step();
+        }
+        own.step();
+    }
+}
+
 /// Each of the lanes waits for others' last events until what one knows has come to all.
 fn meet(lanes: &mut [Lane]) {
     let count = lanes.len();

@@ -20,13 +20,13 @@ const LIMITS: [(&str, &str, f64); 7] = [
         "the same, each with an event, released",
         1379.0,
     ),
-    ("clock 4", "order of an enqueue after two, 4 queues", 402.0),
-    ("clock 16", "the same, 16 queues", 438.0),
-    ("clock 64", "the same, 64 queues", 478.0),
+    ("clock 4", "order of an enqueue after two, 4 queues", 386.0),
+    ("clock 16", "the same, 16 queues", 422.0),
+    ("clock 64", "the same, 64 queues", 462.0),
     (
         "clock-running 64",
         "the same, four commands of each outstanding",
-        526.0,
+        511.0,
     ),
 ];
 

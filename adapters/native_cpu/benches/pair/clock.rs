@@ -50,7 +50,8 @@ impl Web {
             }
         }
         lane.step();
-        self.events[own] = (Frontier::from(lane.current()), lane.frontier());
+        let (done, order) = &mut self.events[own];
+        lane.tell(done, order);
         if let Some((most, running)) = &mut self.running {
             running.push_back((own, lane.epoch()));
             if running.len() > *most

@@ -118,13 +118,15 @@ fn tail(bench: &Bench, threads: usize) -> (f64, f64) {
     (all[all.len() / 2], all[all.len() - all.len() / 1000 - 1])
 }
 
-/// Nanoseconds of [`Web::enqueue`] with four commands of each queue outstanding.
+/// Nanoseconds of [`Web::enqueue`] with four commands of each queue outstanding, over so many that each
+/// queue comes twice to other middles for its epochs.
 fn order(queues: usize) -> f64 {
     let mut web = Web::new(queues, Some(4));
+    let commands = 100_000 * queues;
     let round = |_| {
         let began = Instant::now();
-        (0..10_000).for_each(|_| web.enqueue());
-        began.elapsed().as_nanos() as f64 / 10_000.0
+        (0..commands).for_each(|_| web.enqueue());
+        began.elapsed().as_nanos() as f64 / commands as f64
     };
     median((0..ROUNDS).map(round).collect())
 }
