@@ -577,7 +577,8 @@ impl<D: Driver> LaneCore<D> {
         if epoch <= self.clock.completed() {
             return Ok(None);
         }
-        let found = state.marks.iter().find(|(at, _)| *at >= epoch).cloned();
+        let first = state.marks.partition_point(|(at, _)| *at < epoch);
+        let found = state.marks.get(first).cloned();
         let (at, marker) = match found {
             Some(found) => found,
             None => self.record(&mut state)?,

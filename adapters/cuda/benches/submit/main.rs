@@ -66,6 +66,7 @@ const TEXT: &std::ffi::CStr = c".version 8.0";
 /// Adds two lists of words.
 const KERNEL: &std::ffi::CStr = c"sum";
 const BYTES: usize = 4096;
+const QUEUES: usize = 4;
 
 /// What is repeated.
 #[derive(Clone, Copy)]
@@ -100,6 +101,7 @@ fn main() {
     // The first ones make room.
     let all = |times: u64| match how {
         "driver" => (0..times).for_each(|_| bench.native(case)),
+        "joined" => (0..times).for_each(|turn| bench.enqueue_after_two(case, turn)),
         "event" => (0..times).for_each(|_| bench.enqueue_with_event(case)),
         _ => (0..times).for_each(|_| bench.enqueue(case, null_mut())),
     };
@@ -123,6 +125,9 @@ struct Bench {
     driver: Driver,
     loader: Loader,
     queue: ur_queue_handle_t,
+    /// Queues whose commands wait for each other, and the last event of each.
+    others: [ur_queue_handle_t; QUEUES],
+    last: std::cell::Cell<[ur_event_handle_t; QUEUES]>,
     kernel: ur_kernel_handle_t,
     stream: Handle,
     function: Handle,
@@ -170,6 +175,10 @@ impl Bench {
         ok!(loader, urContextCreate(1, &device, null(), &mut context));
         let (mut queue, mut program, mut kernel) = (null_mut(), null_mut(), null_mut());
         ok!(loader, urQueueCreate(context, device, null(), &mut queue));
+        let mut others = [null_mut(); QUEUES];
+        for other in &mut others {
+            ok!(loader, urQueueCreate(context, device, null(), other));
+        }
         let (mut bytes, mut code) = (TEXT.count_bytes(), TEXT.as_ptr().cast());
         ok!(
             loader,
@@ -199,6 +208,8 @@ impl Bench {
             driver,
             loader,
             queue,
+            others,
+            last: Default::default(),
             kernel,
             stream,
             function,
@@ -208,7 +219,22 @@ impl Bench {
 
     #[inline]
     fn enqueue(&self, case: Case, event: *mut ur_event_handle_t) {
-        let ([to, from], queue) = (self.memory, self.queue);
+        self.enqueue_on(self.queue, case, &[], event);
+    }
+
+    #[inline]
+    fn enqueue_on(
+        &self,
+        queue: ur_queue_handle_t,
+        case: Case,
+        waits: &[ur_event_handle_t],
+        event: *mut ur_event_handle_t,
+    ) {
+        let [to, from] = self.memory;
+        let (count, waits) = match waits {
+            [] => (0, null()),
+            waits => (waits.len() as u32, waits.as_ptr()),
+        };
         match case {
             Case::Launch => {
                 let args = [to, from, from];
@@ -236,8 +262,8 @@ impl Bench {
                         3,
                         args.as_ptr(),
                         null(),
-                        0,
-                        null(),
+                        count,
+                        waits,
                         event
                     )
                 );
@@ -245,7 +271,7 @@ impl Bench {
             Case::Copy => {
                 ok!(
                     self.loader,
-                    urEnqueueUSMMemcpy(queue, false, to, from, 64, 0, null(), event)
+                    urEnqueueUSMMemcpy(queue, false, to, from, 64, count, waits, event)
                 );
             }
             Case::Fill => {
@@ -253,7 +279,7 @@ impl Bench {
                 let pattern = (&raw const pattern).cast();
                 ok!(
                     self.loader,
-                    urEnqueueUSMFill(queue, to, 4, pattern, 64, 0, null(), event)
+                    urEnqueueUSMFill(queue, to, 4, pattern, 64, count, waits, event)
                 );
             }
         }
@@ -264,6 +290,21 @@ impl Bench {
         let mut event = null_mut();
         self.enqueue(case, &mut event);
         ok!(self.loader, urEventRelease(event));
+    }
+
+    /// Waits for the last commands of two other queues, and replaces the event of its own queue's.
+    #[inline]
+    fn enqueue_after_two(&self, case: Case, turn: u64) {
+        let own = turn as usize % QUEUES;
+        let mut last = self.last.get();
+        let waits = [last[(own + 1) % QUEUES], last[(own + 2) % QUEUES]];
+        let waits = if waits.contains(&null_mut()) { &[][..] } else { &waits };
+        let before = std::mem::replace(&mut last[own], null_mut());
+        self.enqueue_on(self.others[own], case, waits, &mut last[own]);
+        self.last.set(last);
+        if !before.is_null() {
+            ok!(self.loader, urEventRelease(before));
+        }
     }
 
     /// What a command asks of the driver.
@@ -310,6 +351,14 @@ impl Bench {
     }
 
     fn end(self) {
+        for event in self.last.get() {
+            if !event.is_null() {
+                ok!(self.loader, urEventRelease(event));
+            }
+        }
+        for other in self.others {
+            ok!(self.loader, urQueueRelease(other));
+        }
         ok!(self.loader, urQueueRelease(self.queue));
         ok!(self.driver, cuDevicePrimaryCtxRelease(0));
     }
