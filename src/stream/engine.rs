@@ -9,13 +9,13 @@ use super::{Domain, Driver, Notice};
 use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
 use crate::object::{Object, Origin, Result, ensure};
 use crate::timeline::{Clock, Frontier, LaneId, Point, PointRef};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// One an adapter: its lanes, its host-signalled points and its threads.
 pub struct Engine<D: Driver> {
-    places: RwLock<HashMap<LaneId, Place<D>>>,
+    places: RwLock<FxHashMap<LaneId, Place<D>>>,
     /// Host-signalled points that were not signalled yet. While there are none, nothing can wait
     /// for one.
     unsignalled: AtomicUsize,

@@ -12,7 +12,7 @@
 //! sharing a handle.
 
 use super::engine::ForeignPoint;
-use super::reach::{Reach, Reached};
+use super::reach::{Reach, Reached, Reaches};
 use super::signal::Signal;
 use super::{Context, Driver, Engine, Graph, Queue, Stamps, Work};
 use crate::abi::*;
@@ -282,6 +282,28 @@ impl<D: Driver> Event<D> {
         events: impl IntoIterator<Item = &'a Object<Self>>,
     ) -> Result<Cow<'a, Reach>> {
         let mut all = Cow::Borrowed(Reach::nothing());
+        Self::for_each(context, events, |reach| match all.is_empty() {
+            true => all = reach,
+            false => all.to_mut().join(&reach),
+        })?;
+        Ok(all)
+    }
+
+    /// As [`Event::join_list`], each event by itself: for who looks at each of them once.
+    pub(crate) fn reaches<'a>(
+        context: &Object<Context<D>>,
+        list: Handles<'a, Self>,
+    ) -> Result<Reaches<'a>> {
+        let mut all = Reaches::new();
+        Self::for_each(context, list.iter(), |reach| all.push(reach))?;
+        Ok(all)
+    }
+
+    fn for_each<'a>(
+        context: &Object<Context<D>>,
+        events: impl IntoIterator<Item = &'a Object<Self>>,
+        mut take: impl FnMut(Cow<'a, Reach>),
+    ) -> Result<()> {
         for event in events {
             let failed = event.failed.load(Ordering::Relaxed);
             ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
@@ -289,16 +311,14 @@ impl<D: Driver> Event<D> {
             if reach.done.is_complete() {
                 continue;
             }
-            let reach = match D::SPANS || std::ptr::eq(&**event.context(), context) {
-                true => reach,
-                false => Cow::Owned(event.stand_in(&reach, context)?),
-            };
-            match all.is_empty() {
-                true => all = reach,
-                false => all.to_mut().join(&reach),
-            }
+            take(
+                match D::SPANS || std::ptr::eq(&**event.context(), context) {
+                    true => reach,
+                    false => Cow::Owned(event.stand_in(&reach, context)?),
+                },
+            );
         }
-        Ok(all)
+        Ok(())
     }
 
     /// What stands for the event in another context: a point that the host signals once the event

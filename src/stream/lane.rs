@@ -6,7 +6,7 @@
 
 use super::engine::Mark;
 use super::here::Here;
-use super::reach::{Reach, Reached, Ticket, Tickets};
+use super::reach::{Reach, Reached, Recent, Ticket, Tickets};
 use super::replay::Part;
 use super::rooms::{self, Rooms};
 use super::{Context, Driver, Engine, Stamps, Work};
@@ -14,7 +14,10 @@ use crate::abi::ur_queue_flags_t;
 use crate::object::{Error, Object, Origin, Result};
 use crate::pool::{Block, Ends, PoolKey, Stash};
 use crate::timeline::sync::{Mutex, MutexGuard};
-use crate::timeline::{Clock, Frontier, Lane, Point};
+use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
+use smallvec::SmallVec;
+use std::borrow::Borrow;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -107,6 +110,12 @@ impl<D: Driver> Turn<'_, D> {
     }
 }
 
+/// Points of other lanes that a lane has yet to wait for, one a lane.
+type Missing<'a> = SmallVec<[PointRef<'a>; 4]>;
+
+/// What proves them.
+type Marks<D> = SmallVec<[Mark<D>; 4]>;
+
 /// No epoch: the lane waits for something that no command of its follows yet.
 const JOINED: u64 = u64::MAX;
 
@@ -117,8 +126,7 @@ pub(crate) struct State<D: Driver> {
     /// What events made at the lane's end share.
     here: Here,
     pub order: Lane,
-    /// What the lane was made to wait for since its last command: the least that proves it.
-    recent: Reach,
+    recent: Recent,
     /// Recorded markers, ascending by epoch. Unused where the driver tracks.
     marks: VecDeque<(u64, D::Marker)>,
     rooms: Rooms,
@@ -147,7 +155,7 @@ impl<D: Driver> LaneCore<D> {
         let stash = Stash::new(&clock, &domain.memory.ends);
         let state = State {
             order,
-            recent: Reach::default(),
+            recent: Recent::default(),
             marks: VecDeque::new(),
             ticket: None,
             here: Here::new(&clock),
@@ -258,19 +266,19 @@ impl<D: Driver> LaneCore<D> {
         stamps: Option<Arc<Stamps>>,
         wanted: bool,
     ) -> Result<Option<Reached>> {
-        self.submit_with(waits, wanted, |lane, epoch| {
+        self.submit_with(&[waits], wanted, |lane, epoch| {
             Progress::work::<D>(lane, epoch, work, stamps)
         })
     }
 
-    /// As [`LaneCore::submit`], where `give` does what [`Driver::submit`] would.
+    /// As [`LaneCore::submit`] after several, where `give` does what [`Driver::submit`] would.
     pub fn submit_with(
         &self,
-        waits: &Reach,
+        waits: &[impl Borrow<Reach>],
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<Reached>> {
-        let mut state = self.after(waits)?;
+        let mut state = self.after_all(waits)?;
         self.give(&mut state, wanted, give)
     }
 
@@ -300,8 +308,9 @@ impl<D: Driver> LaneCore<D> {
         };
         let mut give = |state: &mut State<D>| {
             for (part, (missing, marks)) in parts.iter_mut().zip(&found) {
-                if !state.order.ordered(missing) {
-                    self.wait_for(state, missing.clone(), &part.waits, marks)?;
+                if !missing.iter().all(|point| state.order.orders_point(point)) {
+                    let missing = missing.iter().map(Point::by_ref);
+                    self.wait_for(state, missing, &[&part.waits], marks)?;
                 }
                 state.wait_for(&part.waits.order);
                 if let Some(held) = &mut part.held {
@@ -369,7 +378,7 @@ impl<D: Driver> LaneCore<D> {
     /// There is one command more.
     #[inline(always)]
     fn step(&self, state: &mut State<D>) {
-        let alone = state.recent.done.is_empty();
+        let alone = state.recent.is_empty();
         state.order.step();
         let epoch = state.order.epoch();
         match alone {
@@ -383,23 +392,27 @@ impl<D: Driver> LaneCore<D> {
     #[inline(never)]
     fn step_joined(&self, state: &mut State<D>, epoch: u64) {
         state.here.step_joined(epoch);
-        state.recent = Reach::default();
+        state.recent.clear();
     }
 
     /// The part of what is waited for that other lanes have yet to complete, with its markers.
-    fn find(&self, waits: &Reach) -> Result<(Frontier, Vec<Mark<D>>)> {
-        let mut missing = waits.done.clone();
-        missing.retain(|point| point.lane() != self.clock.id() && !point.is_complete());
+    fn find(&self, waits: &Reach) -> Result<(Vec<Point>, Marks<D>)> {
+        let foreign =
+            |point: &PointRef<'_>| point.lane() != self.clock.id() && !point.is_complete();
+        let missing: Missing<'_> = waits.done.points().filter(foreign).collect();
         let marks = self.marks_of(&missing)?;
-        Ok((missing, marks))
+        Ok((
+            missing.iter().map(|point| point.to_point()).collect(),
+            marks,
+        ))
     }
 
-    /// Has the stream wait for markers that prove `missing`, a part of `waits`.
-    fn wait_for(
+    /// Has the stream wait for markers that prove `missing`, which are points of `waits`.
+    fn wait_for<'a>(
         &self,
         state: &mut State<D>,
-        missing: Frontier,
-        waits: &Reach,
+        missing: impl IntoIterator<Item = PointRef<'a>>,
+        waits: &[impl Borrow<Reach>],
         marks: &[Mark<D>],
     ) -> Result<()> {
         if !marks.is_empty() {
@@ -408,11 +421,10 @@ impl<D: Driver> LaneCore<D> {
         for mark in marks {
             D::wait(&self.native, &mark.marker)?;
         }
-        state.recent.join(&Reach {
-            done: missing,
-            tickets: waits.tickets.clone(),
-            ..Reach::default()
-        });
+        state.recent.add(missing);
+        for waits in waits {
+            state.recent.hold(&waits.borrow().tickets);
+        }
         state.recent.prune();
         state.here.change();
         self.publish(state);
@@ -422,8 +434,14 @@ impl<D: Driver> LaneCore<D> {
     /// Makes later commands wait for `waits` and lets `then` look at the order under the lock.
     #[inline]
     pub fn after(&self, waits: &Reach) -> Result<MutexGuard<'_, State<D>>> {
+        self.after_all(&[waits])
+    }
+
+    /// As [`LaneCore::after`], of several.
+    #[inline]
+    pub fn after_all(&self, waits: &[impl Borrow<Reach>]) -> Result<MutexGuard<'_, State<D>>> {
         let state = self.state.lock();
-        match waits.done.is_empty() {
+        match waits.iter().all(|waits| waits.borrow().done.is_empty()) {
             true => Ok(state),
             false => self.after_others(state, waits),
         }
@@ -432,17 +450,22 @@ impl<D: Driver> LaneCore<D> {
     fn after_others<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<D>>,
-        waits: &Reach,
+        waits: &[impl Borrow<Reach>],
     ) -> Result<MutexGuard<'a, State<D>>> {
-        if !state.order.ordered(&waits.done) {
-            let mut missing = waits.done.clone();
-            missing.retain(|point| !state.order.orders_point(point));
+        let points = waits.iter().flat_map(|waits| waits.borrow().done.points());
+        let foreign = points.filter(|point| !state.order.orders_point(*point));
+        let mut missing: Missing<'_> = foreign.collect();
+        if !missing.is_empty() {
+            missing.sort_unstable_by_key(|point| (point.lane(), Reverse(point.epoch)));
+            missing.dedup_by_key(|point| point.lane());
             drop(state);
             let marks = self.marks_of(&missing)?;
             state = self.state.lock();
             self.wait_for(&mut state, missing, waits, &marks)?;
         }
-        state.wait_for(&waits.order);
+        for waits in waits {
+            state.wait_for(&waits.borrow().order);
+        }
         Ok(state)
     }
 
@@ -467,7 +490,7 @@ impl<D: Driver> LaneCore<D> {
         let mut held = before.order.clone();
         held.join_point(point);
         state.wait_for(&held);
-        state.recent.done.join_point(point);
+        state.recent.add([point.by_ref()]);
         self.publish(state);
         Ok(before)
     }
@@ -498,9 +521,10 @@ impl<D: Driver> LaneCore<D> {
         let ticket = watched.then(|| &*ticket.get_or_insert_default());
         here.reach(own, ticket, |told| {
             order.tell(&mut told.done, &mut told.order);
-            told.done.join(&recent.done);
+            let points = recent.points().iter();
+            points.for_each(|point| told.done.join_point(point));
             told.tickets = Tickets::of(ticket.map(Ticket::clone));
-            told.tickets.join(&recent.tickets);
+            told.tickets.join(recent.tickets());
             told.own = own;
         })
     }
@@ -650,7 +674,7 @@ impl<D: Driver> LaneCore<D> {
 
     #[inline]
     fn publish(&self, state: &State<D>) {
-        let alone = state.recent.done.is_empty();
+        let alone = state.recent.is_empty();
         let last = state.order.epoch();
         self.publish_tip(if alone { last } else { JOINED }, last);
     }
@@ -662,8 +686,8 @@ impl<D: Driver> LaneCore<D> {
         self.last.store(last, Ordering::Release);
     }
 
-    fn marks_of(&self, frontier: &Frontier) -> Result<Vec<Mark<D>>> {
-        let marks = frontier.points().map(|point| self.engine.mark(point));
+    fn marks_of(&self, points: &[PointRef<'_>]) -> Result<Marks<D>> {
+        let marks = points.iter().map(|point| self.engine.mark(*point));
         marks.filter_map(Result::transpose).collect()
     }
 
@@ -731,12 +755,13 @@ impl<D: Driver> State<D> {
     }
 }
 
-fn tip(order: &Lane, recent: &Reach) -> Frontier {
+fn tip(order: &Lane, recent: &Recent) -> Frontier {
     let mut tip = match order.epoch() {
         0 => Frontier::new(),
         _ => Frontier::from(order.current()),
     };
-    tip.join(&recent.done);
+    let points = recent.points().iter();
+    points.for_each(|point| tip.join_point(point));
     tip
 }
 

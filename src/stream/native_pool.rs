@@ -308,7 +308,7 @@ impl<D: Driver> Queue<D> {
                 Ok(Progress::Pending)
             };
             let reach = match &this.shape {
-                Shape::InOrder(lane) => lane.submit_with(waits, wanted, give)?,
+                Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give)?,
                 Shape::OutOfOrder(lanes) if wanted => {
                     enter(lanes).submit_with(waits, wanted, give)?
                 }
@@ -350,7 +350,7 @@ impl<D: Driver> Queue<D> {
             Ok(Progress::Pending)
         };
         let given = match &this.shape {
-            Shape::InOrder(lane) => lane.submit_with(&waits, wanted, give),
+            Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give),
             Shape::OutOfOrder(lanes) => enter(lanes).submit_with(&waits, wanted, give),
         };
         let reach = given.inspect_err(|_| core.put_back(part, addr, live))?;

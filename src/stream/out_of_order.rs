@@ -93,7 +93,7 @@ impl<D: Driver> OutOfOrder<D> {
     ) -> Result<Option<Reached>> {
         let waits = self.with_barrier(waits);
         let at = self.place(&waits)?;
-        self.lanes[at].submit_with(&waits, wanted, give)
+        self.lanes[at].submit_with(&[waits], wanted, give)
     }
 
     /// An event wait or a barrier, without a command on any lane.

@@ -210,7 +210,6 @@ impl<D: Driver> Queue<D> {
         blocking: bool,
         give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
     ) -> Result<()> {
-        let waits = Event::join_list(this.context(), waits)?;
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
             this.times(false)?
@@ -220,8 +219,13 @@ impl<D: Driver> Queue<D> {
         let stamps = times.as_ref().map(|times| Arc::clone(&times.stamps));
         let give = |lane: &D::Lane, epoch| give(lane, epoch, stamps);
         let reach = match &this.shape {
-            Shape::InOrder(lane) => lane.submit_with(&waits, wanted, give),
-            Shape::OutOfOrder(lanes) => enter(lanes).submit_with(&waits, wanted, give),
+            Shape::InOrder(lane) => {
+                lane.submit_with(&Event::reaches(this.context(), waits)?, wanted, give)
+            }
+            Shape::OutOfOrder(lanes) => {
+                let waits = Event::join_list(this.context(), waits)?;
+                enter(lanes).submit_with(&waits, wanted, give)
+            }
         }?;
         Self::deliver(this, command, reach, times, event, blocking)
     }

@@ -1,6 +1,9 @@
 //! What comes before something: the frontier that must complete, and all that is known by then.
 
-use crate::timeline::{Frontier, Point};
+use crate::timeline::{Frontier, Point, PointRef};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Held by what may still want the last command of a lane recorded exactly.
@@ -9,6 +12,9 @@ pub(crate) type Ticket = Arc<()>;
 /// A reach that events share. Without weak references, so that whether it is shared is a look and no
 /// atomic step.
 pub(crate) type Reached = triomphe::Arc<Reach>;
+
+/// What the events of a wait list reach that are not complete.
+pub(crate) type Reaches<'a> = SmallVec<[Cow<'a, Reach>; 2]>;
 
 /// Tickets beyond which a reach looks for ones to forget.
 const MANY: usize = 32;
@@ -41,25 +47,88 @@ impl Tickets {
         }
     }
 
-    pub fn join(&mut self, other: &Self) {
-        let more = other.more.as_deref().into_iter().flatten();
-        for ticket in other.one.iter().chain(more) {
-            self.add(Ticket::clone(ticket));
-        }
+    pub fn join<'a>(&mut self, others: impl IntoIterator<Item = &'a Ticket>) {
+        others
+            .into_iter()
+            .for_each(|ticket| self.add(Ticket::clone(ticket)));
         if let Some(more) = &mut self.more
             && more.len() >= MANY
         {
-            // One of each is enough, or they would double with every join; and what nobody else holds
-            // any more has been recorded, or is worth no record.
-            let more = Arc::make_mut(more);
-            more.sort_unstable_by_key(Arc::as_ptr);
-            more.dedup_by(|one, other| Arc::ptr_eq(one, other));
-            more.retain(|ticket| Arc::strong_count(ticket) > 1);
+            thin(Arc::make_mut(more));
         }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Ticket> {
+        let more = self.more.as_deref().into_iter().flatten();
+        self.one.iter().chain(more)
     }
 
     fn clear(&mut self) {
         *self = Self::default();
+    }
+}
+
+/// One of each is enough, or they would double with every join; and what nobody else holds any more has
+/// been recorded, or is worth no record.
+fn thin(tickets: &mut Vec<Ticket>) {
+    tickets.sort_unstable_by_key(Arc::as_ptr);
+    tickets.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    tickets.retain(|ticket| Arc::strong_count(ticket) > 1);
+}
+
+/// What a lane was made to wait for since its last command: the least that proves it. Few points, and
+/// mostly for no longer than until the next command.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    points: Vec<Point>,
+    tickets: Vec<Ticket>,
+}
+
+impl Recent {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// Takes in points, one a lane.
+    pub fn add<'a>(&mut self, points: impl IntoIterator<Item = PointRef<'a>>) {
+        let first = self.points.is_empty();
+        self.points
+            .extend(points.into_iter().map(PointRef::to_point));
+        if !first {
+            self.points
+                .sort_unstable_by_key(|point| (point.lane(), Reverse(point.epoch)));
+            self.points.dedup_by_key(|point| point.lane());
+        }
+    }
+
+    /// What may want the last commands before these points recorded exactly.
+    pub fn hold(&mut self, tickets: &Tickets) {
+        self.tickets.extend(tickets.iter().cloned());
+        if self.tickets.len() >= MANY {
+            thin(&mut self.tickets);
+        }
+    }
+
+    /// Forgets what was observed complete.
+    pub fn prune(&mut self) {
+        self.points.retain(|point| !point.is_complete());
+        if self.points.is_empty() {
+            self.tickets.clear();
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.points.clear();
+        self.tickets.clear();
+    }
+
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    pub fn tickets(&self) -> &[Ticket] {
+        &self.tickets
     }
 }
 
@@ -90,7 +159,7 @@ impl Reach {
     pub fn join(&mut self, other: &Reach) {
         self.done.join(&other.done);
         self.order.join(&other.order);
-        self.tickets.join(&other.tickets);
+        self.tickets.join(other.tickets.iter());
     }
 
     pub fn join_frontier(&mut self, frontier: &Frontier) {
