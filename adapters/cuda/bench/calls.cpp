@@ -177,6 +177,37 @@ int main(int argc, char **argv) {
         }
         UR(urEventRelease(ran));
     };
+    // Four queues, each of whose launches waits for the last of two others and has an event of its own.
+    const int webbed = 4, kept = 64;
+    ur_queue_handle_t web[webbed];
+    ur_event_handle_t last[webbed];
+    CUstream streams[webbed];
+    CUevent marks[webbed][kept];
+    for (int i = 0; i < webbed; ++i) {
+        UR(urQueueCreate(context, device, nullptr, &web[i]));
+        launch(web[i], 0, nullptr, &last[i]);
+        CU(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        for (auto &mark : marks[i]) {
+            CU(cuEventCreate(&mark, CU_EVENT_DISABLE_TIMING));
+            CU(cuEventRecord(mark, streams[i]));
+        }
+    }
+    unsigned turn = 0, bare_turn = 0;
+    auto joined = [&] {
+        int own = turn++ % webbed;
+        ur_event_handle_t list[2] = {last[(own + 1) % webbed], last[(own + 2) % webbed]}, before = last[own];
+        launch(web[own], 2, list, &last[own]);
+        UR(urEventRelease(before));
+    };
+    // The same with events that are there already, and used again.
+    auto bare_joined = [&] {
+        int own = bare_turn % webbed, round = bare_turn / webbed;
+        ++bare_turn;
+        for (int other : {(own + 1) % webbed, (own + 2) % webbed})
+            CU(cuStreamWaitEvent(streams[own], marks[other][(other < own ? round : round + kept - 1) % kept], 0));
+        CU(cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, streams[own], params, nullptr));
+        CU(cuEventRecord(marks[own][round % kept], streams[own]));
+    };
     ur_event_handle_t finished;
     launch(queue, 0, nullptr, &finished);
     UR(urEventWait(1, &finished));
@@ -192,12 +223,18 @@ int main(int argc, char **argv) {
         launch(queue, 0, nullptr, &event);
         UR(urEventRelease(event));
     });
+    add("launch after two others, event", bare_joined, joined);
     add("copy of 64 B", [&] { CU(cuMemcpyAsync((CUdeviceptr)memory, (CUdeviceptr)far, 64, stream)); },
         [&] { UR(urEnqueueUSMMemcpy(queue, false, memory, far, 64, 0, nullptr, nullptr)); });
     add("fill, 1 B pattern", [&] { CU(cuMemsetD8Async((CUdeviceptr)memory, 1, 4096, stream)); }, [&] { fill(1); });
     add("fill, 4 B pattern", [&] { CU(cuMemsetD32Async((CUdeviceptr)memory, 1, 1024, stream)); }, [&] { fill(4); });
-    add("fill, 8 B pattern", {}, [&] { fill(8); });
-    add("fill, 16 B pattern", {}, [&] { fill(16); });
+    // The driver has nothing for these but a column for each four bytes.
+    auto columns = [&](int words) {
+        for (int i = 0; i < words; ++i)
+            CU(cuMemsetD2D32Async((CUdeviceptr)memory + 4 * i, 4 * words, i, 1, 1024 / words, stream));
+    };
+    add("fill, 8 B pattern", [=] { columns(2); }, [&] { fill(8); });
+    add("fill, 16 B pattern", [=] { columns(4); }, [&] { fill(16); });
     for (size_t kib : {64, 1024}) {
         for (size_t pattern : {4, 8, 16}) {
             std::string name = "fill of " + std::to_string(kib) + " KiB, " + std::to_string(pattern) + " B pattern";
@@ -235,10 +272,15 @@ int main(int argc, char **argv) {
     }
     for (auto own : own_queues) UR(urQueueRelease(own));
 
-    auto drain = [&] {
-        CU(cuStreamSynchronize(stream));
+    auto finish = [&] {
         UR(urQueueFinish(queue));
         UR(urQueueFinish(loose));
+        for (auto one : web) UR(urQueueFinish(one));
+    };
+    auto drain = [&] {
+        CU(cuStreamSynchronize(stream));
+        for (auto one : streams) CU(cuStreamSynchronize(one));
+        finish();
     };
     for (bool current : {true, false}) {
         for (auto &one : all) {
@@ -248,10 +290,7 @@ int main(int argc, char **argv) {
             };
             auto ours = [&] {
                 if (!current) CU(cuCtxPopCurrent(&primary));
-                one.our_times.push_back(sample(one.ours, [&] {
-                    UR(urQueueFinish(queue));
-                    UR(urQueueFinish(loose));
-                }));
+                one.our_times.push_back(sample(one.ours, finish));
                 if (!current) CU(cuCtxPushCurrent(primary));
             };
             for (int round = 0; round < 61; ++round) {

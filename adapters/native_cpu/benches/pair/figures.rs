@@ -9,6 +9,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 9;
+/// Of threads with arithmetic.
+const TURNS: usize = 41;
 const PAIRS: u64 = 100_000;
 const BYTES: usize = 4096;
 
@@ -16,9 +18,15 @@ pub fn print() {
     let bench = Bench::new();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     for threads in [1, 2, 4, 8].into_iter().filter(|threads| *threads <= cores) {
-        let (rate, pairs, arithmetic) = rates(&bench, threads);
+        let Rates {
+            rate,
+            made,
+            alone,
+            beside,
+        } = rates(&bench, threads);
         println!("rate {threads}\t{rate:.0}");
-        println!("pairs {threads}\t{pairs:.4}\narithmetic {threads}\t{arithmetic:.4}");
+        println!("pairs {threads}\t{made:.4}\narithmetic {threads}\t{alone:.4}");
+        println!("beside {threads}\t{beside:.4}");
     }
     let (median, slow) = tail(&bench, 2.min(cores));
     println!("median\t{median:.1}\np99.9\t{slow:.1}");
@@ -64,16 +72,20 @@ pub fn pairs(bench: &Bench, threads: usize, pairs: u64) -> Duration {
     together(threads, begin, run, |queue| bench.release(queue))
 }
 
-/// What touches no memory that another thread could touch.
+/// What touches no memory that another thread could touch, and keeps a core's units busy as the pair
+/// does: two threads that share a core, as those of virtual machines often do, slow each other down in
+/// both. A single chain of steps would leave room for another one beside it.
 fn arithmetic(threads: usize, steps: u64) -> Duration {
-    let run = |state: &mut u64| {
-        for _ in 0..30 * steps {
-            *state = black_box(state.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (*state >> 29));
+    let run = |state: &mut [u64; 6]| {
+        for step in 0..20 * steps {
+            for (chain, shift) in state.iter_mut().zip([3, 5, 7, 9, 4, 6]) {
+                *chain = black_box(chain.wrapping_add(step) ^ (*chain >> shift));
+            }
         }
     };
     together(
         threads,
-        || 1,
+        || [1; 6],
         run,
         |state| {
             black_box(state);
@@ -81,20 +93,37 @@ fn arithmetic(threads: usize, steps: u64) -> Duration {
     )
 }
 
-/// Pairs a second that so many threads make together, how many times one thread's that is, and the
-/// same of arithmetic, which takes turns with them.
-fn rates(bench: &Bench, threads: usize) -> (f64, f64, f64) {
+struct Rates {
+    /// Pairs a second that so many threads make together.
+    rate: f64,
+    /// How many times one thread's that is.
+    made: f64,
+    /// The same of arithmetic, which takes turns with them.
+    alone: f64,
+    /// The one beside the other, in the same turn: the machine's speed may change from turn to turn.
+    beside: f64,
+}
+
+fn rates(bench: &Bench, threads: usize) -> Rates {
     let times =
         |one: Duration, all: Duration| threads as f64 * one.as_secs_f64() / all.as_secs_f64();
-    let (mut rates, mut made, mut alone) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    let turn = |_| {
         let (one, all) = (pairs(bench, 1, PAIRS), pairs(bench, threads, PAIRS));
-        rates.push((threads as u64 * PAIRS) as f64 / all.as_secs_f64());
-        made.push(times(one, all));
+        let rate = (threads as u64 * PAIRS) as f64 / all.as_secs_f64();
+        let made = times(one, all);
         let (one, all) = (arithmetic(1, PAIRS), arithmetic(threads, PAIRS));
-        alone.push(times(one, all));
+        let alone = times(one, all);
+        [rate, made, alone, made / alone]
+    };
+    let turns: Vec<_> = (0..TURNS).map(turn).collect();
+    let [rate, made, alone, beside] =
+        std::array::from_fn(|at| median(turns.iter().map(|turn| turn[at]).collect()));
+    Rates {
+        rate,
+        made,
+        alone,
+        beside,
     }
-    (median(rates), median(made), median(alone))
 }
 
 /// The median of a pair and the time that one of a thousand exceeds, in nanoseconds, the clock's own
