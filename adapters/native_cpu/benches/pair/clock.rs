@@ -1,7 +1,6 @@
 //! What the order of an enqueue costs when it waits for two commands of other queues: the part of
 //! `timeline` in it, without a driver, a handle or an event.
 
-use std::collections::VecDeque;
 use std::hint::black_box;
 use ur::timeline::{Frontier, Lane};
 
@@ -13,8 +12,10 @@ pub struct Web {
     /// Whose turn it is, and which two others it then waits for; from its end it begins again.
     plan: Vec<[usize; 3]>,
     at: usize,
-    /// Commands that are not complete, by lane and epoch, if any ever are.
-    running: Option<(usize, VecDeque<(usize, u64)>)>,
+    /// Commands that are not complete, by lane and epoch, the next to be on turn, if any ever are; and
+    /// whose turn it is.
+    running: Vec<(usize, u64)>,
+    oldest: usize,
 }
 
 impl Web {
@@ -27,7 +28,8 @@ impl Web {
             lanes,
             plan: plan(queues),
             at: 0,
-            running: running.map(|each| (each * queues, VecDeque::new())),
+            running: vec![(0, 0); running.unwrap_or(0) * queues],
+            oldest: 0,
         };
         // Until everybody knows of everybody.
         (0..8 * queues).for_each(|_| web.enqueue());
@@ -52,13 +54,13 @@ impl Web {
         lane.step();
         let (done, order) = &mut self.events[own];
         lane.tell(done, order);
-        if let Some((most, running)) = &mut self.running {
-            running.push_back((own, lane.epoch()));
-            if running.len() > *most
-                && let Some((lane, epoch)) = running.pop_front()
-            {
-                self.lanes[lane].clock().raise(epoch);
+        if let Some(oldest) = self.running.get_mut(self.oldest) {
+            let (lane, epoch) = std::mem::replace(oldest, (own, lane.epoch()));
+            self.oldest += 1;
+            if self.oldest == self.running.len() {
+                self.oldest = 0;
             }
+            self.lanes[lane].clock().raise(epoch);
         }
     }
 }
