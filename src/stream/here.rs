@@ -60,9 +60,12 @@ impl Here {
         self.since = Since::Waits;
     }
 
-    /// Lets go of the last reach.
+    /// Lets go of what the last reach has, and of that if anybody else holds it.
     pub fn clear(&mut self) {
-        self.last = None;
+        match self.last.as_mut().and_then(Reached::get_mut) {
+            Some(unheld) => *unheld = Reach::default(),
+            None => self.last = None,
+        }
         self.since = Since::Waits;
     }
 
