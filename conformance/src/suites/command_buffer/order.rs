@@ -249,15 +249,17 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
 fn holds_nothing_else_back(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (other, queue) = (context.in_order(fixture)?, context.out_of_order(fixture)?);
-    let memory = context.usm(fixture, Kind::Device, 4000)?;
+    // Nothing orders these: each writes to a place of its own.
+    let memory = context.usm(fixture, Kind::Device, 9 * 4000)?;
+    let place = |number: usize| memory.ptr.wrapping_byte_add(number * 4000);
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
-    for _ in 0..8 {
-        buffer.fill(memory.ptr, 1_u8, 4000, With::default())?;
+    for number in 0..8 {
+        buffer.fill(place(number), 1_u8, 4000, With::default())?;
     }
     buffer.finalize()?;
     let gate = Gate::close(fixture, &other)?;
     let done = buffer.enqueue(&queue, &[&gate.event])?;
-    let free = queue.fill(memory.ptr, 2_u8, 4000, &[])?;
+    let free = queue.fill(place(8), 2_u8, 4000, &[])?;
     check!(free.completes_within(LONG)?, "an independent command waits");
     check!(!done.is_complete()?, "the submission did not wait");
     gate.open();
