@@ -1,5 +1,6 @@
 //! Property buffers: the size protocol of every `ur*GetInfo`, in one place.
 
+use super::checks::slice;
 use super::{Body, Error, Object, Result};
 use crate::abi::*;
 use std::ffi::c_void;
@@ -157,13 +158,13 @@ pub struct InfoIn<'a> {
 impl InfoIn<'_> {
     /// # Safety
     /// The value has that many readable bytes; it is not null unless there are none.
-    pub unsafe fn new(size: usize, value: *const c_void) -> Self {
+    pub unsafe fn new(size: usize, value: *const c_void) -> Result<Self> {
         if value.is_null() || size == 0 {
-            return Self { bytes: &[] };
+            return Ok(Self { bytes: &[] });
         }
         // SAFETY: promised by the caller.
-        let bytes = unsafe { std::slice::from_raw_parts(value.cast(), size) };
-        Self { bytes }
+        let bytes = unsafe { slice(value.cast(), size) }?;
+        Ok(Self { bytes })
     }
 
     pub fn len(&self) -> usize {
@@ -191,6 +192,21 @@ impl InfoIn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_value_is_longer_than_memory_can_be() {
+        let number = 7_u32;
+        let value = |size: usize| {
+            // SAFETY: four bytes, or more than is read.
+            let value = unsafe { InfoIn::new(size, (&raw const number).cast()) };
+            value.and_then(|value| value.value::<u32>())
+        };
+        assert_eq!(value(4), Ok(7));
+        assert_eq!(value(0), Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE)));
+        for size in [isize::MAX as usize + 1, usize::MAX] {
+            assert_eq!(value(size), Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)));
+        }
+    }
 
     fn ask(
         room: usize,
@@ -268,7 +284,7 @@ mod tests {
     fn values_in_have_their_exact_size() {
         let value = 5u32;
         // SAFETY: four readable bytes.
-        let input = unsafe { InfoIn::new(4, (&raw const value).cast()) };
+        let input = unsafe { InfoIn::new(4, (&raw const value).cast()) }.unwrap();
         assert_eq!(input.value::<u32>(), Ok(5));
         assert_eq!(
             input.value::<u64>(),

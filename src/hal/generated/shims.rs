@@ -3625,7 +3625,7 @@ pub unsafe extern "C" fn urKernelSetExecInfo<B: Backend>(
         let this = unsafe { Object::<B::Kernel>::borrow(hKernel.cast(), B::table()) }?;
         let prop_name: KernelExecInfo = propName.try_into()?;
         let properties = unsafe { pProperties.as_ref() };
-        let value = unsafe { InfoIn::new(propSize, pPropValue.cast()) };
+        let value = unsafe { InfoIn::new(propSize, pPropValue.cast()) }?;
         <B::Kernel as Kernel<B>>::set_exec_info(this, prop_name, properties, value)
     })
 }
@@ -4070,7 +4070,7 @@ pub unsafe extern "C" fn urUSMPoolSetInfoExp<B: Backend>(
         pointer(pPropValue)?;
         let this = unsafe { Object::<B::UsmPool>::borrow(hPool.cast(), B::table()) }?;
         let prop_name: UsmPoolInfo = propName.try_into()?;
-        let value = unsafe { InfoIn::new(propSize, pPropValue.cast()) };
+        let value = unsafe { InfoIn::new(propSize, pPropValue.cast()) }?;
         <B::UsmPool as UsmPool<B>>::set_info_exp(this, prop_name, value)
     })
 }

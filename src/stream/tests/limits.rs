@@ -15,7 +15,7 @@ fn figure<D: AnyFake>(pool: &PoolArc<D>, what: UsmPoolInfo) -> usize {
 
 fn set<D: AnyFake>(pool: &PoolArc<D>, what: UsmPoolInfo, value: usize) -> Result<()> {
     // SAFETY: the value is alive and has this size.
-    let input = unsafe { InfoIn::new(size_of::<usize>(), (&raw const value).cast()) };
+    let input = unsafe { InfoIn::new(size_of::<usize>(), (&raw const value).cast()) }?;
     hal::UsmPool::<D>::set_info_exp(pool, what, input)
 }
 

@@ -391,7 +391,7 @@ fn done_info<'a>(function: &'a Function, param: &'a Param, info: &[String]) -> R
         return Ok(Decoded::Arg(Arg {
             name: "value".into(),
             ty: "InfoIn<'_>".into(),
-            decode: format!("unsafe {{ InfoIn::new({size}, {raw}.cast()) }}"),
+            decode: format!("unsafe {{ InfoIn::new({size}, {raw}.cast()) }}?"),
             param,
         }));
     }
