@@ -73,17 +73,17 @@ impl Here {
     pub fn is_wanted(&self, ticket: &Ticket) -> bool {
         let own = |last: &&Reached| {
             let first = last.tickets.first();
-            first.is_some_and(|first| Arc::ptr_eq(first, ticket))
+            first.is_some_and(|first| first.is(ticket))
         };
         let Some(last) = self.last.as_ref().filter(own) else {
-            return Arc::strong_count(ticket) > 1;
+            return ticket.count() > 1;
         };
         if Reached::strong_count(last) > 1 {
             return true;
         }
         // Whoever let go of the reach may have taken a ticket out of it before.
         fence(Ordering::Acquire);
-        Arc::strong_count(ticket) > 2
+        ticket.count() > 2
     }
 
     /// What an event made now reaches. `own` and `ticket` are as its reach is to have them; `tell`
@@ -97,7 +97,7 @@ impl Here {
     ) -> Reached {
         if self.since != Since::Waits
             && let Some(last) = &mut self.last
-            && last.tickets.first().map(Arc::as_ptr) == ticket.map(Arc::as_ptr)
+            && same(last.tickets.first(), ticket)
         {
             if self.since == Since::Nothing && last.own == own {
                 return Reached::clone(last);
@@ -124,6 +124,15 @@ impl Here {
         let mut reach = Reach::default();
         tell(&mut reach);
         Reached::clone(self.last.insert(Reached::new(reach)))
+    }
+}
+
+#[inline]
+fn same(one: Option<&Ticket>, other: Option<&Ticket>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.is(other),
+        (None, None) => true,
+        _ => false,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::engine::Mark;
 use super::here::Here;
-use super::reach::{Reach, Reached, Recent, Ticket, Tickets};
+use super::reach::{Issued, Reach, Reached, Recent, Ticket, Tickets};
 use super::replay::Part;
 use super::rooms::{self, Rooms};
 use super::{Context, Driver, Engine, Stamps, Work};
@@ -122,7 +122,7 @@ const JOINED: u64 = u64::MAX;
 #[repr(C)]
 pub(crate) struct State<D: Driver> {
     /// Held by others too while someone may want the last command recorded exactly.
-    ticket: Option<Ticket>,
+    ticket: Option<Issued>,
     /// What events made at the lane's end share.
     here: Here,
     pub order: Lane,
@@ -518,12 +518,12 @@ impl<D: Driver> LaneCore<D> {
             here,
             ..
         } = state;
-        let ticket = watched.then(|| &*ticket.get_or_insert_default());
+        let ticket: Option<&Ticket> = watched.then(|| &**ticket.get_or_insert_default());
         here.reach(own, ticket, |told| {
             order.tell(&mut told.done, &mut told.order);
             let points = recent.points().iter();
             points.for_each(|point| told.done.join_point(point));
-            told.tickets = Tickets::of(ticket.map(Ticket::clone));
+            told.tickets = Tickets::of(ticket.cloned());
             told.tickets.join(recent.tickets());
             told.own = own;
         })
@@ -695,7 +695,7 @@ impl<D: Driver> LaneCore<D> {
     #[inline]
     fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
         let wanted = |ticket: &Ticket| state.here.is_wanted(ticket);
-        match !D::TRACKS && state.ticket.as_ref().is_some_and(wanted) {
+        match !D::TRACKS && state.ticket.as_deref().is_some_and(wanted) {
             true => self.record_watched(state),
             false => Ok(()),
         }

@@ -4,10 +4,48 @@ use crate::timeline::{Frontier, Point, PointRef};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Held by what may still want the last command of a lane recorded exactly.
-pub(crate) type Ticket = Arc<()>;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ticket(Arc<AtomicBool>);
+
+impl Ticket {
+    pub fn is(&self, other: &Ticket) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// How many there are of it, with its lane's own.
+    pub fn count(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// Whether its lane has recorded that command, or has ended: then it is worth nothing more.
+    fn is_void(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A lane's own ticket. When it goes, all others of it are void: waits and events that have no end may
+/// keep each other's.
+#[derive(Debug, Default)]
+pub(crate) struct Issued(Ticket);
+
+impl Deref for Issued {
+    type Target = Ticket;
+
+    fn deref(&self) -> &Ticket {
+        &self.0
+    }
+}
+
+impl Drop for Issued {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A reach that events share. Without weak references, so that whether it is shared is a look and no
 /// atomic step.
@@ -16,7 +54,7 @@ pub(crate) type Reached = triomphe::Arc<Reach>;
 /// What the events of a wait list reach that are not complete.
 pub(crate) type Reaches<'a> = SmallVec<[Cow<'a, Reach>; 2]>;
 
-/// Tickets beyond which a reach looks for ones to forget.
+/// Tickets from which on a list looks for ones to forget before it grows.
 const MANY: usize = 32;
 
 /// The tickets of a reach. Nearly all have one at most, which lies in place; more are shared until one
@@ -43,7 +81,7 @@ impl Tickets {
     fn add(&mut self, ticket: Ticket) {
         match self.one {
             None => self.one = Some(ticket),
-            Some(_) => Arc::make_mut(self.more.get_or_insert_default()).push(ticket),
+            Some(_) => keep(Arc::make_mut(self.more.get_or_insert_default()), ticket),
         }
     }
 
@@ -51,11 +89,6 @@ impl Tickets {
         others
             .into_iter()
             .for_each(|ticket| self.add(Ticket::clone(ticket)));
-        if let Some(more) = &mut self.more
-            && more.len() >= MANY
-        {
-            thin(Arc::make_mut(more));
-        }
     }
 
     fn iter(&self) -> impl Iterator<Item = &Ticket> {
@@ -68,12 +101,14 @@ impl Tickets {
     }
 }
 
-/// One of each is enough, or they would double with every join; and what nobody else holds any more has
-/// been recorded, or is worth no record.
-fn thin(tickets: &mut Vec<Ticket>) {
-    tickets.sort_unstable_by_key(Arc::as_ptr);
-    tickets.dedup_by(|one, other| Arc::ptr_eq(one, other));
-    tickets.retain(|ticket| Arc::strong_count(ticket) > 1);
+/// Adds a ticket. One of each is enough, or they would double with every join.
+fn keep(tickets: &mut Vec<Ticket>, ticket: Ticket) {
+    if tickets.len() >= MANY && tickets.len() == tickets.capacity() {
+        tickets.retain(|ticket| !ticket.is_void());
+        tickets.sort_unstable_by_key(|ticket| Arc::as_ptr(&ticket.0));
+        tickets.dedup_by(|one, other| one.is(other));
+    }
+    tickets.push(ticket);
 }
 
 /// What a lane was made to wait for since its last command: the least that proves it. Few points, and
@@ -104,10 +139,8 @@ impl Recent {
 
     /// What may want the last commands before these points recorded exactly.
     pub fn hold(&mut self, tickets: &Tickets) {
-        self.tickets.extend(tickets.iter().cloned());
-        if self.tickets.len() >= MANY {
-            thin(&mut self.tickets);
-        }
+        let kept = |ticket: &Ticket| keep(&mut self.tickets, ticket.clone());
+        tickets.iter().for_each(kept);
     }
 
     /// Forgets what was observed complete.
@@ -216,5 +249,31 @@ impl Reach {
         if self.done.is_empty() {
             self.tickets.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As of a queue that only ever waits for others' commands, each with an event.
+    #[test]
+    fn tickets_of_what_was_recorded_are_let_go() {
+        let (mut recent, mut told) = (Recent::default(), Tickets::default());
+        let idle = Issued::default();
+        let mut most = 0;
+        for _ in 0..10_000 {
+            let issued = Issued::default();
+            let mut waited = Tickets::of(Some(issued.clone()));
+            waited.join([&*idle]);
+            recent.hold(&waited);
+            // What its last event reaches has them too.
+            told = Tickets::of(told.first().cloned());
+            told.join(recent.tickets());
+            most = most.max(recent.tickets().len()).max(told.iter().count());
+            assert!(recent.tickets().iter().any(|ticket| ticket.is(&issued)));
+        }
+        assert!(most <= 4 * MANY, "{most} tickets");
+        assert!(recent.tickets().iter().any(|ticket| ticket.is(&idle)));
     }
 }
