@@ -1,8 +1,9 @@
-//! Buffers. The host and all devices see the same bytes at the same address, so there is nothing
-//! to migrate, and mapping one is nothing but its address.
+//! Buffers: memory of the context's pools, which free it behind all that was enqueued, as a released
+//! buffer's commands may be pending. The host and all devices see the same bytes at the same address, so
+//! there is nothing to migrate, and mapping one is nothing but its address.
 
-use std::alloc::{Layout, alloc, dealloc};
-use std::ptr::{self, NonNull};
+use std::ffi::c_void;
+use std::ptr;
 use std::sync::Arc;
 
 use ur::abi::*;
@@ -21,18 +22,18 @@ pub struct Mem {
     storage: Storage,
 }
 
-/// Whose memory it is; held for as long as the buffer, and looked at only to tell a sub-buffer.
-#[allow(dead_code)]
+/// Whose memory it is.
 enum Storage {
-    Own(Allocation),
+    /// The context's pools'.
+    Own,
     /// The caller's, who keeps it.
     User,
-    /// A part of another buffer.
-    Parent(Arc<Object<Mem>>),
+    /// A part of another buffer, which is held for as long.
+    Parent(#[allow(dead_code)] Arc<Object<Mem>>),
 }
 
 /// Enough for any type that a kernel reads.
-const ALIGN: usize = 128;
+const ALIGN: u32 = 128;
 
 const ACCESS: ur_mem_flags_t =
     ur_mem_flags_t(UR_MEM_FLAG_READ_WRITE.0 | UR_MEM_FLAG_READ_ONLY.0 | UR_MEM_FLAG_WRITE_ONLY.0);
@@ -55,23 +56,26 @@ impl Mem {
             flags.0 & !ACCESS.0 | access(flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE).0,
         );
         let host = properties.map_or(ptr::null_mut(), |properties| properties.pHost);
-        let (address, storage) = if uses_host {
-            (host.expose_provenance(), Storage::User)
+        let (start, storage) = if uses_host {
+            (host, Storage::User)
         } else {
-            let memory = Allocation::new(bytes)?;
+            let aligned = ur_usm_desc_t {
+                align: ALIGN,
+                ..Default::default()
+            };
+            let device = &context.devices()[0];
+            let memory =
+                hal::Context::usm_device_alloc(context, device, Some(&aligned), None, bytes)?;
             if flags.contains(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER) {
                 // SAFETY: the caller's memory has the buffer's size, and the new one is apart.
-                unsafe { ptr::copy_nonoverlapping(host.cast(), memory.start.as_ptr(), bytes) };
+                unsafe { ptr::copy_nonoverlapping(host, memory, bytes) };
             }
-            (
-                memory.start.as_ptr().expose_provenance(),
-                Storage::Own(memory),
-            )
+            (memory, Storage::Own)
         };
         Ok(hal::new::<Cpu, _>(Self {
             context: context.arc(),
             flags,
-            address,
+            address: start.expose_provenance(),
             bytes,
             storage,
         }))
@@ -153,30 +157,13 @@ impl hal::Mem<Cpu> for Mem {
     }
 }
 
-struct Allocation {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: memory that belongs to one buffer; who may touch it when is the commands' affair.
-unsafe impl Send for Allocation {}
-// SAFETY: as above.
-unsafe impl Sync for Allocation {}
-
-impl Allocation {
-    fn new(bytes: usize) -> Result<Self> {
-        let layout = Layout::from_size_align(bytes.max(1), ALIGN);
-        let layout = layout.map_err(|_| Error::new(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY))?;
-        // SAFETY: at least one byte is asked for.
-        let start = NonNull::new(unsafe { alloc(layout) });
-        let start = start.ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY))?;
-        Ok(Self { start, layout })
-    }
-}
-
-impl Drop for Allocation {
+impl Drop for Mem {
     fn drop(&mut self) {
-        // SAFETY: from `alloc` with the same layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        if let Storage::Own = self.storage {
+            let start: *mut c_void = ptr::with_exposed_provenance_mut(self.address);
+            if let Err(error) = hal::Context::usm_free(&*self.context, start) {
+                log::error!("a buffer's memory is lost: {:?}", error.code());
+            }
+        }
     }
 }

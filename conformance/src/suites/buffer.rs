@@ -2,7 +2,7 @@
 
 use crate::fixture::Fixture;
 use crate::generated::info::MEM_INFO;
-use crate::objects::{Buffer, Context, info};
+use crate::objects::{Buffer, Context, Gate, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::{check, check_eq};
@@ -13,7 +13,7 @@ pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["buffer";
         create_with_flags, create_refused, counts_references, belongs, copies_host_memory,
         write_and_read, read_refused, copy, copy_refused, fill_patterns, fill_refused,
-        parts_share_storage, part_refused, part_outlives_its_parent, out_of_order_chain,
+        parts_share_storage, part_refused, part_outlives_its_parent, commands_outlive_their_buffer, out_of_order_chain,
         native_handle,
     ];
     let buffer = |fixture: &Fixture| Context::new(fixture)?.buffer(4096);
@@ -359,6 +359,46 @@ fn part_outlives_its_parent(fixture: &Fixture) -> Done {
             .all(|byte| *byte == 9),
         "a part whose parent was released"
     );
+    Ok(())
+}
+
+/// What is enqueued uses a buffer that was released since, and nobody else's memory.
+fn commands_outlive_their_buffer(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let (queue, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
+    let ur = fixture.ur;
+    let size = 4096;
+    let (data, mut back) = (vec![7_u8; size], vec![0_u8; size]);
+    let buffer = context.buffer(size)?;
+    let gate = Gate::close(fixture, &queue)?;
+    let (from, to) = (data.as_ptr().cast(), back.as_mut_ptr().cast());
+    ur.urEnqueueMemBufferWrite(
+        queue.raw,
+        buffer.raw,
+        0,
+        0,
+        size,
+        from,
+        0,
+        null(),
+        null_mut(),
+    )
+    .ok()?;
+    ur.urEnqueueMemBufferRead(queue.raw, buffer.raw, 0, 0, size, to, 0, null(), null_mut())
+        .ok()?;
+    drop(buffer);
+    let others = (0..16).map(|_| context.buffer(size));
+    let others = others.collect::<Result<Vec<_>, _>>()?;
+    for buffer in &others {
+        buffer.write(&other, 0, &vec![9_u8; size])?;
+    }
+    gate.open();
+    queue.finish()?;
+    check!(back == data, "what went through a released buffer");
+    for buffer in &others {
+        let all = buffer.read::<u8>(&other, 0, size)?;
+        check!(all.iter().all(|byte| *byte == 9), "a buffer made since");
+    }
     Ok(())
 }
 
