@@ -1,5 +1,6 @@
 //! Fences: a clock that lanes, threads and callbacks can wait for.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub struct Fence {
     track: OnceLock<Weak<Track>>,
     /// The least epoch that anybody waits for, so that raising costs nothing when nobody does.
     awaited: AtomicU64,
-    waiters: Mutex<Vec<(u64, Waiter)>>,
+    waiters: Mutex<Waiters>,
     changed: Condvar,
 }
 
@@ -32,6 +33,13 @@ enum Waiter {
 }
 
 const NOBODY: u64 = u64::MAX;
+
+/// By the epoch that they wait for, then in the order in which they came.
+#[derive(Default)]
+struct Waiters {
+    all: BTreeMap<(u64, u64), Waiter>,
+    came: u64,
+}
 
 /// How long a thread looks before it sleeps: about what sleeping and being woken costs.
 pub const SPIN_NS: u64 = 30_000;
@@ -62,7 +70,7 @@ impl Fence {
             crew: Arc::clone(crew),
             track: OnceLock::new(),
             awaited: AtomicU64::new(NOBODY),
-            waiters: Mutex::new(Vec::new()),
+            waiters: Mutex::default(),
             changed: Condvar::new(),
         })
     }
@@ -94,21 +102,18 @@ impl Fence {
 
     #[cold]
     fn wake(&self, epoch: u64) {
-        let mut reached = Vec::new();
-        {
+        let reached = {
             let mut waiters = self.lock();
-            let mut index = 0;
-            while index < waiters.len() {
-                if waiters[index].0 <= epoch {
-                    reached.push(waiters.swap_remove(index).1);
-                } else {
-                    index += 1;
-                }
-            }
+            let later = match epoch.checked_add(1) {
+                Some(next) => waiters.all.split_off(&(next, 0)),
+                None => BTreeMap::new(),
+            };
+            let reached = std::mem::replace(&mut waiters.all, later);
             self.note_least(&waiters);
-        }
+            reached
+        };
         let mut sleepers = false;
-        for waiter in reached {
+        for waiter in reached.into_values() {
             match waiter {
                 Waiter::Lane(track) => track.wake(),
                 Waiter::Call(call) => call(),
@@ -123,25 +128,27 @@ impl Fence {
     /// Leaves a waiter to [`Fence::raise`], or gives it back if the epoch is reached already.
     fn register(&self, epoch: u64, waiter: Waiter) -> Option<Waiter> {
         let mut waiters = self.lock();
-        waiters.push((epoch, waiter));
+        waiters.came += 1;
+        let place = (epoch, waiters.came);
+        waiters.all.insert(place, waiter);
         self.note_least(&waiters);
         fence(Ordering::SeqCst);
         if !self.reached(epoch) {
             return None;
         }
         // Still ours: taking it out needs the lock that we hold.
-        let waiter = waiters.pop().map(|(_, waiter)| waiter);
+        let waiter = waiters.all.remove(&place);
         self.note_least(&waiters);
         waiter
     }
 
-    fn note_least(&self, waiters: &[(u64, Waiter)]) {
-        let least = waiters.iter().map(|&(epoch, _)| epoch).min();
+    fn note_least(&self, waiters: &Waiters) {
+        let least = waiters.all.first_key_value().map(|((epoch, _), _)| *epoch);
         self.awaited
             .store(least.unwrap_or(NOBODY), Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Waiter)>> {
+    fn lock(&self) -> MutexGuard<'_, Waiters> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
