@@ -3,6 +3,7 @@
 use super::engine::enter;
 use super::lane::LaneCore;
 use super::memory::Memory;
+use super::reach::Gathered;
 use super::{Driver, Engine};
 use crate::object::{Object, Result};
 use crate::timeline::{Clock, Frontier, Point};
@@ -15,7 +16,7 @@ pub struct Domain<D: Driver> {
     state: D::State,
     lanes: Mutex<Vec<Weak<LaneCore<D>>>>,
     /// Points that the host was to signal when last looked at.
-    host_points: Mutex<Frontier>,
+    host_points: Mutex<Gathered<Frontier>>,
     /// What was pending on queues that ended, in a deterministic run.
     orphans: Mutex<Frontier>,
     pub(crate) memory: Memory<D>,
@@ -87,15 +88,13 @@ impl<D: Driver> Domain<D> {
     }
 
     pub(crate) fn add_host_point(&self, point: &Point) {
-        let mut points = enter(&self.host_points);
-        points.prune();
-        points.join_point(point);
+        enter(&self.host_points).grow().join_point(point);
     }
 
     pub(crate) fn host_points(&self) -> Frontier {
-        let mut points = enter(&self.host_points).clone();
+        let mut points = enter(&self.host_points);
         points.prune();
-        points
+        points.all.clone()
     }
 
     /// A queue has ended with this pending. When that completes depends on time, so that in a

@@ -341,11 +341,7 @@ pub trait Driver:
     }
 
     /// A point that the host signals: its marker, which lanes can wait for, and the means.
-    /// A driver that tracks raises `clock` to 1 at the signal.
-    fn host_point(
-        domain: &Domain<Self>,
-        clock: &Arc<Clock>,
-    ) -> Result<(Self::Marker, Self::Signal)>;
+    fn host_point(domain: &Domain<Self>) -> Result<(Self::Marker, Self::Signal)>;
 
     /// Completes a host-signalled point.
     fn signal(signal: Self::Signal);

@@ -10,6 +10,7 @@ use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
 use crate::object::{Object, Origin, Result, ensure};
 use crate::timeline::{Clock, Frontier, LaneId, Point, PointRef};
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
@@ -21,6 +22,8 @@ pub struct Engine<D: Driver> {
     unsignalled: AtomicUsize,
     domains: Mutex<Vec<Weak<Domain<D>>>>,
     threads: Threads,
+    /// What threads of ours block for, where the driver tells of no completion by itself.
+    blocked: Mutex<FxHashMap<LaneId, Blocked<D>>>,
     origin: Origin,
     /// Whether nothing that a program can see may depend on when a completion is seen.
     deterministic: bool,
@@ -29,7 +32,14 @@ pub struct Engine<D: Driver> {
 /// Who can tell when a point is complete.
 enum Place<D: Driver> {
     Lane(Weak<LaneCore<D>>),
-    Host(D::Marker),
+    /// What is still to be signalled, ascending by epoch, and the last epoch that there was.
+    Host(VecDeque<(u64, D::Marker)>, u64),
+}
+
+/// What a thread blocks for on a lane, and will later.
+struct Blocked<D: Driver> {
+    at: u64,
+    later: VecDeque<(Mark<D>, Notice)>,
 }
 
 /// A native marker, and the point that it proves complete.
@@ -50,6 +60,7 @@ impl<D: Driver> Default for Engine<D> {
             unsignalled: AtomicUsize::new(0),
             domains: Mutex::default(),
             threads: Threads::default(),
+            blocked: Mutex::default(),
             origin: Origin::here(),
             deterministic: Settings::get().deterministic,
         }
@@ -94,6 +105,12 @@ impl<D: Driver> Engine<D> {
         if self.check().is_ok() {
             self.threads.shut_down();
         }
+    }
+
+    /// How many threads there are.
+    #[cfg(test)]
+    pub fn live_threads(&self) -> usize {
+        self.threads.live()
     }
 
     /// The process that it began in.
@@ -143,9 +160,12 @@ impl<D: Driver> Engine<D> {
             match places.get(&point.lane()) {
                 // It has ended since.
                 None => return Ok(None),
-                Some(Place::Host(marker)) => {
-                    return Ok(Some(Mark {
-                        point: point.to_point(),
+                Some(Place::Host(pending, _)) => {
+                    // What is signalled already comes after one that is not.
+                    let upto = pending.partition_point(|(epoch, _)| *epoch <= point.epoch);
+                    let found = upto.checked_sub(1).and_then(|at| pending.get(at));
+                    return Ok(found.map(|(epoch, marker)| Mark {
+                        point: Point::new(point.clock, *epoch),
                         marker: marker.clone(),
                     }));
                 }
@@ -244,39 +264,115 @@ impl<D: Driver> Engine<D> {
         if ours { job() } else { self.threads.push(job) }
     }
 
-    fn block_for(&self, mark: Mark<D>, notice: Notice) {
+    /// Has a thread block for a lane: one for all of its points, in their order. A point before that
+    /// which it blocks for has one of its own, as the later one may wait for what it sets off.
+    fn block_for(self: &Arc<Self>, mark: Mark<D>, notice: Notice) {
+        let (lane, epoch) = (mark.point.lane(), mark.point.epoch);
+        let mut blocked = enter(&self.blocked);
+        let alone = match blocked.get_mut(&lane) {
+            Some(Blocked { at, later }) if *at <= epoch => {
+                let place = later.partition_point(|(other, _)| other.point.epoch <= epoch);
+                later.insert(place, (mark, notice));
+                return;
+            }
+            Some(_) => true,
+            None => {
+                let later = VecDeque::new();
+                blocked.insert(lane, Blocked { at: epoch, later });
+                false
+            }
+        };
+        drop(blocked);
         // One promise is for the notice, one for the job that blocks.
         if self.threads.promise().is_err() {
-            return;
+            let left = (!alone).then(|| enter(&self.blocked).remove(&lane));
+            return drop(left);
         }
+        let engine = Arc::clone(self);
         self.threads.push(Box::new(move || {
-            if let Err(error) = D::block(&mark.marker) {
-                log::error!("waiting for a lane failed: {:?}", error.code());
+            let mut next = Some((mark, notice));
+            while let Some((mark, notice)) = next {
+                if let Err(error) = D::block(&mark.marker) {
+                    log::error!("waiting for a lane failed: {:?}", error.code());
+                }
+                notice();
+                next = (!alone).then(|| engine.next_blocked(lane)).flatten();
             }
-            notice();
         }));
     }
 
-    /// A new point that the host signals.
+    fn next_blocked(&self, lane: LaneId) -> Option<(Mark<D>, Notice)> {
+        let mut blocked = enter(&self.blocked);
+        let Blocked { at, later } = blocked.get_mut(&lane)?;
+        let next = later.pop_front();
+        match &next {
+            Some((mark, _)) => *at = mark.point.epoch,
+            None => drop(blocked.remove(&lane)),
+        }
+        next
+    }
+
+    /// What the host is to signal, without a place yet.
+    pub(crate) fn host_signal(&self, domain: &Domain<D>) -> Result<HostSignal<D>> {
+        let (marker, signal) = D::host_point(domain)?;
+        Ok(HostSignal { marker, signal })
+    }
+
+    /// A new point that the host signals, and that comes after no other one.
     pub(crate) fn host_point(self: &Arc<Self>, domain: &Arc<Domain<D>>) -> Result<HostPoint<D>> {
-        let clock = Clock::of_host(self.deterministic);
-        let (marker, signal) = D::host_point(domain, &clock)?;
-        self.insert(clock.id(), Place::Host(marker.clone()));
+        let signal = self.host_signal(domain)?;
+        let mut line = HostLine::new(self);
+        Ok(self.place(domain, signal, &mut line))
+    }
+
+    /// Makes a signal the next point of a line, which the host signals after all points before it.
+    pub(crate) fn place(
+        self: &Arc<Self>,
+        domain: &Domain<D>,
+        HostSignal { marker, signal }: HostSignal<D>,
+        line: &mut HostLine,
+    ) -> HostPoint<D> {
+        line.last += 1;
+        let point = Point::new(&line.clock, line.last);
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let none = || Place::Host(VecDeque::new(), 0);
+        if let Place::Host(pending, last) = places.entry(point.lane()).or_insert_with(none) {
+            pending.push_back((point.epoch, marker));
+            *last = point.epoch;
+        }
+        drop(places);
         self.unsignalled.fetch_add(1, Ordering::AcqRel);
-        let point = Point::new(&clock, 1);
         domain.add_host_point(&point);
-        Ok(HostPoint {
+        HostPoint {
             point,
-            marker,
             signal: Some(signal),
             engine: Arc::clone(self),
-        })
+        }
+    }
+
+    /// A point was signalled: how far its line has come depends on those before it.
+    fn signalled(&self, point: &Point) {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(Place::Host(pending, last)) = places.get_mut(&point.lane()) else {
+            return;
+        };
+        let at = pending.partition_point(|(epoch, _)| *epoch < point.epoch);
+        let gone = pending.remove(at);
+        match pending.front() {
+            Some((next, _)) => point.clock.raise(next - 1),
+            None => {
+                point.clock.raise(*last);
+                places.remove(&point.lane());
+            }
+        }
+        drop(places);
+        drop(gone);
     }
 
     /// A point that something outside completes, as the marker tells.
     pub(crate) fn foreign_point(self: &Arc<Self>, marker: D::Marker) -> ForeignPoint<D> {
         let clock = Clock::of_host(self.deterministic);
-        self.insert(clock.id(), Place::Host(marker));
+        self.insert(clock.id(), Place::Host(VecDeque::from([(1, marker)]), 1));
         self.unsignalled.fetch_add(1, Ordering::AcqRel);
         ForeignPoint {
             point: Point::new(&clock, 1),
@@ -332,10 +428,34 @@ impl<D: Driver> Drop for ForeignPoint<D> {
     }
 }
 
+/// What the host is to signal, and what lanes can wait for.
+pub(crate) struct HostSignal<D: Driver> {
+    pub marker: D::Marker,
+    signal: D::Signal,
+}
+
+/// Points that the host signals one after the other. Its end is that of its clock.
+pub(crate) struct HostLine {
+    clock: Arc<Clock>,
+    last: u64,
+}
+
+impl HostLine {
+    pub fn new<D: Driver>(engine: &Engine<D>) -> Self {
+        Self {
+            clock: Clock::of_host(engine.deterministic),
+            last: 0,
+        }
+    }
+
+    pub fn clock(&self) -> &Arc<Clock> {
+        &self.clock
+    }
+}
+
 /// A point that the host signals: by [`HostPoint::signal`], or by being dropped.
 pub(crate) struct HostPoint<D: Driver> {
     pub point: Point,
-    pub marker: D::Marker,
     signal: Option<D::Signal>,
     engine: Arc<Engine<D>>,
 }
@@ -350,7 +470,7 @@ impl<D: Driver> Drop for HostPoint<D> {
     fn drop(&mut self) {
         if let Some(signal) = self.signal.take() {
             D::signal(signal);
-            self.engine.remove(&self.point.clock);
+            self.engine.signalled(&self.point);
             self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
         }
     }

@@ -18,7 +18,7 @@ use super::{Context, Driver, Engine, Graph, Queue, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
-use crate::timeline::{Clock, Frontier};
+use crate::timeline::Frontier;
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -236,7 +236,7 @@ impl<D: Driver> Event<D> {
             return Ok(mark.marker);
         }
         // All of it is complete: a point that is, too.
-        let (marker, signal) = D::host_point(self.context().domain(), &Clock::new())?;
+        let (marker, signal) = D::host_point(self.context().domain())?;
         D::signal(signal);
         Ok(marker)
     }

@@ -78,8 +78,8 @@ impl<D: Driver> Queue<D> {
         } else {
             None
         };
-        let point = engine.host_point(this.context().domain())?;
-        let before = this.hold(&waits, &point)?;
+        let signal = engine.host_signal(this.context().domain())?;
+        let (point, before) = this.hold(&waits, signal)?;
         let reach = before.held_by(&point.point);
         let stamps = times
             .as_ref()

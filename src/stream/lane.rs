@@ -4,7 +4,7 @@
 //! commands, so the driver is called under it: to submit, to wait and to record, and for nothing
 //! else. No two lanes' locks are ever held at once: markers of other lanes are found before.
 
-use super::engine::Mark;
+use super::engine::{HostLine, HostPoint, HostSignal, Mark};
 use super::here::Here;
 use super::reach::{Issued, Reach, Reached, Recent, Ticket, Tickets};
 use super::replay::Part;
@@ -130,6 +130,8 @@ pub(crate) struct State<D: Driver> {
     /// Recorded markers, ascending by epoch. Unused where the driver tracks.
     marks: VecDeque<(u64, D::Marker)>,
     rooms: Rooms,
+    /// What the host is to signal here, if it ever was.
+    hosts: Option<HostLine>,
 }
 
 impl<D: Driver> LaneCore<D> {
@@ -160,6 +162,7 @@ impl<D: Driver> LaneCore<D> {
             ticket: None,
             here: Here::new(&clock),
             rooms: Rooms::new(),
+            hosts: None,
         };
         let lane = Arc::new(Self {
             clock,
@@ -314,8 +317,8 @@ impl<D: Driver> LaneCore<D> {
                 }
                 state.wait_for(&part.waits.order);
                 if let Some(held) = &mut part.held {
-                    let (point, marker) = (&held.point.point, &held.point.marker);
-                    part.reach = Some(held.follow(self.hold_here(state, point, marker)?).into());
+                    let reach = held.place(|signal| self.hold_here(state, signal))?;
+                    part.reach = Some(reach.into());
                     continue;
                 }
                 part.reach = self.give(state, part.wanted, |lane, epoch| {
@@ -469,14 +472,18 @@ impl<D: Driver> LaneCore<D> {
         Ok(state)
     }
 
-    /// Makes later commands wait for a point that the host signals. `before` is what the host waits
-    /// for itself: it is recorded first, so that it never covers this wait.
-    pub fn hold(&self, waits: &Reach, point: &Point, marker: &D::Marker) -> Result<Reach> {
+    /// Makes later commands wait for what the host signals: its point, and what the host waits for
+    /// itself. That is recorded first, so that it never covers this wait.
+    pub fn hold(&self, waits: &Reach, signal: HostSignal<D>) -> Result<(HostPoint<D>, Reach)> {
         let mut state = self.after(waits)?;
-        self.hold_here(&mut state, point, marker)
+        self.hold_here(&mut state, signal)
     }
 
-    fn hold_here(&self, state: &mut State<D>, point: &Point, marker: &D::Marker) -> Result<Reach> {
+    fn hold_here(
+        &self,
+        state: &mut State<D>,
+        signal: HostSignal<D>,
+    ) -> Result<(HostPoint<D>, Reach)> {
         self.cover(state)?;
         let before = Reach {
             done: state.tip(),
@@ -486,13 +493,21 @@ impl<D: Driver> LaneCore<D> {
         if !D::TRACKS && !state.order.current().is_done() {
             self.keep_mark(state)?;
         }
-        D::wait(&self.native, marker)?;
-        let mut held = before.order.clone();
-        held.join_point(point);
-        state.wait_for(&held);
-        state.recent.add([point.by_ref()]);
+        D::wait(&self.native, &signal.marker)?;
+        // One line for all, each of which comes after those before it, so that many pending ones are
+        // as easily told as one.
+        let line = state
+            .hosts
+            .get_or_insert_with(|| HostLine::new(&self.engine));
+        let held = self.engine.place(self.context.domain(), signal, line);
+        let mut order = before.order.clone();
+        order.join_point(&held.point);
+        state.wait_for(&order);
+        // The host waits for all else that is waited for.
+        state.recent.clear();
+        state.recent.add([held.point.by_ref()]);
         self.publish(state);
-        Ok(before)
+        Ok((held, before))
     }
 
     /// What an event reaches that stands for everything up to here, without a command of its own.
@@ -768,6 +783,9 @@ fn tip(order: &Lane, recent: &Recent) -> Frontier {
 impl<D: Driver> Drop for LaneCore<D> {
     fn drop(&mut self) {
         self.engine.remove(&self.clock);
+        if let Some(hosts) = &self.state.lock().hosts {
+            self.engine.remove(hosts.clock());
+        }
         self.stash.retire();
     }
 }

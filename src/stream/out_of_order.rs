@@ -2,19 +2,23 @@
 //!
 //! What waits for a point that the host has yet to signal may never end by itself. It goes on a lane
 //! on which nothing independent can come behind it: a lane held by host points takes only commands
-//! that wait for all of those points anyway.
+//! that wait for all of those points anyway. There are few lanes for the same points, and those that are
+//! not needed any more end.
 
+use super::engine::{HostLine, HostPoint, HostSignal};
 use super::lane::{LaneCore, Progress};
-use super::reach::{Reach, Reached};
+use super::reach::{Gathered, Reach, Reached};
 use super::{Context, Driver, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
-use crate::timeline::{Frontier, Point};
+use crate::timeline::Frontier;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Lanes for commands that end by themselves. Those that the host holds up come on top.
+/// Lanes for commands that end by themselves, and for those that wait for the same host points.
 const MOST_LANES: usize = 4;
+/// Lanes from which on other host points get one each, and that stay when the host holds nothing up.
+const MANY_LANES: usize = 4 * MOST_LANES;
 
 pub(crate) struct OutOfOrder<D: Driver> {
     context: Arc<Object<Context<D>>>,
@@ -24,7 +28,7 @@ pub(crate) struct OutOfOrder<D: Driver> {
     /// What every later command comes after.
     barrier: Reach,
     /// What is pending on no lane: host tasks, allocations and frees.
-    loose: Reach,
+    loose: Gathered<Reach>,
 }
 
 impl<D: Driver> OutOfOrder<D> {
@@ -39,7 +43,7 @@ impl<D: Driver> OutOfOrder<D> {
             flags,
             lanes: Vec::new(),
             barrier: Reach::default(),
-            loose: Reach::default(),
+            loose: Gathered::default(),
         }
     }
 
@@ -104,35 +108,38 @@ impl<D: Driver> OutOfOrder<D> {
                 reach.join(&*lane.reach_now()?);
             }
             self.loose.prune();
-            reach.join(&self.loose);
+            reach.join(&self.loose.all);
         }
         reach.prune();
         if barrier {
             self.barrier = reach.clone();
             if everything {
-                self.loose = Reach::default();
+                self.loose = Gathered::default();
             }
         }
         self.add_loose(&reach);
         Ok(reach)
     }
 
-    /// A host task: what it waits for. The point is pending from now on.
-    pub fn hold(&mut self, waits: &Reach, point: &Point) -> Reach {
+    /// A host task: its point, pending from now on, and what it waits for.
+    pub fn hold(&mut self, waits: &Reach, signal: HostSignal<D>) -> (HostPoint<D>, Reach) {
         let before = self.reach_of(waits);
+        let domain = self.context.domain();
+        let engine = domain.engine();
+        let held = engine.place(domain, signal, &mut HostLine::new(engine));
+        let point = Frontier::from(held.point.clone());
         self.add_loose(&Reach {
-            done: point.clone().into(),
-            order: point.clone().into(),
+            done: point.clone(),
+            order: point,
             ..Reach::default()
         });
-        before
+        (held, before)
     }
 
     /// Something without a lane that `urQueueFinish` and barriers have to cover.
     pub fn add_loose(&mut self, reach: &Reach) {
-        self.loose.prune();
         if !reach.done.is_complete() {
-            self.loose.join(reach);
+            self.loose.grow().join(reach);
         }
     }
 
@@ -159,7 +166,7 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     pub fn everything(&self) -> Frontier {
-        let mut all = self.loose.done.clone();
+        let mut all = self.loose.all.done.clone();
         all.join(&self.barrier.done);
         for lane in &self.lanes {
             all.join(&lane.tip());
@@ -181,6 +188,7 @@ impl<D: Driver> OutOfOrder<D> {
             return self.place_around_hosts(waits);
         }
         // Nothing waits for the host, as mostly: no lane is held by it.
+        self.end_idle();
         let (mut best, mut count) = (None, 0);
         for (at, lane) in self.lanes.iter().enumerate() {
             if lane.is_lent() {
@@ -204,31 +212,51 @@ impl<D: Driver> OutOfOrder<D> {
     fn place_around_hosts(&mut self, waits: &Reach) -> Result<usize> {
         let engine = self.context.domain().engine();
         let hosts = engine.unsignalled(&waits.order);
-        let (mut open, mut free) = (Vec::new(), 0);
+        // Lanes that it may go on, and whether nothing else holds it up than what holds up the lane.
+        let mut open = Vec::new();
         for (at, lane) in self.lanes.iter().enumerate() {
-            if lane.is_lent() {
-                continue;
-            }
             let held = engine.unsignalled(&lane.waited());
-            free += usize::from(held.is_empty());
-            if held.points().all(|point| hosts.covers_point(point)) {
-                open.push((at, lane, held));
+            if !lane.is_lent() && held.points().all(|point| hosts.covers_point(point)) {
+                open.push((at, lane, held.len() == hosts.len()));
             }
         }
-        let mut found = open
+        let alike = || open.iter().filter(|(.., alike)| *alike);
+        let most = match !hosts.is_empty() && self.lanes.len() >= MANY_LANES {
+            true => 1,
+            false => MOST_LANES,
+        };
+        // A lane that it makes wait for more is lost to what waited for less there.
+        let room = alike().count() < most;
+        let fits = |alike: bool| alike || room;
+        let follows = |lane: &LaneCore<D>| lane.left() > 0 && lane.is_last_of(waits);
+        let free = |lane: &LaneCore<D>| lane.left() == 0;
+        let found = open
             .iter()
-            .find(|(_, lane, _)| lane.left() > 0 && lane.is_last_of(waits));
-        if found.is_none() {
-            found = open
-                .iter()
-                .find(|(_, lane, held)| lane.left() == 0 && held.is_empty());
-        }
-        let room = !hosts.is_empty() || free < MOST_LANES;
-        let least = || open.iter().min_by_key(|(_, lane, _)| lane.left());
+            .find(|(_, lane, alike)| fits(*alike) && follows(lane))
+            .or_else(|| {
+                open.iter()
+                    .find(|(_, lane, alike)| fits(*alike) && free(lane))
+            });
+        let least = || alike().min_by_key(|(_, lane, _)| lane.left());
         let found = found.or_else(|| least().filter(|_| !room));
         match found.map(|(at, ..)| *at) {
             Some(at) => Ok(at),
             None => self.add_lane(),
+        }
+    }
+
+    /// Ends lanes that were made for what the host held up and that have nothing to do.
+    fn end_idle(&mut self) {
+        if self.lanes.len() <= MANY_LANES {
+            return;
+        }
+        let mut at = MOST_LANES;
+        while at < self.lanes.len() && self.lanes.len() > MOST_LANES {
+            let lane = &self.lanes[at];
+            match lane.left() == 0 && !lane.is_lent() && !lane.is_exposed() {
+                true => self.lanes.swap_remove(at).retire(),
+                false => at += 1,
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::capture::{Capture, Span};
 use super::command::Command;
-use super::engine::{HostPoint, enter};
+use super::engine::{HostPoint, HostSignal, enter};
 use super::event::{Event, Times};
 use super::lane::{LaneCore, Progress};
 use super::out_of_order::OutOfOrder;
@@ -344,11 +344,15 @@ impl<D: Driver> Queue<D> {
         Self::deliver_bookkeeping(this, command, reach, event)
     }
 
-    /// Makes a host-signalled point part of the queue: what the host waits for before it signals.
-    pub(crate) fn hold(&self, waits: &Reach, point: &HostPoint<D>) -> Result<Reach> {
+    /// Makes what the host signals part of the queue: its point, and what the host waits for before.
+    pub(crate) fn hold(
+        &self,
+        waits: &Reach,
+        signal: HostSignal<D>,
+    ) -> Result<(HostPoint<D>, Reach)> {
         match &self.shape {
-            Shape::InOrder(lane) => lane.hold(waits, &point.point, &point.marker),
-            Shape::OutOfOrder(lanes) => Ok(enter(lanes).hold(waits, &point.point)),
+            Shape::InOrder(lane) => lane.hold(waits, signal),
+            Shape::OutOfOrder(lanes) => Ok(enter(lanes).hold(waits, signal)),
         }
     }
 

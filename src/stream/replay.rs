@@ -5,7 +5,7 @@
 //! There is no event for each command; what is handed out is how far the whole reaches.
 
 use super::command::Site;
-use super::engine::{HostPoint, enter};
+use super::engine::{HostPoint, HostSignal, enter};
 use super::event::{Event, Times};
 use super::host_task::Call;
 use super::lane::Progress;
@@ -14,7 +14,7 @@ use super::queue::Shape;
 use super::reach::{Reach, Reached};
 use super::recording::Recording;
 use super::{Compiled, Driver, Engine, Queue, Stamps, Work};
-use crate::object::{Object, Result};
+use crate::object::{Error, Object, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -42,28 +42,33 @@ pub(crate) struct Part<'a, D: Driver> {
     pub reach: Option<Reached>,
 }
 
-/// A host task on its way: the point that it signals, and what it waits for once that is known.
+/// A host task on its way: what it signals, then the point of that and what it waits for.
 pub(crate) struct Held<D: Driver> {
-    pub point: HostPoint<D>,
+    signal: Option<HostSignal<D>>,
     call: Call,
-    before: Option<Reach>,
+    placed: Option<(HostPoint<D>, Reach)>,
 }
 
 impl<D: Driver> Held<D> {
     fn new(queue: &Queue<D>, call: Call) -> Result<Self> {
-        let point = queue.engine().host_point(queue.context().domain())?;
+        let signal = queue.engine().host_signal(queue.context().domain())?;
         Ok(Self {
-            point,
+            signal: Some(signal),
             call,
-            before: None,
+            placed: None,
         })
     }
 
-    /// Notes what comes before: what the task reaches.
-    pub fn follow(&mut self, before: Reach) -> Reach {
-        let reach = before.held_by(&self.point.point);
-        self.before = Some(before);
-        reach
+    /// Has `hold` give it its place, once: what the task reaches.
+    pub fn place(
+        &mut self,
+        hold: impl FnOnce(HostSignal<D>) -> Result<(HostPoint<D>, Reach)>,
+    ) -> Result<Reach> {
+        let signal = self.signal.take().ok_or(Error::unsupported())?;
+        let (point, before) = hold(signal)?;
+        let reach = before.held_by(&point.point);
+        self.placed = Some((point, before));
+        Ok(reach)
     }
 }
 
@@ -78,9 +83,9 @@ impl<D: Driver> Part<'_, D> {
     fn start(&mut self, queue: &Object<Queue<D>>) -> Result<()> {
         match self.held.take() {
             Some(Held {
-                point,
                 call,
-                before: Some(before),
+                placed: Some((point, before)),
+                ..
             }) => Queue::start(queue, call, point, self.stamps.clone(), before),
             _ => Ok(()),
         }
@@ -290,8 +295,13 @@ fn spread<D: Driver>(
             own.join(reach);
         }
         if let Some(held) = &mut part.held {
-            let before = lanes.hold(&own, &held.point.point);
-            part.reach = Some(held.follow(before).into());
+            match held.place(|signal| Ok(lanes.hold(&own, signal))) {
+                Ok(reach) => part.reach = Some(reach.into()),
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
             continue;
         }
         let give = |lane: &D::Lane, epoch| {

@@ -256,10 +256,7 @@ macro_rules! fake {
                 None
             }
 
-            fn host_point(
-                domain: &Domain<Self>,
-                _clock: &Arc<Clock>,
-            ) -> Result<(Marker, Self::Signal)> {
+            fn host_point(domain: &Domain<Self>) -> Result<(Marker, Self::Signal)> {
                 let flag = Arc::new(Flag::default());
                 let world = Arc::clone(domain.state());
                 Ok((

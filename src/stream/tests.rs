@@ -1,5 +1,21 @@
 //! The engine over the scripted driver of `testing`.
 
+/// Tests for a driver of either sort.
+macro_rules! on_both {
+    ($($name:ident)*) => { $(
+        mod $name {
+            #[test]
+            fn with_a_tracking_driver() {
+                super::$name::<crate::stream::testing::Tracked>();
+            }
+            #[test]
+            fn with_a_polled_driver() {
+                super::$name::<crate::stream::testing::Polled>();
+            }
+        }
+    )* };
+}
+
 mod across;
 mod capture;
 mod host;

@@ -84,6 +84,11 @@ impl Threads {
         }
     }
 
+    #[cfg(test)]
+    pub fn live(&self) -> usize {
+        self.0.lock().live
+    }
+
     fn grow(&self, state: &mut State) -> bool {
         let shared = Arc::clone(&self.0);
         let made = std::thread::Builder::new()

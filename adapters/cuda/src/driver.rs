@@ -164,7 +164,7 @@ impl Driver for Cuda {
         marker.notify(then)
     }
 
-    fn host_point(domain: &Domain<Self>, _: &Arc<Clock>) -> Result<(Marker, Signal)> {
+    fn host_point(domain: &Domain<Self>) -> Result<(Marker, Signal)> {
         host_point(first(domain)?)
     }
 

@@ -87,8 +87,9 @@ impl Driver for Cpu {
         marker.on_reach(then).err()
     }
 
-    fn host_point(_: &Domain<Self>, clock: &Arc<Clock>) -> Result<(Marker, Signal)> {
-        Ok(Fence::host_point(&roots().device.machine.crew()?, clock))
+    fn host_point(_: &Domain<Self>) -> Result<(Marker, Signal)> {
+        let crew = roots().device.machine.crew()?;
+        Ok(Fence::host_point(&crew, &Clock::new()))
     }
 
     fn signal(signal: Signal) {

@@ -97,7 +97,7 @@ impl Driver for OpenCl {
         marker.notify(then)
     }
 
-    fn host_point(domain: &Domain<Self>, _: &Arc<Clock>) -> Result<(Marker, Signal)> {
+    fn host_point(domain: &Domain<Self>) -> Result<(Marker, Signal)> {
         let context = &domain.state().context;
         let event = exec::user_event(context)?;
         Ok((Marker::new(event.clone()), Signal(event)))

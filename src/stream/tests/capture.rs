@@ -34,21 +34,6 @@ fn completes<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) {
     });
 }
 
-macro_rules! on_both {
-    ($($name:ident)*) => { $(
-        mod $name {
-            #[test]
-            fn with_a_tracking_driver() {
-                super::$name::<crate::stream::testing::Tracked>();
-            }
-            #[test]
-            fn with_a_polled_driver() {
-                super::$name::<crate::stream::testing::Polled>();
-            }
-        }
-    )* };
-}
-
 on_both! {
     a_capture_gives_the_driver_nothing others_join_through_events host_tasks_run_in_their_place
     a_released_queue_frees_its_capture a_failed_host_point_leaves_nothing

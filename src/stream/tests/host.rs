@@ -201,3 +201,102 @@ fn a_forgotten_marker_is_no_later_one() {
     drop(second);
     bench.world.run();
 }
+
+/// Lanes of the context that there are.
+fn lanes<D: AnyFake>(bench: &Bench<D>) -> usize {
+    bench.context.domain().lanes().len()
+}
+
+fn what_waits_for_the_same_host_shares_lanes<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.out_of_order();
+    let (gate_a, a) = gate(&queue, &[]);
+    let (gate_b, b) = gate(&queue, &[]);
+    for label in 0..50 {
+        launch_only(&queue, label, &[&a]);
+        let chained = launch(&queue, label, &[&a]);
+        launch_only(&queue, label, &[&chained, &b]);
+        launch_only(&queue, label, &[]);
+    }
+    assert!(lanes(&bench) <= 16, "{} lanes", lanes(&bench));
+    drop((gate_a.open, gate_b.open));
+    queue.finish_here().unwrap();
+    assert_eq!(bench.world.ran().len(), 200);
+}
+
+fn lanes_for_what_the_host_held_up_end<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.out_of_order();
+    let gates: Vec<_> = (0..40).map(|_| gate(&queue, &[])).collect();
+    for (label, (_, task)) in (0..).zip(&gates) {
+        launch_only(&queue, label, &[task]);
+    }
+    assert!(lanes(&bench) >= 40, "each waits for another host");
+    drop(gates);
+    queue.finish_here().unwrap();
+    launch_only(&queue, 100, &[]);
+    bench.world.run();
+    assert_eq!(bench.world.ran().len(), 41);
+    assert!(lanes(&bench) <= 4, "{} lanes", lanes(&bench));
+}
+
+fn many_host_tasks_in_order_are_told_by_the_last<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let queue = bench.in_order();
+    let (first, _) = gate(&queue, &[]);
+    let mut rest = Vec::new();
+    for label in 0..100 {
+        rest.push(gate(&queue, &[]));
+        launch_only(&queue, label, &[]);
+    }
+    let Shape::InOrder(lane) = &queue.shape else {
+        unreachable!("it was made in-order");
+    };
+    let (tip, waited) = (lane.tip().len(), lane.waited().len());
+    assert!(tip <= 2 && waited <= 2, "{tip} points, {waited} waited for");
+    let last = rest.last().map(|(gate, _)| gate.passed.clone()).unwrap();
+    // They open in another order than the queue's.
+    rest.reverse();
+    let events: Vec<_> = rest.into_iter().map(|(_, event)| event).collect();
+    assert_eq!(last.load(Ordering::SeqCst), 0, "the first is still closed");
+    assert_eq!(status(&events[0]), UR_EVENT_STATUS_SUBMITTED);
+    drop(first.open);
+    queue.finish_here().unwrap();
+    assert_eq!(last.load(Ordering::SeqCst), 1);
+    assert!(
+        events
+            .iter()
+            .all(|event| status(event) == UR_EVENT_STATUS_COMPLETE)
+    );
+    assert_eq!(bench.world.ran(), (0..100).collect::<Vec<_>>());
+}
+
+/// Where the driver tells of no completion, threads block for it: one a lane, not one a point, but for a
+/// point before the one that is blocked for.
+fn many_pending_points_take_few_threads<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (queue, other) = (bench.in_order(), bench.out_of_order());
+    let early = launch(&queue, 0, &[]);
+    let events: Vec<_> = (1..100).map(|label| launch(&queue, label, &[])).collect();
+    let mut gates: Vec<_> = events.iter().map(|event| gate(&other, &[event])).collect();
+    gates.push(gate(&other, &[&early]));
+    let live = bench.context.domain().engine().live_threads();
+    assert!(live <= 4, "{live} threads");
+    let passed: Vec<_> = gates.iter().map(|(gate, _)| gate.passed.clone()).collect();
+    let passed = || {
+        passed
+            .iter()
+            .map(|passed| passed.load(Ordering::SeqCst))
+            .sum::<usize>()
+    };
+    drop(gates);
+    assert_eq!(passed(), 0);
+    bench.world.run();
+    other.finish_here().unwrap();
+    assert_eq!(passed(), 100);
+}
+
+on_both! {
+    many_pending_points_take_few_threads what_waits_for_the_same_host_shares_lanes lanes_for_what_the_host_held_up_end
+    many_host_tasks_in_order_are_told_by_the_last
+}

@@ -71,21 +71,6 @@ fn completes<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) {
     });
 }
 
-macro_rules! on_both {
-    ($($name:ident)*) => { $(
-        mod $name {
-            #[test]
-            fn with_a_tracking_driver() {
-                super::$name::<crate::stream::testing::Tracked>();
-            }
-            #[test]
-            fn with_a_polled_driver() {
-                super::$name::<crate::stream::testing::Polled>();
-            }
-        }
-    )* };
-}
-
 on_both! {
     it_goes_on_one_lane_in_a_row independent_commands_spread submissions_follow_each_other
     events_stand_for_the_last_submission what_waits_before_is_held_back only_what_waits_is_held_back
