@@ -6,6 +6,7 @@ mod agreement;
 mod arguments;
 mod async_alloc;
 mod async_validation;
+mod backlog;
 mod buffer;
 mod buffer_map;
 mod buffer_rect;
@@ -69,6 +70,7 @@ pub fn all() -> Vec<Test> {
         enqueue::all,
         across_contexts::all,
         host_task::all,
+        backlog::all,
         interop::all,
         virtual_memory::all,
         command_buffer::all,

@@ -1,0 +1,213 @@
+//! Much that is pending at once: host tasks, callbacks and commands in numbers. What each costs must not
+//! depend on how many there are, or this takes longer than a test may.
+//!
+//! `UR_LONG=1` raises some hundreds to some ten thousands.
+
+use crate::fixture::Fixture;
+use crate::objects::{Context, Event, Gate, Kind, Queue};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["backlog";
+        tasks_in_order, tasks_of_their_own, tasks_between_commands, commands_behind_one_task,
+        commands_behind_many_tasks, callbacks, waits_that_nothing_follows,
+    ]
+}
+
+fn count() -> usize {
+    match std::env::var_os("UR_LONG") {
+        Some(_) => 20_000,
+        None => 300,
+    }
+}
+
+/// Numbers in the order in which they came.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<Vec<usize>>>);
+
+impl Seen {
+    /// A host task that notes its number.
+    fn task(&self, queue: &Queue, number: usize, wait: &[&Event]) -> Result<Event, Stop> {
+        let seen = self.clone();
+        queue.host_task(move || seen.lock().push(number), wait)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn are_all(&self, count: usize) -> Done {
+        let mut seen = self.lock().clone();
+        seen.sort_unstable();
+        check!(seen.into_iter().eq(0..count), "each host task runs once");
+        Ok(())
+    }
+}
+
+fn tasks_in_order(fixture: &Fixture) -> Done {
+    let queue = Context::new(fixture)?.in_order(fixture)?;
+    let (gate, seen) = (Gate::close(fixture, &queue)?, Seen::default());
+    for number in 0..count() {
+        drop(seen.task(&queue, number, &[])?);
+    }
+    check!(seen.lock().is_empty(), "host tasks wait for the first");
+    gate.open();
+    queue.finish()?;
+    let seen = seen.lock();
+    check!(seen.iter().copied().eq(0..count()), "they run in order");
+    Ok(())
+}
+
+fn tasks_of_their_own(fixture: &Fixture) -> Done {
+    let queue = Context::new(fixture)?.out_of_order(fixture)?;
+    let (gate, seen) = (Gate::close(fixture, &queue)?, Seen::default());
+    for number in 0..count() {
+        drop(seen.task(&queue, number, &[&gate.event])?);
+    }
+    check!(seen.lock().is_empty(), "host tasks wait for their list");
+    gate.open();
+    queue.finish()?;
+    seen.are_all(count())
+}
+
+/// Every task sees what the command before it wrote, and every command what the task left.
+fn tasks_between_commands(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let word = context.usm(fixture, Kind::Host, 4)?;
+    let (gate, wrong) = (Gate::close(fixture, &queue)?, Arc::new(AtomicUsize::new(0)));
+    for number in 0..count() {
+        drop(queue.fill(word.ptr, number as u32, 4, &[])?);
+        let (address, wrong) = (word.ptr.expose_provenance(), Arc::clone(&wrong));
+        let task = move || {
+            let word = std::ptr::with_exposed_provenance::<u32>(address);
+            // SAFETY: host memory that lives until the queue has finished, and nothing else runs now.
+            let found = unsafe { word.read_volatile() };
+            wrong.fetch_add(usize::from(found != number as u32), Ordering::Relaxed);
+        };
+        drop(queue.host_task(task, &[])?);
+    }
+    gate.open();
+    queue.finish()?;
+    check_eq!(
+        wrong.load(Ordering::Relaxed),
+        0,
+        "host tasks that saw another word"
+    );
+    Ok(())
+}
+
+fn commands_behind_one_task(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.out_of_order(fixture)?;
+    let words = context.usm(fixture, Kind::Host, 4 * count())?;
+    let gate = Gate::close(fixture, &queue)?;
+    for number in 0..count() {
+        let word = words.ptr.wrapping_byte_add(4 * number);
+        drop(queue.fill(word, number as u32, 4, &[&gate.event])?);
+    }
+    // What waits for nothing goes past them.
+    let free = context.usm(fixture, Kind::Host, 4)?;
+    let past = queue.fill(free.ptr, 7_u32, 4, &[])?;
+    check!(
+        past.completes_within(Duration::from_secs(10))?,
+        "a command behind no host task ends"
+    );
+    check!(!gate.is_open(), "the gate is closed still");
+    gate.open();
+    queue.finish()?;
+    let words = queue.read::<u32>(words.ptr, count(), &[])?;
+    check!(
+        words.into_iter().eq(0..count() as u32),
+        "what was written behind the task"
+    );
+    Ok(())
+}
+
+fn commands_behind_many_tasks(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let (queue, count) = (context.out_of_order(fixture)?, count().min(500));
+    let words = context.usm(fixture, Kind::Host, 4 * count)?;
+    let (gate, seen) = (Gate::close(fixture, &queue)?, Seen::default());
+    for number in 0..count {
+        let task = seen.task(&queue, number, &[&gate.event])?;
+        let word = words.ptr.wrapping_byte_add(4 * number);
+        drop(queue.fill(word, number as u32, 4, &[&task])?);
+    }
+    gate.open();
+    queue.finish()?;
+    // With nothing held back, the queue goes on as before.
+    let last = queue.fill(words.ptr, 0_u32, 4, &[])?;
+    let words = queue.read::<u32>(words.ptr, count, &[&last])?;
+    check!(
+        words.into_iter().eq(0..count as u32),
+        "what was written behind the tasks"
+    );
+    seen.are_all(count)
+}
+
+fn callbacks(fixture: &Fixture) -> Done {
+    unsafe extern "C" fn called(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_void) {
+        // SAFETY: the counter below, which lives until all have come.
+        unsafe { &*data.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
+    }
+    let context = Context::new(fixture)?;
+    let word = context.usm(fixture, Kind::Device, 4)?;
+    for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
+        let gate = Gate::close(fixture, &queue)?;
+        // Leaked where some did not come: they may yet.
+        let calls: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
+        let data = std::ptr::from_ref(calls).cast_mut().cast();
+        for number in 0..count() {
+            let event = queue.fill(word.ptr, number as u32, 4, &[&gate.event])?;
+            let complete = UR_EXECUTION_INFO_COMPLETE;
+            let set = fixture
+                .ur
+                .urEventSetCallback(event.raw, complete, Some(called), data);
+            set.ok()?;
+        }
+        check_eq!(
+            calls.load(Ordering::SeqCst),
+            0,
+            "callbacks of pending events"
+        );
+        gate.open();
+        queue.finish()?;
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while calls.load(Ordering::SeqCst) < count() && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        check_eq!(calls.load(Ordering::SeqCst), count(), "callbacks");
+    }
+    Ok(())
+}
+
+/// A queue that is only ever told to wait for others' commands.
+fn waits_that_nothing_follows(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let (queue, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
+    let word = context.usm(fixture, Kind::Host, 4)?;
+    for number in 0..count() {
+        let written = other.fill(word.ptr, number as u32, 4, &[])?;
+        let wait = fixture
+            .ur
+            .urEnqueueEventsWait(queue.raw, 1, &written.raw, null_mut());
+        wait.ok()?;
+    }
+    queue.finish()?;
+    let word = queue.read::<u32>(word.ptr, 1, &[])?;
+    check_eq!(
+        word[0] as usize,
+        count() - 1,
+        "the last word that was waited for"
+    );
+    Ok(())
+}
