@@ -32,7 +32,7 @@ pub struct Engine<D: Driver> {
 /// Who can tell when a point is complete.
 enum Place<D: Driver> {
     Lane(Weak<LaneCore<D>>),
-    /// What is still to be signalled, ascending by epoch, and the last epoch that there was.
+    /// What is still to be signalled, ascending by epoch, and how far its line has come without it.
     Host(VecDeque<(u64, D::Marker)>, u64),
 }
 
@@ -321,24 +321,44 @@ impl<D: Driver> Engine<D> {
     /// A new point that the host signals, and that comes after no other one.
     pub(crate) fn host_point(self: &Arc<Self>, domain: &Arc<Domain<D>>) -> Result<HostPoint<D>> {
         let signal = self.host_signal(domain)?;
-        let mut line = HostLine::new(self);
-        Ok(self.place(domain, signal, &mut line))
+        Ok(self.place_alone(domain, signal))
     }
 
     /// Makes a signal the next point of a line, which the host signals after all points before it.
     pub(crate) fn place(
         self: &Arc<Self>,
         domain: &Domain<D>,
-        HostSignal { marker, signal }: HostSignal<D>,
+        signal: HostSignal<D>,
         line: &mut HostLine,
     ) -> HostPoint<D> {
         line.last += 1;
         let point = Point::new(&line.clock, line.last);
+        self.place_at(domain, signal, point, line.last)
+    }
+
+    /// Makes a signal the one point of a line.
+    pub(crate) fn place_alone(
+        self: &Arc<Self>,
+        domain: &Domain<D>,
+        signal: HostSignal<D>,
+    ) -> HostPoint<D> {
+        let point = Point::new(&Clock::of_host(self.deterministic), 1);
+        self.place_at(domain, signal, point, u64::MAX)
+    }
+
+    /// `end`: how far the line has come once all of its points so far are signalled.
+    fn place_at(
+        self: &Arc<Self>,
+        domain: &Domain<D>,
+        HostSignal { marker, signal }: HostSignal<D>,
+        point: Point,
+        end: u64,
+    ) -> HostPoint<D> {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let none = || Place::Host(VecDeque::new(), 0);
         if let Place::Host(pending, last) = places.entry(point.lane()).or_insert_with(none) {
             pending.push_back((point.epoch, marker));
-            *last = point.epoch;
+            *last = end;
         }
         drop(places);
         self.unsignalled.fetch_add(1, Ordering::AcqRel);
@@ -362,7 +382,7 @@ impl<D: Driver> Engine<D> {
             Some((next, _)) => point.clock.raise(next - 1),
             None => {
                 point.clock.raise(*last);
-                places.remove(&point.lane());
+                drop(places.remove(&point.lane()));
             }
         }
         drop(places);
@@ -469,8 +489,9 @@ impl<D: Driver> HostPoint<D> {
 impl<D: Driver> Drop for HostPoint<D> {
     fn drop(&mut self) {
         if let Some(signal) = self.signal.take() {
-            D::signal(signal);
+            // First, so that nobody sees what waited for it complete before it.
             self.engine.signalled(&self.point);
+            D::signal(signal);
             self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
         }
     }

@@ -5,7 +5,7 @@
 //! that wait for all of those points anyway. There are few lanes for the same points, and those that are
 //! not needed any more end.
 
-use super::engine::{HostLine, HostPoint, HostSignal};
+use super::engine::{HostPoint, HostSignal};
 use super::lane::{LaneCore, Progress};
 use super::reach::{Gathered, Reach, Reached};
 use super::{Context, Driver, Stamps, Work};
@@ -125,8 +125,7 @@ impl<D: Driver> OutOfOrder<D> {
     pub fn hold(&mut self, waits: &Reach, signal: HostSignal<D>) -> (HostPoint<D>, Reach) {
         let before = self.reach_of(waits);
         let domain = self.context.domain();
-        let engine = domain.engine();
-        let held = engine.place(domain, signal, &mut HostLine::new(engine));
+        let held = domain.engine().place_alone(domain, signal);
         let point = Frontier::from(held.point.clone());
         self.add_loose(&Reach {
             done: point.clone(),
