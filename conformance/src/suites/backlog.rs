@@ -160,14 +160,16 @@ fn callbacks(fixture: &Fixture) -> Done {
         unsafe { &*data.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
     }
     let context = Context::new(fixture)?;
-    let word = context.usm(fixture, Kind::Device, 4)?;
+    let words = context.usm(fixture, Kind::Device, 4 * count())?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let gate = Gate::close(fixture, &queue)?;
         // Leaked where some did not come: they may yet.
         let calls: &'static AtomicUsize = Box::leak(Box::new(AtomicUsize::new(0)));
         let data = std::ptr::from_ref(calls).cast_mut().cast();
         for number in 0..count() {
-            let event = queue.fill(word.ptr, number as u32, 4, &[&gate.event])?;
+            // Each its own: on the second queue nothing orders them.
+            let word = words.ptr.wrapping_byte_add(4 * number);
+            let event = queue.fill(word, number as u32, 4, &[&gate.event])?;
             let complete = UR_EXECUTION_INFO_COMPLETE;
             let set = fixture
                 .ur
