@@ -19,7 +19,7 @@ use ur::stream::Context;
 use crate::OpenCl;
 use crate::adapter::{engine, roots};
 use crate::cl::{self, Api, ContextRef, Version, check};
-use crate::exec::State;
+use crate::exec::{Ahead, State};
 use crate::platform::Platform;
 use crate::program::Program;
 
@@ -34,6 +34,8 @@ pub struct Device {
     records: OnceLock<bool>,
     updates: OnceLock<cl_mutable_dispatch_fields_khr>,
     timed: OnceLock<bool>,
+    /// Where it does not.
+    pub ahead: Ahead,
     shares: OnceLock<bool>,
 }
 
@@ -92,6 +94,7 @@ impl Device {
             records: OnceLock::new(),
             updates: OnceLock::new(),
             timed: OnceLock::new(),
+            ahead: Ahead::default(),
             shares: OnceLock::new(),
         };
         device.kind = device

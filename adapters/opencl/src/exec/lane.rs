@@ -238,7 +238,10 @@ impl Lane {
             && let Some(last) = pending.last.mark(self)
         {
             match notes.first {
-                Some(first) => times::times(&stamps, first, last, notes.queued),
+                Some(first) => {
+                    let queued = notes.queued.map(|at| (Arc::clone(&self.device), at));
+                    times::times(&stamps, first, last, queued);
+                }
                 None => times::observed(&stamps, &last, &self.device)?,
             }
         }

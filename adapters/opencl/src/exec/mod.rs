@@ -20,6 +20,6 @@ pub use batch::{Native, Slot, plain_pattern};
 pub use lane::{Lane, queue_property};
 pub use marker::{Marker, Signal, event_property, user_event};
 pub use state::{Slabs, State};
-pub use times::{now, time, times};
+pub use times::{Ahead, now, time, times};
 
 use outlet::Outlet;

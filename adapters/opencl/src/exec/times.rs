@@ -4,8 +4,8 @@
 //! (PoCL). What events tell is then counted from when they were queued, which the host saw too. An event
 //! that others made keeps the times that the driver tells.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use opencl_sys::*;
@@ -16,6 +16,26 @@ use super::Marker;
 use crate::cl::{self, EventRef};
 use crate::device::Device;
 
+/// How far the host's clock is ahead of the one that events are timed by, where that cannot be read.
+#[derive(Default)]
+pub struct Ahead(Mutex<Option<(u64, i64)>>);
+
+impl Ahead {
+    /// As far as a command tells that the host enqueued at `queued` and the driver stamped: the stamp comes
+    /// after that, and much after if the thread was held up in between. So the most ever seen is nearest,
+    /// but for how far two clocks may have drifted apart since.
+    pub fn seen(&self, queued: u64, stamped: u64) -> u64 {
+        const DRIFT: u64 = 10_000;
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = queued.wrapping_sub(stamped).cast_signed();
+        let (at, most) = known.unwrap_or((queued, seen));
+        let since = queued.saturating_sub(at);
+        let most = seen.max(most.saturating_sub_unsigned(since / DRIFT));
+        *known = Some((at.max(queued), most));
+        most.cast_unsigned()
+    }
+}
+
 /// The time at which a command is queued, where its events are timed by a clock that cannot be read.
 pub fn queued(device: &Object<Device>) -> Result<Option<u64>> {
     match device.has_timers() {
@@ -24,18 +44,24 @@ pub fn queued(device: &Object<Device>) -> Result<Option<u64>> {
     }
 }
 
-/// Has `stamps` filled in from a profiled command's events.
-pub fn times(stamps: &Stamps, first: Marker, last: Marker, queued: Option<u64>) {
+/// Has `stamps` filled in from a profiled command's events, which a device timed; with the time at which it
+/// was queued where that device's clock cannot be read.
+pub fn times(
+    stamps: &Stamps,
+    first: Marker,
+    last: Marker,
+    queued: Option<(Arc<Object<Device>>, u64)>,
+) {
     stamps.fill_from(Box::new(move |stamps| {
         let start = time(first.event(), CL_PROFILING_COMMAND_START);
         let end = time(last.event(), CL_PROFILING_COMMAND_END);
         let (Some(start), Some(end)) = (start, end) else {
             return;
         };
-        let shift = match queued {
+        let shift = match &queued {
             None => Some(0),
-            Some(queued) => time(first.event(), CL_PROFILING_COMMAND_QUEUED)
-                .map(|theirs| queued.wrapping_sub(theirs)),
+            Some((device, queued)) => time(first.event(), CL_PROFILING_COMMAND_QUEUED)
+                .map(|stamped| device.ahead.seen(*queued, stamped)),
         };
         if let Some(shift) = shift {
             stamps
@@ -76,4 +102,28 @@ pub fn observed(stamps: &Arc<Stamps>, marker: &Marker, device: &Object<Device>) 
     });
     marker.notify(note);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_held_up_moves_no_command() {
+        let (ahead, held_up) = (Ahead::default(), 3_000_000);
+        let truth = 237_000_000;
+        // The driver stamps a microsecond after the host has looked, but once three milliseconds.
+        let known = ahead.seen(truth + 1_000, 2_000);
+        assert_eq!(known, truth - 1_000);
+        let late = ahead.seen(truth + 5_000, 5_000 + held_up);
+        assert!(known - late < 2, "{known} became {late}");
+        // Clocks that drift apart are followed either way.
+        let far = 3_600_000_000_000;
+        assert_eq!(ahead.seen(truth + far + 9_000, far), truth + 9_000);
+        let slower = truth - 20_000_000;
+        assert_eq!(ahead.seen(slower + 2 * far, 2 * far), slower);
+        // A clock may as well be behind.
+        let behind = Ahead::default().seen(1_000, 2_000);
+        assert_eq!(behind.wrapping_add(2_000), 1_000);
+    }
 }
