@@ -2435,7 +2435,8 @@ typedef struct ur_buffer_alloc_location_properties_t {
 /// its context alive; device storage may be allocated only on first use.
 ///
 /// Errors:
-/// - `INVALID_BUFFER_SIZE`: `size` is 0
+/// - `INVALID_BUFFER_SIZE`: `size` is 0; `size` is greater than
+///   `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of a device of `hContext`
 /// - `INVALID_HOST_PTR`: `flags` ask to use or copy host memory but there is no `pProperties` to
 ///   give it; `flags` ask to use or copy host memory but `pProperties.pHost` is null;
 ///   `pProperties.pHost` is given though `flags` ask neither to use nor to copy it

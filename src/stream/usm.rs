@@ -107,6 +107,25 @@ impl<D: Driver> Context<D> {
         ))
     }
 
+    /// Memory of a buffer: the only device's own, or what all devices share.
+    pub fn alloc_buffer(this: &Object<Self>, bytes: usize, align: u32) -> Result<*mut c_void> {
+        let desc = ur_usm_desc_t {
+            align,
+            ..Default::default()
+        };
+        let kind = match this.devices().len() {
+            1 => Kind::Device,
+            _ => Kind::Shared,
+        };
+        let device = &this.devices()[0];
+        Self::alloc_now(this, kind, Some(device), Some(&desc), None, bytes).map_err(|error| {
+            match error.code() {
+                UR_RESULT_ERROR_INVALID_USM_SIZE => Error::new(UR_RESULT_ERROR_INVALID_BUFFER_SIZE),
+                _ => error,
+            }
+        })
+    }
+
     /// `urUSMFree`: the block dies when everything enqueued in the context so far has ended.
     pub fn free_now(&self, addr: usize) -> Result<()> {
         let domain = self.domain();

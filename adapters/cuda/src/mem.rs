@@ -73,10 +73,7 @@ impl Mem {
         let host = properties.map_or(null_mut(), |properties| properties.pHost);
         let host = host.expose_provenance();
         let device = &context.devices()[0];
-        let address = match context.devices().len() {
-            1 => hal::Context::usm_device_alloc(context, device, None, None, bytes),
-            _ => hal::Context::usm_shared_alloc(context, device, None, None, bytes),
-        }?;
+        let address = Context::alloc_buffer(context, bytes, 0)?;
         let mem = Self {
             context: context.arc(),
             flags: ur_mem_flags_t(flags.0 & !ACCESS | own.0),

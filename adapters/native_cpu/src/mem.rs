@@ -59,13 +59,7 @@ impl Mem {
         let (start, storage) = if uses_host {
             (host, Storage::User)
         } else {
-            let aligned = ur_usm_desc_t {
-                align: ALIGN,
-                ..Default::default()
-            };
-            let device = &context.devices()[0];
-            let memory =
-                hal::Context::usm_device_alloc(context, device, Some(&aligned), None, bytes)?;
+            let memory = Context::alloc_buffer(context, bytes, ALIGN)?;
             if flags.contains(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER) {
                 // SAFETY: the caller's memory has the buffer's size, and the new one is apart.
                 unsafe { ptr::copy_nonoverlapping(host, memory, bytes) };

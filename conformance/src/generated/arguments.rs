@@ -685,6 +685,7 @@ pub const CALLS: &[Call] = &[
     Call {
         function: "urMemBufferCreate",
         may: &[
+            UR_RESULT_ERROR_INVALID_BUFFER_SIZE,
             UR_RESULT_ERROR_INVALID_CONTEXT,
             UR_RESULT_ERROR_INVALID_VALUE,
             UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
@@ -25594,6 +25595,11 @@ pub const SAID: &[Said] = &[
         function: "urMemImageCreate",
         code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
         what: "no device of the context reports `UR_DEVICE_INFO_IMAGE_SUPPORT`",
+    },
+    Said {
+        function: "urMemBufferCreate",
+        code: UR_RESULT_ERROR_INVALID_BUFFER_SIZE,
+        what: "`size` is greater than `UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE` of a device of `hContext`",
     },
     Said {
         function: "urMemBufferPartition",

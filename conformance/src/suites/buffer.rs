@@ -58,7 +58,10 @@ fn create_refused(fixture: &Fixture) -> Done {
         pHost: (&raw mut byte).cast(),
         ..Default::default()
     };
-    create(plain, 0, null()).fails(UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+    let most: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
+    for size in [0, most as usize + 1, usize::MAX] {
+        create(plain, size, null()).fails(UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+    }
     create(ur_mem_flags_t(UR_MEM_FLAGS_MASK), 8, null())
         .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
     for flags in [
