@@ -15,7 +15,7 @@ mod usm;
 pub use async_alloc::{Block, Limits, Pool};
 pub use command_buffer::{Appended, CommandBuffer, Shape, Update, With};
 pub use context::Context;
-pub use event::Event;
+pub use event::{Event, WaitList};
 pub use graph::{Executable, Graph, captures};
 pub use memory::Buffer;
 pub use program::{Arg, Kernel, Program};

@@ -29,6 +29,7 @@ mod launch_arguments;
 mod launch_properties;
 mod launch_space;
 mod loader;
+mod outlive;
 mod partition;
 mod program;
 mod queries;
@@ -71,6 +72,7 @@ pub fn all() -> Vec<Test> {
         across_contexts::all,
         host_task::all,
         backlog::all,
+        outlive::all,
         interop::all,
         virtual_memory::all,
         command_buffer::all,

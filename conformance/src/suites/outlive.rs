@@ -1,0 +1,406 @@
+//! Commands that are pending when every handle is given back: objects of all kinds, the queue, its
+//! context and the events. What was enqueued still runs, once, on what it was enqueued with.
+
+use crate::check;
+use crate::fixture::Fixture;
+use crate::kernels::{ADD, IOTA};
+use crate::objects::{
+    Arg, Buffer, CommandBuffer, Context, Event, Graph, Kind, Pool, Program, Queue, Shape, WaitList,
+    With,
+};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["outlive";
+        copies, launches, launches_on_buffers, parts_of_buffers, maps, asynchronous_memory,
+        command_buffers, graphs, host_tasks, callbacks, other_queues, other_contexts,
+    ]
+}
+
+const WORDS: usize = 64;
+const BYTES: usize = WORDS * size_of::<u32>();
+/// The first word that each test's commands bring.
+const BASE: u32 = 1000;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Host memory in which the last command of a test leaves `BASE + i` in word `i`.
+struct Landing(Arc<[AtomicU32]>);
+
+impl Landing {
+    fn new() -> Self {
+        Self((0..WORDS).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    fn at(&self) -> *mut c_void {
+        self.0.as_ptr().cast_mut().cast()
+    }
+
+    fn write(&self) {
+        for (word, value) in self.0.iter().zip(BASE..) {
+            word.store(value, Ordering::SeqCst);
+        }
+    }
+
+    fn is_written(&self) -> bool {
+        let mut words = self.0.iter().zip(BASE..);
+        words.all(|(word, value)| word.load(Ordering::SeqCst) == value)
+    }
+
+    fn is_untouched(&self) -> bool {
+        self.0.iter().all(|word| word.load(Ordering::SeqCst) == 0)
+    }
+
+    /// Waits for the words. Memory that may yet be written is not given back.
+    fn expect(self, what: &str) -> Done {
+        let end = Instant::now() + PATIENCE;
+        while !self.is_written() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let words: Vec<u32> = self.0.iter().map(|w| w.load(Ordering::SeqCst)).collect();
+        let arrived = self.is_written();
+        if !arrived {
+            std::mem::forget(self);
+        }
+        check!(
+            arrived,
+            "{what}: what was enqueued before all was released left {words:?}"
+        );
+        Ok(())
+    }
+}
+
+struct Scene<'a> {
+    fixture: &'a Fixture,
+    context: Context,
+    queue: Queue,
+    landing: Landing,
+}
+
+impl Scene<'_> {
+    /// Brings memory of any kind to where it is looked for, after an event.
+    fn land(&self, from: *const c_void, after: &Event) -> Done {
+        let (queue, to) = (self.queue.raw, self.landing.at());
+        let wait = WaitList::new(&[after]);
+        self.fixture
+            .ur
+            .urEnqueueUSMMemcpy(
+                queue,
+                0,
+                to,
+                from,
+                BYTES,
+                wait.count(),
+                wait.pointer(),
+                null_mut(),
+            )
+            .ok()
+    }
+
+    fn land_buffer(&self, from: &Buffer, after: &Event) -> Done {
+        let (queue, to) = (self.queue.raw, self.landing.at());
+        let wait = WaitList::new(&[after]);
+        self.fixture
+            .ur
+            .urEnqueueMemBufferRead(
+                queue,
+                from.raw,
+                0,
+                0,
+                BYTES,
+                to,
+                wait.count(),
+                wait.pointer(),
+                null_mut(),
+            )
+            .ok()
+    }
+
+    /// Fills a buffer with one word, after an event.
+    fn fill(&self, buffer: &Buffer, word: u32, after: &Event) -> Result<Event, Stop> {
+        let wait = WaitList::new(&[after]);
+        let from = (&raw const word).cast();
+        self.queue.event(|event| {
+            self.fixture.ur.urEnqueueMemBufferFill(
+                self.queue.raw,
+                buffer.raw,
+                from,
+                size_of_val(&word),
+                0,
+                BYTES,
+                wait.count(),
+                wait.pointer(),
+                event,
+            )
+        })
+    }
+}
+
+/// A host task that ends when the sender is dropped, or after a time.
+fn close(queue: &Queue, opened: Receiver<()>) -> Result<Event, Stop> {
+    let task = move || {
+        let _ = opened.recv_timeout(PATIENCE);
+    };
+    queue.host_task(task, &[])
+}
+
+/// Runs what enqueues commands behind an event, on queues of both orders; then releases everything,
+/// lets the event come, and waits for what the commands bring.
+fn released(fixture: &Fixture, enqueue: fn(&Scene<'_>, &Event) -> Done) -> Done {
+    if !fixture.supports(UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP)? {
+        return Err(Stop::skipped(
+            "without host tasks no queue can be held back",
+        ));
+    }
+    for in_order in [true, false] {
+        let context = Context::new(fixture)?;
+        let queue = match in_order {
+            true => context.in_order(fixture)?,
+            false => context.out_of_order(fixture)?,
+        };
+        let (open, opened) = channel();
+        let gate = close(&queue, opened)?;
+        let scene = Scene {
+            fixture,
+            context,
+            queue,
+            landing: Landing::new(),
+        };
+        enqueue(&scene, &gate)?;
+        drop(gate);
+        let Scene {
+            context,
+            queue,
+            landing,
+            ..
+        } = scene;
+        drop(queue);
+        drop(context);
+        check!(landing.is_untouched(), "a command did not wait");
+        drop(open);
+        landing.expect(if in_order { "in order" } else { "out of order" })?;
+    }
+    Ok(())
+}
+
+fn copies(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        let memory = scene.context.usm(scene.fixture, Kind::Device, BYTES)?;
+        let words: Vec<u32> = (BASE..).take(WORDS).collect();
+        // Another queue has nothing to wait for.
+        let other = scene.context.in_order(scene.fixture)?;
+        other.write(memory.ptr, &words)?;
+        scene.land(memory.ptr, gate)
+    })
+}
+
+fn launches(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        let memory = scene.context.usm(scene.fixture, Kind::Device, BYTES)?;
+        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+        let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
+        let done = scene.queue.launch(&kernel, WORDS, &args, &[gate])?;
+        drop(kernel);
+        scene.land(memory.ptr, &done)
+    })
+}
+
+fn launches_on_buffers(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        let (buffer, more) = (scene.context.buffer(BYTES)?, scene.context.buffer(BYTES)?);
+        let program = Program::new(scene.fixture, &scene.context)?;
+        let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
+        drop(program);
+        let (base, rest) = (BASE - 5, 5_u32);
+        let filled = scene.fill(&more, 1, gate)?;
+        let args = [Arg::Buffer(&buffer), Arg::of(&base)];
+        let begun = scene.queue.launch(&iota, WORDS, &args, &[&filled])?;
+        let args = [Arg::Buffer(&buffer), Arg::of(&rest)];
+        let done = scene.queue.launch(&add, WORDS, &args, &[&begun])?;
+        scene.land_buffer(&buffer, &done)
+    })
+}
+
+fn parts_of_buffers(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        let bits: u32 = scene
+            .fixture
+            .device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
+        let origin = (bits as usize / 8).max(BYTES);
+        let whole = scene.context.buffer(origin + BYTES)?;
+        let part = whole.part(origin, BYTES)?;
+        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+        let args = [Arg::Buffer(&part), Arg::of(&BASE)];
+        let done = scene.queue.launch(&kernel, WORDS, &args, &[gate])?;
+        drop(whole);
+        scene.land_buffer(&part, &done)
+    })
+}
+
+/// A mapping that is written back; the host's part is done by a host task.
+fn maps(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        let ur = scene.fixture.ur;
+        let buffer = scene.context.buffer(BYTES)?;
+        let mut mapped: *mut c_void = null_mut();
+        let wait = WaitList::new(&[gate]);
+        let ready = scene.queue.event(|event| {
+            ur.urEnqueueMemBufferMap(
+                scene.queue.raw,
+                buffer.raw,
+                0,
+                UR_MAP_FLAG_WRITE_INVALIDATE_REGION,
+                0,
+                BYTES,
+                wait.count(),
+                wait.pointer(),
+                event,
+                &mut mapped,
+            )
+        })?;
+        let address = mapped.expose_provenance();
+        let write = move || {
+            for (index, value) in (BASE..).take(WORDS).enumerate() {
+                let word = std::ptr::with_exposed_provenance_mut::<u32>(address);
+                // SAFETY: the buffer is mapped there, and this lies within it.
+                unsafe { word.add(index).write(value) };
+            }
+        };
+        let written = scene.queue.host_task(write, &[&ready])?;
+        let wait = WaitList::new(&[&written]);
+        let done = scene.queue.event(|event| {
+            ur.urEnqueueMemUnmap(
+                scene.queue.raw,
+                buffer.raw,
+                mapped,
+                wait.count(),
+                wait.pointer(),
+                event,
+            )
+        })?;
+        scene.land_buffer(&buffer, &done)
+    })
+}
+
+fn asynchronous_memory(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        Kind::Device.need(scene.fixture)?;
+        let queue = &scene.queue;
+        let pool = Pool::new(scene.fixture, &scene.context)?;
+        let (block, begun) = queue.alloc_event(Kind::Device, &pool, BYTES, &[gate])?;
+        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+        let args = [Arg::Pointer(block.ptr), Arg::of(&BASE)];
+        let done = queue.launch(&kernel, WORDS, &args, &[&begun])?;
+        scene.land(block.ptr, &done)?;
+        let all = queue.marker(&[])?;
+        queue.free(block, &[&all])
+    })
+}
+
+fn command_buffers(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        CommandBuffer::need(scene.fixture, &scene.context)?;
+        let memory = scene.context.usm(scene.fixture, Kind::Device, BYTES)?;
+        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+        let shape = Shape {
+            in_order: true,
+            ..Shape::default()
+        };
+        let buffer = CommandBuffer::new(scene.fixture, &scene.context, shape)?;
+        buffer.fill(memory.ptr, 0_u8, BYTES, With::default())?;
+        let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
+        buffer.launch(&kernel, WORDS, &args, With::default())?;
+        buffer.finalize()?;
+        let done = buffer.enqueue(&scene.queue, &[gate])?;
+        drop(buffer);
+        scene.land(memory.ptr, &done)
+    })
+}
+
+fn graphs(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        Graph::need(scene.fixture, &scene.context)?;
+        let memory = scene.context.usm(scene.fixture, Kind::Device, BYTES)?;
+        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+        let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
+        let other = scene.context.in_order(scene.fixture)?;
+        let graph = Graph::capture(&other, || {
+            other.launch(&kernel, WORDS, &args, &[]).map(drop)
+        })?;
+        let executable = graph.instantiate()?;
+        drop((graph, kernel, other));
+        let done = executable.enqueue(&scene.queue, &[gate])?;
+        drop(executable);
+        scene.land(memory.ptr, &done)
+    })
+}
+
+fn host_tasks(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        let landing = Landing(Arc::clone(&scene.landing.0));
+        let task = move || landing.write();
+        scene.queue.host_task(task, &[gate]).map(drop)
+    })
+}
+
+extern "C" fn write(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_void) {
+    // SAFETY: the test gave this box to the one callback.
+    unsafe { Box::from_raw(data.cast::<Landing>()) }.write();
+}
+
+fn callbacks(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        let done = scene.queue.marker(&[gate])?;
+        let landing = Landing(Arc::clone(&scene.landing.0));
+        let data = Box::into_raw(Box::new(landing)).cast();
+        scene
+            .fixture
+            .ur
+            .urEventSetCallback(done.raw, UR_EXECUTION_INFO_COMPLETE, Some(write), data)
+            .ok()
+    })
+}
+
+/// Queues that wait for a released queue's commands, by events that are released as well.
+fn other_queues(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        let memory = scene.context.usm(scene.fixture, Kind::Device, BYTES)?;
+        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+        let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
+        let mut last = scene.queue.marker(&[gate])?;
+        for round in 0..8 {
+            let queue = match round % 2 {
+                0 => scene.context.in_order(scene.fixture)?,
+                _ => scene.context.out_of_order(scene.fixture)?,
+            };
+            last = queue.launch(&kernel, WORDS, &args, &[&last])?;
+        }
+        scene.land(memory.ptr, &last)
+    })
+}
+
+/// A queue of another context waits for what is released.
+fn other_contexts(fixture: &Fixture) -> Done {
+    released(fixture, |scene, gate| {
+        let begun = scene.queue.marker(&[gate])?;
+        let other = Context::new(scene.fixture)?;
+        let queue = other.in_order(scene.fixture)?;
+        let memory = other.usm(scene.fixture, Kind::Device, BYTES)?;
+        let kernel = Program::new(scene.fixture, &other)?.kernel(IOTA)?;
+        let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
+        queue.launch(&kernel, WORDS, &args, &[&begun])?;
+        let to = scene.landing.at();
+        scene
+            .fixture
+            .ur
+            .urEnqueueUSMMemcpy(queue.raw, 0, to, memory.ptr, BYTES, 0, null(), null_mut())
+            .ok()
+    })
+}
