@@ -3,10 +3,9 @@
 use super::engine::enter;
 use super::lane::LaneCore;
 use super::memory::Memory;
-use super::reach::Gathered;
 use super::{Driver, Engine};
 use crate::object::{Object, Result};
-use crate::timeline::{Clock, Frontier, Point};
+use crate::timeline::{Clock, Frontier, Gathered, Point};
 use std::sync::{Arc, Mutex, Weak};
 
 /// The devices of a context with all that was made for them.

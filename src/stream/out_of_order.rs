@@ -7,11 +7,11 @@
 
 use super::engine::{HostPoint, HostSignal};
 use super::lane::{LaneCore, Progress};
-use super::reach::{Gathered, Reach, Reached};
+use super::reach::{Reach, Reached};
 use super::{Context, Driver, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
-use crate::timeline::Frontier;
+use crate::timeline::{Frontier, Gathered};
 use std::borrow::Cow;
 use std::sync::Arc;
 

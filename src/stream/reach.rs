@@ -1,6 +1,6 @@
 //! What comes before something: the frontier that must complete, and all that is known by then.
 
-use crate::timeline::{Frontier, Point, PointRef};
+use crate::timeline::{Frontier, Point, PointRef, Prune};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -165,31 +165,6 @@ impl Recent {
     }
 }
 
-/// A collection that is looked through for what has completed before each addition while it is small, else
-/// only after as many additions as that left it: to look each time costs all that is pending.
-#[derive(Debug, Default)]
-pub(crate) struct Gathered<T> {
-    pub all: T,
-    left: usize,
-    added: usize,
-}
-
-/// What [`Gathered`] keeps small.
-pub(crate) trait Prune {
-    fn size(&self) -> usize;
-    fn prune(&mut self);
-}
-
-impl Prune for Frontier {
-    fn size(&self) -> usize {
-        self.len()
-    }
-
-    fn prune(&mut self) {
-        Frontier::prune(self);
-    }
-}
-
 impl Prune for Reach {
     fn size(&self) -> usize {
         self.done.len().max(self.order.len())
@@ -199,25 +174,6 @@ impl Prune for Reach {
         Reach::prune(self);
     }
 }
-
-impl<T: Prune> Gathered<T> {
-    /// To add to.
-    pub fn grow(&mut self) -> &mut T {
-        if self.left <= FEW || self.added >= self.left {
-            self.prune();
-        }
-        self.added += 1;
-        &mut self.all
-    }
-
-    pub fn prune(&mut self) {
-        self.all.prune();
-        (self.left, self.added) = (self.all.size(), 0);
-    }
-}
-
-/// Points that cost little to look through.
-const FEW: usize = 16;
 
 /// How far an event, a wait list or a barrier reaches.
 #[derive(Clone, Debug, Default)]
@@ -309,24 +265,6 @@ impl Reach {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::Clock;
-
-    #[test]
-    fn what_is_gathered_forgets_what_has_completed() {
-        let mut gathered = Gathered::<Frontier>::default();
-        let pending: Vec<_> = (0..100).map(|_| Point::new(&Clock::new(), 1)).collect();
-        for point in &pending {
-            gathered.grow().join_point(point);
-        }
-        for _ in 0..10_000 {
-            let point = Point::new(&Clock::new(), 1);
-            gathered.grow().join_point(&point);
-            point.clock.raise(1);
-            assert!(gathered.all.len() <= 3 * pending.len());
-        }
-        gathered.prune();
-        assert_eq!(gathered.all.len(), pending.len());
-    }
 
     /// As of a queue that only ever waits for others' commands, each with an event.
     #[test]

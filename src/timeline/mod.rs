@@ -25,6 +25,7 @@
 mod clock;
 mod columns;
 mod frontier;
+mod gathered;
 mod lane;
 mod roster;
 pub mod sync;
@@ -32,6 +33,7 @@ mod table;
 
 pub use clock::{Clock, LaneId, Point, PointRef};
 pub use frontier::{Frontier, Points};
+pub use gathered::{Gathered, Prune};
 pub use lane::Lane;
 
 #[cfg(all(test, loom))]

@@ -23,6 +23,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 use ur::object::log::Level;
+use ur::timeline::Gathered;
 
 use self::blocks::{Blocks, Finding};
 use self::order::{Order, Queue};
@@ -47,7 +48,7 @@ struct State {
     command_buffers: HashMap<usize, Recorded>,
     blocks: Blocks,
     /// What queues that are gone had taken, by device.
-    retired: HashMap<usize, Order>,
+    retired: HashMap<usize, Gathered<Order>>,
 }
 
 /// A queue by its handle.
@@ -152,7 +153,7 @@ impl State {
         };
         if let Some(old) = self.queues.insert(queue, known) {
             let retired = self.retired.entry(old.device).or_default();
-            retired.join(&old.queue.all());
+            retired.grow().join(&old.queue.all());
         }
     }
 }

@@ -3,8 +3,9 @@
 //! Owns the records and the findings; what is ordered, `order` says. A block that is dead stays known
 //! until its address is allocated again, or may be anyone's memory again.
 //!
-//! A use that a later use comes after is forgotten: a free that comes after the later one comes after
-//! both.
+//! A use that a later use comes after may be forgotten: a free that comes after the later one comes
+//! after both. They are looked for once as many were added as were left, so that thousands of uses which
+//! nothing orders cost no more each than a few.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -85,9 +86,41 @@ struct Block {
     /// Tells apart blocks that had the same address.
     serial: u64,
     born: Step,
-    uses: Vec<Step>,
+    uses: Uses,
     freed: Option<Step>,
     told: Vec<Trouble>,
+}
+
+/// What used a block, in the order in which it was enqueued.
+#[derive(Debug, Default)]
+struct Uses {
+    steps: Vec<Step>,
+    /// So many are worth a look at which of them a later one comes after.
+    many: usize,
+}
+
+/// Uses of a block below which none is forgotten.
+const FEW: usize = 16;
+
+impl Uses {
+    /// Adds a use that comes after `before`.
+    fn add(&mut self, step: Step, before: &Order) {
+        if self.steps.len() >= self.many.max(FEW) {
+            self.steps.retain(|earlier| !earlier.before(before));
+            self.many = 2 * self.steps.len();
+        }
+        self.steps.push(step);
+    }
+
+    fn remove(&mut self, mark: &Mark) {
+        let is_it = |step: &Step| step.mark.as_ref().is_some_and(|own| own.is(mark));
+        self.steps.retain(|step| !is_it(step));
+    }
+
+    /// The last that does not come before. What comes before others that do not is not it.
+    fn racing(&self, before: &Order) -> Option<&Step> {
+        self.steps.iter().rev().find(|used| !used.before(before))
+    }
 }
 
 /// How an argument reaches memory.
@@ -229,7 +262,7 @@ impl Blocks {
             size,
             serial: self.serials,
             born,
-            uses: Vec::new(),
+            uses: Uses::default(),
             freed: None,
             told: Vec::new(),
         };
@@ -297,17 +330,21 @@ impl Blocks {
             finding = block.tell(Trouble::UseBeforeAllocation, base, by.what.clone(), then);
         }
         if by.mark.is_some() {
-            block.uses.retain(|earlier| !earlier.before(before));
-            block.uses.push(by);
+            block.uses.add(by, before);
         }
         finding
+    }
+
+    /// How many uses of a block are kept.
+    #[cfg(test)]
+    pub fn uses(&self, address: usize) -> usize {
+        self.by_address[&address].uses.steps.len()
     }
 
     /// A command that was noted was not taken after all.
     pub fn unused(&mut self, address: usize, by: &Mark) {
         if let Some((_, block)) = self.around(address) {
-            let is_it = |step: &Step| step.mark.as_ref().is_some_and(|mark| mark.is(by));
-            block.uses.retain(|step| !is_it(step));
+            block.uses.remove(by);
         }
     }
 
@@ -339,7 +376,7 @@ impl Blocks {
                 let trouble = Trouble::FreeBeforeAllocation;
                 findings.extend(block.tell(trouble, address, by.what.clone(), then));
             }
-            let racing = block.uses.iter().find(|used| !used.before(before));
+            let racing = block.uses.racing(before);
             if let Some(then) = racing.map(|used| used.what.clone()) {
                 let trouble = Trouble::FreeBeforeUse;
                 findings.extend(block.tell(trouble, address, by.what.clone(), then));
@@ -362,7 +399,7 @@ impl Blocks {
     pub fn settle(&mut self, freed: &Freed) {
         let block = self.by_address.get_mut(&freed.address);
         if let Some(block) = block.filter(|block| block.serial == freed.serial) {
-            block.uses = Vec::new();
+            block.uses = Uses::default();
         }
     }
 }

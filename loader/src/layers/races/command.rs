@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::timeline::Prune;
 
 use super::blocks::{Access, Finding, Free, Freed, Step, What};
 use super::order::{Kind, Order, Taken};
@@ -126,6 +127,7 @@ impl Command {
             self.uses
                 .extend(uses.map(|address| (*address, Access::Usm)));
         }
+        waits.prune();
         let Some(known) = state.queues.get_mut(&self.queue.addr()) else {
             return Ok(());
         };

@@ -90,7 +90,7 @@ pub fn device_waited(result: ur_result_t, device: ur_device_handle_t) {
         }
     }
     if let Some(retired) = state.retired.remove(&device.addr()) {
-        retired.complete();
+        retired.all.complete();
     }
 }
 

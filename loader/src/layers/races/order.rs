@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 
-use ur::timeline::{Frontier, Lane, LaneId, Point};
+use ur::timeline::{Frontier, Gathered, Lane, LaneId, Point, Prune};
 
 /// A command's place.
 #[derive(Clone, Debug)]
@@ -74,7 +74,6 @@ impl Order {
 
     pub fn join(&mut self, other: &Order) {
         self.frontier.join(&other.frontier);
-        self.frontier.prune();
         self.unknown |= other.unknown;
     }
 
@@ -97,6 +96,16 @@ impl Order {
 
     fn covers(&self, point: &Point) -> bool {
         point.is_complete() || self.frontier.covers_point(point)
+    }
+}
+
+impl Prune for Order {
+    fn size(&self) -> usize {
+        self.frontier.len()
+    }
+
+    fn prune(&mut self) {
+        self.frontier.prune();
     }
 }
 
@@ -145,7 +154,7 @@ struct OutOfOrder {
     /// What every later command comes after.
     base: Order,
     /// What commands since the last barrier waited for.
-    reach: Order,
+    reach: Gathered<Order>,
     /// Each with the spine's epoch of its last command.
     lanes: HashMap<LaneId, (Lane, u64)>,
     /// The spine's epoch that every later command comes after.
@@ -203,7 +212,7 @@ impl Queue {
             Lanes::InOrder(lane) => lane.frontier(),
             Lanes::OutOfOrder(queue) => {
                 let mut all = queue.base.frontier.clone();
-                all.join(&queue.reach.frontier);
+                all.join(&queue.reach.all.frontier);
                 all.join_point(&queue.spine.current());
                 all
             }
@@ -230,7 +239,7 @@ impl Queue {
                 lane.frontier().mark_complete();
             }
             queue.base.frontier.prune();
-            queue.reach = Order::default();
+            queue.reach = Gathered::default();
             queue.lanes.clear();
             queue.spare.clear();
         }
@@ -262,10 +271,11 @@ impl OutOfOrder {
         let mut before = self.base.clone();
         before.join(waits);
         if matches!(kind, Kind::Marker | Kind::Barrier { all: true }) {
-            before.join(&self.reach);
+            before.join(&self.reach.all);
             before.frontier.join_point(&self.spine.current());
         }
-        self.reach.join(waits);
+        before.prune();
+        self.reach.grow().join(waits);
         let spine = self.spine.advance();
         let own = self.place(&before, spine.epoch);
         let event = before.with(&own);
@@ -291,7 +301,7 @@ impl OutOfOrder {
     /// All later commands come after all earlier ones: the spine says so, and no lane needs to.
     fn hold_back(&mut self, spine: &Point) {
         let lanes = &self.lanes;
-        self.reach = Order::default();
+        self.reach = Gathered::default();
         let base = &mut self.base.frontier;
         base.retain(|point| !lanes.contains_key(&point.lane()));
         base.join_point(spine);

@@ -4,7 +4,7 @@ mod oracle;
 
 use std::collections::HashMap;
 
-use super::blocks::{Access, Blocks, Finding, Free, Step, What};
+use super::blocks::{Access, Blocks, Finding, Free, Step, Trouble, What};
 use super::order::{Kind, Order, Queue};
 
 /// Runs a program, gives what is found in it, in order.
@@ -357,6 +357,33 @@ fn where_more_may_be_ordered_nothing_is_said() {
         "in p; in q; open q; alloc p a; free p a; use q a",
         &["UseAfterFree use2 / free1"],
     );
+}
+
+/// Of uses that come one after another few are kept; of uses that nothing orders all are, and the last
+/// of those that race is named.
+#[test]
+fn uses_that_later_ones_come_after_are_forgotten() {
+    let mut world = World::default();
+    let mut do_all = |program: &str| {
+        let mut found = Vec::new();
+        for line in program.split(';') {
+            world.step(line.trim(), &mut found);
+        }
+        (found, world.blocks.uses(address("a")))
+    };
+    do_all("in p; out q; in r; alloc p a -> e; marker r after e");
+    let most = (0..1000).map(|_| do_all("use p a").1).max();
+    assert!(most <= Some(32), "{most:?} of 1000 in order");
+    do_all("finish p");
+    for _ in 0..1000 {
+        do_all("use q a after e");
+    }
+    let (_, kept) = do_all("use p a");
+    assert!(kept > 1000, "{kept} of 1000 that nothing orders");
+    let (found, _) = do_all("free r a");
+    assert_eq!(found[0].trouble, Trouble::FreeBeforeUse);
+    assert_eq!(found[0].then.queue, Some(1));
+    assert_eq!(found.len(), 1);
 }
 
 #[test]
