@@ -4,6 +4,8 @@
 //! commands, so the driver is called under it: to submit, to wait and to record, and for nothing
 //! else. No two lanes' locks are ever held at once: markers of other lanes are found before.
 
+mod marks;
+
 use super::engine::{HostLine, HostPoint, HostSignal, Mark};
 use super::here::Here;
 use super::reach::{Issued, Reach, Reached, Recent, Ticket, Tickets};
@@ -11,7 +13,7 @@ use super::replay::Part;
 use super::rooms::{self, Rooms};
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
-use crate::object::{Error, Object, Origin, Result};
+use crate::object::{Object, Origin, Result};
 use crate::pool::{Block, Ends, PoolKey, Stash};
 use crate::timeline::sync::{Mutex, MutexGuard};
 use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
@@ -601,60 +603,8 @@ impl<D: Driver> LaneCore<D> {
         Some((block, self.reach(&mut state)))
     }
 
-    /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
-    /// complete already.
-    pub fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>> {
-        if D::TRACKS {
-            let marker = D::mark(&self.native, epoch)?;
-            return Ok(Some(Mark {
-                point: Point::new(&self.clock, epoch),
-                marker,
-            }));
-        }
-        let mut state = self.state.lock();
-        // Under the lock, where markers are forgotten: a later one may cover what waits for this.
-        if epoch <= self.clock.completed() {
-            return Ok(None);
-        }
-        let first = state.marks.partition_point(|(at, _)| *at < epoch);
-        let found = state.marks.get(first).cloned();
-        let (at, marker) = match found {
-            Some(found) => found,
-            None => self.record(&mut state)?,
-        };
-        Ok(Some(Mark {
-            point: Point::new(&self.clock, at),
-            marker,
-        }))
-    }
-
     pub fn flush(&self) -> Result<()> {
         D::flush(&self.native)
-    }
-
-    /// Gives the markers of what was seen complete back. One at a time, since that calls the driver.
-    pub fn forget(&self) {
-        let oldest = || self.pop_complete(&mut self.state.lock());
-        while self.marked.load(Ordering::Relaxed)
-            && let Some(marker) = oldest()
-        {
-            drop(marker);
-        }
-    }
-
-    /// Observes how far the lane has come, where the driver does not tell by itself.
-    pub fn poll(&self) -> Result<()> {
-        loop {
-            let oldest = {
-                let mut state = self.state.lock();
-                self.forget_complete(&mut state);
-                state.marks.front().cloned()
-            };
-            match oldest {
-                Some((epoch, marker)) if D::is_done(&marker)? => self.clock.raise(epoch),
-                _ => return Ok(()),
-            }
-        }
     }
 
     /// Observes whether the lane has completed everything, for whoever may hold a lane's lock.
@@ -699,60 +649,6 @@ impl<D: Driver> LaneCore<D> {
         self.tip_epoch.store(tip, Ordering::Relaxed);
         // What is behind it was given before.
         self.last.store(last, Ordering::Release);
-    }
-
-    fn marks_of(&self, points: &[PointRef<'_>]) -> Result<Marks<D>> {
-        let marks = points.iter().map(|point| self.engine.mark(*point));
-        marks.filter_map(Result::transpose).collect()
-    }
-
-    /// Before anything else goes onto the lane: records the last command if someone may want it.
-    #[inline]
-    fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
-        let wanted = |ticket: &Ticket| state.here.is_wanted(ticket);
-        match !D::TRACKS && state.ticket.as_deref().is_some_and(wanted) {
-            true => self.record_watched(state),
-            false => Ok(()),
-        }
-    }
-
-    #[cold]
-    fn record_watched(&self, state: &mut State<D>) -> Result<()> {
-        state.ticket = None;
-        state.here.clear();
-        self.keep_mark(state)
-    }
-
-    /// A marker of the last command.
-    fn record(&self, state: &mut State<D>) -> Result<(u64, D::Marker)> {
-        self.keep_mark(state)?;
-        // It was kept just now.
-        state.marks.back().cloned().ok_or(Error::unsupported())
-    }
-
-    /// As [`LaneCore::record`], for whoever asks later.
-    fn keep_mark(&self, state: &mut State<D>) -> Result<()> {
-        let epoch = state.order.epoch();
-        if state.marks.back().is_none_or(|(at, _)| *at != epoch) {
-            self.forget_complete(state);
-            let marker = D::mark(&self.native, epoch)?;
-            state.marks.push_back((epoch, marker));
-            self.marked.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    fn forget_complete(&self, state: &mut State<D>) {
-        while self.pop_complete(state).is_some() {}
-    }
-
-    fn pop_complete(&self, state: &mut State<D>) -> Option<D::Marker> {
-        let (epoch, _) = state.marks.front()?;
-        let complete = *epoch <= self.clock.completed();
-        let (_, marker) = complete.then(|| state.marks.pop_front())??;
-        self.marked
-            .store(!state.marks.is_empty(), Ordering::Relaxed);
-        Some(marker)
     }
 }
 

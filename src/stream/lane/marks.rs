@@ -1,0 +1,119 @@
+//! Markers of a lane: what is recorded on it, for whom, and until when it is kept.
+//!
+//! Where the driver tracks its commands none is kept, and a marker is the driver's word for an epoch.
+//! Elsewhere one is recorded when somebody asks, or before the next command while a ticket says that
+//! somebody may; it is given back once the lane was seen past it.
+
+use super::{Driver, LaneCore, Marks, State, Ticket};
+use crate::object::{Error, Result};
+use crate::stream::engine::Mark;
+use crate::timeline::{Point, PointRef};
+use std::sync::atomic::Ordering;
+
+impl<D: Driver> LaneCore<D> {
+    /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
+    /// complete already.
+    pub fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>> {
+        if D::TRACKS {
+            let marker = D::mark(&self.native, epoch)?;
+            return Ok(Some(Mark {
+                point: Point::new(&self.clock, epoch),
+                marker,
+            }));
+        }
+        let mut state = self.state.lock();
+        // Under the lock, where markers are forgotten: a later one may cover what waits for this.
+        if epoch <= self.clock.completed() {
+            return Ok(None);
+        }
+        let first = state.marks.partition_point(|(at, _)| *at < epoch);
+        let found = state.marks.get(first).cloned();
+        let (at, marker) = match found {
+            Some(found) => found,
+            None => self.record(&mut state)?,
+        };
+        Ok(Some(Mark {
+            point: Point::new(&self.clock, at),
+            marker,
+        }))
+    }
+
+    /// Gives the markers of what was seen complete back. One at a time, since that calls the driver.
+    pub fn forget(&self) {
+        let oldest = || self.pop_complete(&mut self.state.lock());
+        while self.marked.load(Ordering::Relaxed)
+            && let Some(marker) = oldest()
+        {
+            drop(marker);
+        }
+    }
+
+    /// Observes how far the lane has come, where the driver does not tell by itself.
+    pub fn poll(&self) -> Result<()> {
+        loop {
+            let oldest = {
+                let mut state = self.state.lock();
+                self.forget_complete(&mut state);
+                state.marks.front().cloned()
+            };
+            match oldest {
+                Some((epoch, marker)) if D::is_done(&marker)? => self.clock.raise(epoch),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    pub(super) fn marks_of(&self, points: &[PointRef<'_>]) -> Result<Marks<D>> {
+        let marks = points.iter().map(|point| self.engine.mark(*point));
+        marks.filter_map(Result::transpose).collect()
+    }
+
+    /// Before anything else goes onto the lane: records the last command if someone may want it.
+    #[inline]
+    pub(super) fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
+        let wanted = |ticket: &Ticket| state.here.is_wanted(ticket);
+        match !D::TRACKS && state.ticket.as_deref().is_some_and(wanted) {
+            true => self.record_watched(state),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn record_watched(&self, state: &mut State<D>) -> Result<()> {
+        state.ticket = None;
+        state.here.clear();
+        self.keep_mark(state)
+    }
+
+    /// A marker of the last command.
+    fn record(&self, state: &mut State<D>) -> Result<(u64, D::Marker)> {
+        self.keep_mark(state)?;
+        // It was kept just now.
+        state.marks.back().cloned().ok_or(Error::unsupported())
+    }
+
+    /// As [`LaneCore::record`], for whoever asks later.
+    pub(super) fn keep_mark(&self, state: &mut State<D>) -> Result<()> {
+        let epoch = state.order.epoch();
+        if state.marks.back().is_none_or(|(at, _)| *at != epoch) {
+            self.forget_complete(state);
+            let marker = D::mark(&self.native, epoch)?;
+            state.marks.push_back((epoch, marker));
+            self.marked.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn forget_complete(&self, state: &mut State<D>) {
+        while self.pop_complete(state).is_some() {}
+    }
+
+    fn pop_complete(&self, state: &mut State<D>) -> Option<D::Marker> {
+        let (epoch, _) = state.marks.front()?;
+        let complete = *epoch <= self.clock.completed();
+        let (_, marker) = complete.then(|| state.marks.pop_front())??;
+        self.marked
+            .store(!state.marks.is_empty(), Ordering::Relaxed);
+        Some(marker)
+    }
+}
