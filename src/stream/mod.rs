@@ -10,7 +10,7 @@
 //! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded, `enqueue` goes without it,
 //! `recording` keeps it, `capture` turns a queue's commands into a `graph`, `replay` submits it, `update` changes it, and `signal` is what the event of
 //! a recorded command stands for; `alloc`, `usm`, `memory`, `rooms`, `pool_core`, `source` and `paged` are
-//! USM, `native_pool` what of it a backend's own pools serve; `threads` runs host tasks and callbacks, `native_command` what others give to a lane.
+//! USM, `native_pool` what of it a backend's own pools serve; `host` is what the host copies and fills itself; `threads` runs host tasks and callbacks, `native_command` what others give to a lane.
 //!
 //! Lock ranks, taken downwards only and at most one of each: a command buffer's; an out-of-order
 //! queue's; a lane's; a pool's (under which nothing is called); and leaves, under which nothing else
@@ -32,6 +32,7 @@ mod event;
 mod graph;
 mod here;
 mod hooks;
+pub mod host;
 mod host_task;
 mod lane;
 mod launch;

@@ -67,6 +67,19 @@ impl Driver for Cpu {
         lane.submit(epoch, command(work), stamp).map_err(error)
     }
 
+    fn at_once(lane: &Lane, work: &Work<Self>) -> bool {
+        // What is nothing here is done when what it waits for is.
+        let nothing = matches!(
+            work,
+            Work::Marker | Work::Prefetch { .. } | Work::Advise { .. }
+        );
+        let suits = (nothing || work.is_little()) && lane.is_idle();
+        if suits {
+            work.run_here();
+        }
+        suits
+    }
+
     fn mark(lane: &Lane, epoch: u64) -> Result<Marker> {
         Ok(lane.mark(epoch))
     }

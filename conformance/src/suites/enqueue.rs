@@ -13,7 +13,7 @@ pub fn all() -> Vec<Test> {
         marker_covers_what_came_before, marker_waits_for_its_list_only, marker_does_not_hold_back,
         barrier_covers_what_came_before, barrier_holds_back, barrier_with_list_holds_back,
         wait_list_between_queues, in_order_wait_list_holds_back, long_chain_between_queues,
-        wide_wait_list, without_events,
+        wide_wait_list, without_events, little_between_large,
     ]
 }
 
@@ -233,5 +233,32 @@ fn without_events(fixture: &Fixture) -> Done {
         memory.host::<u8>().iter().all(|byte| *byte == 99),
         "100 fills without an event"
     );
+    Ok(())
+}
+
+/// Copies and fills that an adapter may do at once, between such as take their time.
+fn little_between_large(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let (large, little) = (4 << 20, 64);
+    let a = context.usm(fixture, Kind::Device, large)?;
+    let b = context.usm(fixture, Kind::Device, large)?;
+    let end = |memory: *mut std::ffi::c_void| memory.wrapping_byte_add(large - little);
+    for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
+        for round in 0..16_u8 {
+            let all = queue.fill(a.ptr, round, large, &[])?;
+            let part = queue.fill(end(a.ptr), !round, little, &[&all])?;
+            let first = queue.copy(b.ptr, end(a.ptr), little, &[&part])?;
+            let copied = queue.copy(a.ptr, b.ptr, little, &[&first])?;
+            let back = queue.copy(b.ptr, a.ptr, large, &[&copied])?;
+            let data = queue.read::<u8>(b.ptr, large, &[&back])?;
+            let is = |part: &[u8], byte: u8| part.iter().all(|seen| *seen == byte);
+            check!(
+                is(&data[..little], !round)
+                    && is(&data[little..large - little], round)
+                    && is(&data[large - little..], !round),
+                "round {round} of little and large commands"
+            );
+        }
+    }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! What a lane can be given to run, and how it is cut into pieces for several threads.
 
 use std::ops::Range;
-use std::ptr;
 use std::sync::Arc;
+
+use ur::stream::host::{fill, move_bytes};
 
 use super::kernel::Launch;
 use super::scratch::Scratch;
@@ -164,41 +165,6 @@ fn fill_block(pattern: &[u8]) -> usize {
 
 fn rows_in_block(width: usize) -> usize {
     (BLOCK / width.max(1)).max(1)
-}
-
-fn move_bytes(dst: usize, src: usize, bytes: usize) {
-    let (to, from) = (
-        ptr::with_exposed_provenance_mut::<u8>(dst),
-        ptr::with_exposed_provenance(src),
-    );
-    // SAFETY: the command's caller promises that both ranges are valid.
-    unsafe { ptr::copy::<u8>(from, to, bytes) }
-}
-
-/// Bytes that [`fill`] repeats from: they stay in the nearest cache.
-const WINDOW: usize = 4096;
-
-fn fill(dst: usize, pattern: &[u8], bytes: usize) {
-    let to = ptr::with_exposed_provenance_mut::<u8>(dst);
-    if let &[byte] = pattern {
-        // SAFETY: the command's caller promises that the range is valid.
-        unsafe { ptr::write_bytes(to, byte, bytes) };
-        return;
-    }
-    let mut done = pattern.len().min(bytes);
-    // SAFETY: as above; `done` never exceeds the range, and the pattern is memory of our own.
-    unsafe { ptr::copy_nonoverlapping(pattern.as_ptr(), to, done) };
-    if done == 0 {
-        return;
-    }
-    let window = (WINDOW / done).max(1) * done;
-    while done < bytes {
-        // Always a whole number of patterns but at the very end, where it does not matter.
-        let next = done.min(window).min(bytes - done);
-        // SAFETY: as above; the source ends at or before `done`, where the target begins.
-        unsafe { ptr::copy_nonoverlapping(to, to.add(done), next) };
-        done += next;
-    }
 }
 
 #[cfg(test)]

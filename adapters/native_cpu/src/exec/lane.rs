@@ -116,6 +116,11 @@ impl Lane {
         self.track.push(Item::Wait(marker.clone()))
     }
 
+    /// Whether nothing that it was given is left to run or to wait for, and more would be taken.
+    pub fn is_idle(&self) -> bool {
+        self.track.lock().phase == Phase::Idle && self.track.crew.check().is_ok()
+    }
+
     /// The end of everything up to `epoch`.
     pub fn mark(&self, epoch: u64) -> Marker {
         Marker::new(&self.track.fence, epoch)

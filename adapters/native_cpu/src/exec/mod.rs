@@ -1,12 +1,12 @@
 //! The executor: worker threads that run commands of in-order lanes, and fences to wait for.
 //!
 //! Owns threads, lanes, fences, the splitting of commands over workers and the way a kernel's
-//! function is called. Uses `std`, `libc` and the identity and clock of a lane from
-//! `ur::timeline`. Must never know an object of Unified Runtime, an event, a pool or an error code.
+//! function is called. Uses `std`, `libc`, the identity and clock of a lane from `ur::timeline`, and
+//! `ur::stream::host` to move bytes. Must never know an object of Unified Runtime, an event, a pool or an error code.
 //!
 //! | a lane is | which means | it leaves by |
 //! |---|---|---|
-//! | idle | nothing queued | [`Lane::submit`] -> ready |
+//! | idle | nothing queued; whoever would submit may do the work instead | [`Lane::submit`] -> ready |
 //! | ready | in the crew's queue | a worker, or a thread blocked on it, claims it -> running |
 //! | running | one thread at a time, or the job made of its command, owns it | its queue is empty -> idle; its head waits for a fence -> waiting; its turn is over -> ready |
 //! | waiting | registered with the fence that its head waits for | the fence is raised -> ready |

@@ -10,7 +10,7 @@ use ur::object::{Error, Object, Result};
 use ur::stream::{LaunchRequest, Stamps, Work};
 
 use super::batch::{Batch, Notes, Slot};
-use super::{Marker, Outlet, event_property, host, times};
+use super::{Marker, Outlet, event_property, times};
 use crate::OpenCl;
 use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
 use crate::device::Device;
@@ -185,7 +185,7 @@ impl Lane {
 
     /// Does a little work itself, where that takes less time than to give it to an idle device.
     pub fn at_once(&self, work: &Work<OpenCl>) -> bool {
-        if !self.device.shares_addresses() || !host::suits(work) {
+        if !self.device.shares_addresses() || !work.is_little() {
             return false;
         }
         let pending = self.pending();
@@ -193,7 +193,7 @@ impl Lane {
         if open || !pending.waits.is_empty() || !self.outlet.is_quiet() {
             return false;
         }
-        host::run(work);
+        work.run_here();
         true
     }
 

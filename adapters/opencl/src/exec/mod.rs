@@ -9,7 +9,6 @@
 //! keeps. Uses `cl` and `device`. Must never know the engine's handles.
 
 mod batch;
-mod host;
 mod lane;
 mod marker;
 mod outlet;

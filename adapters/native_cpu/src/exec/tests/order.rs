@@ -91,6 +91,25 @@ fn lanes_run_in_order_and_waits_hold_across_them() {
 }
 
 #[test]
+fn a_lane_is_idle_with_nothing_to_run_or_to_wait_for() {
+    let executor = executor(2);
+    let (point, signal) = Fence::host_point(executor.crew(), &Clock::new());
+    let mut lane = TestLane::new(&executor);
+    assert!(lane.lane.is_idle());
+    lane.wait(&point);
+    assert!(!lane.lane.is_idle(), "it has a wait to come to");
+    let held = lane.submit(Command::Nothing);
+    drop(signal);
+    held.block().expect("the executor runs");
+    // Whoever ran the command may yet have to see that it was the last.
+    while !lane.lane.is_idle() {
+        std::thread::yield_now();
+    }
+    drop(executor);
+    assert!(!lane.lane.is_idle(), "nothing more is taken");
+}
+
+#[test]
 fn others_go_on_while_one_lane_waits_for_the_host() {
     let executor = executor(2);
     let clock = Clock::new();
