@@ -59,8 +59,10 @@ fn create_refused(fixture: &Fixture) -> Done {
         ..Default::default()
     };
     let most: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
-    for size in [0, most as usize + 1, usize::MAX] {
-        create(plain, size, null()).fails(UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+    create(plain, 0, null()).fails(UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+    for size in [most as usize + 1, usize::MAX] {
+        let what = "UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE";
+        create(plain, size, null()).fails_because(UR_RESULT_ERROR_INVALID_BUFFER_SIZE, what)?;
     }
     create(ur_mem_flags_t(UR_MEM_FLAGS_MASK), 8, null())
         .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
