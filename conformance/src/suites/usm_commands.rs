@@ -2,7 +2,7 @@
 
 use crate::check;
 use crate::fixture::Fixture;
-use crate::objects::{Context, Kind};
+use crate::objects::{Context, Kind, Queue};
 use crate::outcome::Done;
 use crate::registry::Test;
 use std::ptr::{null, null_mut};
@@ -85,34 +85,49 @@ fn fill_patterns(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     for pattern_size in [1, 2, 3, 4, 5, 8, 12, 16, 31, 64, 128, 256, 1000] {
-        let pattern: Vec<u8> = (0..pattern_size)
-            .map(|at| (at + pattern_size) as u8)
-            .collect();
-        let size = pattern_size * 97;
-        let memory = context.usm(fixture, Kind::Device, size)?;
-        let filled = queue.event(|event| {
-            let from = pattern.as_ptr().cast();
-            fixture.ur.urEnqueueUSMFill(
-                queue.raw,
-                memory.ptr,
-                pattern_size,
-                from,
-                size,
-                0,
-                null(),
-                event,
-            )
-        })?;
-        // The pattern belongs to the caller again.
-        let kept = pattern.clone();
-        drop(pattern);
-        filled.wait()?;
-        let data = queue.read::<u8>(memory.ptr, size, &[])?;
-        check!(
-            data.chunks(pattern_size).all(|chunk| chunk == kept),
-            "a pattern of {pattern_size} bytes"
-        );
+        for (first, times) in [(0, 97), (0, 96), (1, 96), (3, 1), (4, 88)] {
+            fill_part(fixture, &context, &queue, (pattern_size, first, times))?;
+        }
     }
+    Ok(())
+}
+
+/// Fills some memory but for the first patterns and the last one.
+fn fill_part(
+    fixture: &Fixture,
+    context: &Context,
+    queue: &Queue,
+    (pattern_size, first, times): (usize, usize, usize),
+) -> Done {
+    let (start, size) = (pattern_size * first, pattern_size * times);
+    let pattern: Vec<u8> = (0..pattern_size)
+        .map(|at| (at + pattern_size) as u8)
+        .collect();
+    let all = start + size + pattern_size;
+    let memory = context.usm(fixture, Kind::Device, all)?;
+    queue.fill(memory.ptr, 0xee_u8, all, &[])?;
+    let filled = queue.event(|event| {
+        let to = memory.ptr.wrapping_byte_add(start);
+        let from = pattern.as_ptr().cast();
+        fixture
+            .ur
+            .urEnqueueUSMFill(queue.raw, to, pattern_size, from, size, 0, null(), event)
+    })?;
+    // The pattern belongs to the caller again.
+    let kept = pattern.clone();
+    drop(pattern);
+    filled.wait()?;
+    let data = queue.read::<u8>(memory.ptr, all, &[])?;
+    let (before, rest) = data.split_at(start);
+    let (inside, after) = rest.split_at(size);
+    check!(
+        inside.chunks(pattern_size).all(|chunk| chunk == kept),
+        "{times} times a pattern of {pattern_size} bytes after {first}"
+    );
+    check!(
+        before.iter().chain(after).all(|byte| *byte == 0xee),
+        "bytes beside {times} times a pattern of {pattern_size} bytes after {first}"
+    );
     Ok(())
 }
 

@@ -102,11 +102,16 @@ fn bytes_of<const N: usize>(pattern: &[u8]) -> [u8; N] {
     std::array::from_fn(|at| pattern[at % pattern.len()])
 }
 
-/// The word that the pattern is, if the driver's own memset repeats it over these bytes: the commonest
-/// one, and as good as any shorter one that it repeats.
+/// The word that repeats the pattern, if the driver's own memset puts it over these bytes: memsets and
+/// words are the commonest, and a word is written as fast as a byte.
 #[inline(always)]
 pub fn word(dst: usize, pattern: &[u8], bytes: usize) -> Option<u32> {
-    let word = <[u8; 4]>::try_from(pattern).ok()?;
+    let word = match *pattern {
+        [a, b, c, d] => [a, b, c, d],
+        [a] => [a; 4],
+        [a, b] => [a, b, a, b],
+        _ => return None,
+    };
     let even = (dst | bytes).is_multiple_of(4) && bytes > 0;
     even.then_some(u32::from_ne_bytes(word))
 }
