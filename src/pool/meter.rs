@@ -8,7 +8,7 @@
 
 use super::request::Block;
 use super::stash::{Cache, Inner, Lent, Miss, PoolKey, Stash};
-use crate::timeline::sync::{Mutex, MutexGuard};
+use crate::timeline::sync::{BriefGuard, Mutex};
 use std::sync::Arc;
 
 /// Counts the bytes used in one pool, or in several together.
@@ -146,7 +146,7 @@ impl Meter {
     }
 
     /// Takes back all idle credit. What remains: the bytes live through stashes.
-    fn call_in(&self, stashes: &mut [MutexGuard<'_, Inner>], granted: &mut u64) -> u64 {
+    fn call_in(&self, stashes: &mut [BriefGuard<'_, Inner>], granted: &mut u64) -> u64 {
         let mut live = 0;
         for cache in stashes.iter_mut().flat_map(|inner| inner.caches_mut()) {
             if cache.meter == self.key {
@@ -160,7 +160,7 @@ impl Meter {
 }
 
 fn take_from(
-    stashes: &mut [MutexGuard<'_, Inner>],
+    stashes: &mut [BriefGuard<'_, Inner>],
     mine: usize,
     key: PoolKey,
     bytes: u64,
@@ -171,6 +171,6 @@ fn take_from(
     }
 }
 
-fn lock_all(stashes: &[(Arc<Stash>, usize)]) -> Vec<MutexGuard<'_, Inner>> {
+fn lock_all(stashes: &[(Arc<Stash>, usize)]) -> Vec<BriefGuard<'_, Inner>> {
     stashes.iter().map(|(stash, _)| stash.lock()).collect()
 }

@@ -55,7 +55,7 @@ impl Need {
 #[inline(always)]
 pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
     let below = bytes.checked_ilog2()?;
-    let step = ((1 << below) / 128).clamp(min_align, MIB.max(min_align));
+    let step = ((1 << below) / 128).min(MIB).max(min_align);
     // A power of two, as `min_align` is: no division on the way of every allocation.
     Some(bytes.checked_add(step - 1)? & !(step - 1))
 }

@@ -20,7 +20,7 @@ use super::ends::Ends;
 use super::policy::round;
 use super::request::Block;
 use super::table::Table;
-use crate::timeline::sync::{Mutex, MutexGuard};
+use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::sync::Arc;
 
@@ -118,7 +118,7 @@ pub(crate) struct Cache {
 #[repr(align(128))]
 pub struct Stash {
     clock: Arc<Clock>,
-    inner: Mutex<Inner>,
+    inner: Brief<Inner>,
 }
 
 #[derive(Debug, Default)]
@@ -156,7 +156,7 @@ impl Stash {
     pub fn new(clock: &Arc<Clock>, ends: &Arc<Ends>) -> Arc<Self> {
         Arc::new(Self {
             clock: Arc::clone(clock),
-            inner: Mutex::new(Inner {
+            inner: Brief::new(Inner {
                 ends: Arc::clone(ends),
                 ..Inner::default()
             }),
@@ -188,7 +188,7 @@ impl Stash {
     }
 
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> BriefGuard<'_, Inner> {
         self.inner.lock()
     }
 

@@ -38,6 +38,62 @@ impl<T> Mutex<T> {
     }
 }
 
+/// A lock for some dozen instructions at a time that almost nobody else ever wants: each allocation and
+/// free takes its lane's. To give it up is a plain store, where a [`Mutex`] asks, at the price of taking
+/// it, whether somebody sleeps; so nobody does but for a moment. Nothing that blocks may run under it.
+#[derive(Debug)]
+pub struct Brief<T>(brief::Lock<T>);
+
+pub use brief::Guard as BriefGuard;
+
+/// In models a [`Mutex`] stands in for it.
+#[cfg(loom)]
+mod brief {
+    pub type Lock<T> = super::Mutex<T>;
+    pub type Guard<'a, T> = super::MutexGuard<'a, T>;
+}
+
+#[cfg(not(loom))]
+mod brief {
+    pub type Lock<T> = spin::mutex::SpinMutex<T>;
+    pub type Guard<'a, T> = spin::mutex::SpinMutexGuard<'a, T>;
+}
+
+impl<T> Brief<T> {
+    pub fn new(value: T) -> Self {
+        Self(brief::Lock::new(value))
+    }
+
+    #[cfg(not(loom))]
+    #[inline]
+    pub fn lock(&self) -> BriefGuard<'_, T> {
+        self.0.try_lock().unwrap_or_else(|| self.lock_slowly())
+    }
+
+    #[cfg(loom)]
+    pub fn lock(&self) -> BriefGuard<'_, T> {
+        self.0.lock()
+    }
+
+    /// Looks for much longer than the lock is ever held; then whoever has it does not run, and has to be
+    /// let run, whatever its priority.
+    #[cfg(not(loom))]
+    #[cold]
+    fn lock_slowly(&self) -> BriefGuard<'_, T> {
+        loop {
+            for _ in 0..100 {
+                if !self.0.is_locked()
+                    && let Some(guard) = self.0.try_lock()
+                {
+                    return guard;
+                }
+                std::hint::spin_loop();
+            }
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+    }
+}
+
 /// A condition to wait on while holding a [`Mutex`].
 #[derive(Debug)]
 pub struct Condvar(imp::Condvar);
