@@ -106,14 +106,15 @@ fn bytes_of<const N: usize>(pattern: &[u8]) -> [u8; N] {
 /// words are the commonest, and a word is written as fast as a byte.
 #[inline(always)]
 pub fn word(dst: usize, pattern: &[u8], bytes: usize) -> Option<u32> {
-    let word = match *pattern {
-        [a, b, c, d] => [a, b, c, d],
-        [a] => [a; 4],
-        [a, b] => [a, b, a, b],
-        _ => return None,
+    let word = if let Ok(word) = pattern.try_into() {
+        u32::from_ne_bytes(word)
+    } else if let [byte] = *pattern {
+        u32::from_ne_bytes([byte; 4])
+    } else {
+        u32::from(u16::from_ne_bytes(pattern.try_into().ok()?)) * 0x0001_0001
     };
     let even = (dst | bytes).is_multiple_of(4) && bytes > 0;
-    even.then_some(u32::from_ne_bytes(word))
+    even.then_some(word)
 }
 
 /// Repeats `pattern` over `bytes` at `dst`. The context is current.
