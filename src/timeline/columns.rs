@@ -121,6 +121,15 @@ impl Column {
         }
     }
 
+    /// Becomes another that is as long.
+    #[inline]
+    pub fn copy(&mut self, other: &Self) {
+        self.first = other.first;
+        if !self.rest.is_empty() {
+            self.rest.copy_from_slice(&other.rest);
+        }
+    }
+
     /// Puts one more at a place among the first `lanes`.
     pub fn insert(&mut self, at: usize, lanes: usize, stored: i16) {
         if lanes >= LANES && lanes.is_multiple_of(LANES) {

@@ -280,6 +280,15 @@ impl Frontier {
         out
     }
 
+    /// Becomes what [`Frontier::and_own`] gives of `waited`, in the table that it has, if it can.
+    #[inline]
+    pub(super) fn become_and_own(&mut self, waited: &Frontier, own: &Arc<Clock>, epoch: u64) {
+        match (&mut self.0, &waited.0) {
+            (Repr::Many(table), Repr::Many(waited)) => table.become_with_head(waited, epoch),
+            _ => *self = waited.and_own(own, epoch),
+        }
+    }
+
     /// Takes in `other` and makes `spare` what this was before, if they are over one roster, or `other`
     /// is a point that is told over this one's: in the spare's table if nobody else holds that. The head
     /// stays hidden.

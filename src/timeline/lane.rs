@@ -175,7 +175,7 @@ impl Lane {
     #[inline]
     pub fn tell(&self, done: &mut Frontier, order: &mut Frontier) {
         done.become_point(self.own());
-        *order = self.frontier();
+        order.become_and_own(&self.waited, &self.clock, self.epoch);
     }
 
     /// The least frontier whose completion proves [`Lane::frontier`]: the current point and what was

@@ -78,6 +78,13 @@ impl Table {
         }
     }
 
+    /// Becomes another, which is beside it.
+    #[inline]
+    fn copy(&mut self, other: &Self) {
+        self.epochs.copy(&other.epochs);
+        (self.at, self.middle) = (other.at, other.middle);
+    }
+
     /// Whether it is over the same roster, which lanes keep.
     #[inline]
     fn is_beside(&self, other: &Self) -> bool {
@@ -197,6 +204,19 @@ impl Many {
             table: Shared::clone(&self.table),
             head,
         }
+    }
+
+    /// Becomes another with another epoch at [`Table::at`]: a copy in a table of its own, if it is over
+    /// the same roster, since to copy takes less than the two atomic steps of sharing.
+    #[inline]
+    pub fn become_with_head(&mut self, other: &Self, head: u64) {
+        if !Shared::ptr_eq(&self.table, &other.table) {
+            match Shared::get_mut(&mut self.table) {
+                Some(own) if own.is_beside(&other.table) => own.copy(&other.table),
+                _ => self.table = Shared::new(Table::clone(&other.table)),
+            }
+        }
+        self.head = head;
     }
 
     fn set(&mut self, at: usize, epoch: u64) {

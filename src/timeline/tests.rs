@@ -234,6 +234,7 @@ fn what_an_event_told_before_does_not_matter() {
             assert_eq!(*order, own.frontier(), "{turn}");
         }
         told.push((other.frontier(), own.frontier()));
+        told.push((own.frontier(), other.frontier()));
         if turn % 2 == 1 {
             own.wait_for(&other.frontier());
             other.step();
