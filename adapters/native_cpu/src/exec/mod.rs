@@ -2,7 +2,8 @@
 //!
 //! Owns threads, lanes, fences, the splitting of commands over workers and the way a kernel's
 //! function is called. Uses `std`, `libc`, the identity and clock of a lane from `ur::timeline`, and
-//! `ur::stream::host` to move bytes. Must never know an object of Unified Runtime, an event, a pool or an error code.
+//! `ur::stream::host` to move bytes. Must never know an object of Unified Runtime, an event, a pool or
+//! an error code.
 //!
 //! | a lane is | which means | it leaves by |
 //! |---|---|---|
