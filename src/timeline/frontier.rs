@@ -1,8 +1,9 @@
 //! Sets of points, at most one a lane.
 //!
 //! Empty and single-point frontiers, which are nearly all of them, live in place. Larger ones share
-//! a table and copy it when written, so that handing one to an event costs a count. Tables over the
-//! same roster, as those of queues that keep waiting for each other are, join as columns do.
+//! a table and copy it when written, so that handing one to a new event costs a count; to one that was
+//! told before, a copy. Tables over the same roster, as those of queues that keep waiting for each other
+//! are, join as columns do.
 
 use super::clock::PointRef;
 use super::roster::{Roster, newest};

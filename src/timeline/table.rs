@@ -206,14 +206,18 @@ impl Many {
         }
     }
 
-    /// Becomes another with another epoch at [`Table::at`]: a copy in a table of its own, if it is over
-    /// the same roster, since to copy takes less than the two atomic steps of sharing.
+    /// Becomes another with another epoch at [`Table::at`]: as a copy in a table of its own where both
+    /// are over the same roster, since to copy takes less than the two atomic steps of sharing.
     #[inline]
     pub fn become_with_head(&mut self, other: &Self, head: u64) {
+        if !self.is_beside(other) {
+            *self = other.with_head(head);
+            return;
+        }
         if !Shared::ptr_eq(&self.table, &other.table) {
             match Shared::get_mut(&mut self.table) {
-                Some(own) if own.is_beside(&other.table) => own.copy(&other.table),
-                _ => self.table = Shared::new(Table::clone(&other.table)),
+                Some(own) => own.copy(&other.table),
+                None => self.table = Shared::new(Table::clone(&other.table)),
             }
         }
         self.head = head;
