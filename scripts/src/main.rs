@@ -21,6 +21,12 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Fails if README's table denies an adapter a function that a conformance run used.
+    Supported {
+        /// What `ur-conformance --json` wrote.
+        #[arg(required = true)]
+        reports: Vec<PathBuf>,
+    },
     /// Checks the design's invariants on the tree.
     Tidy,
     /// Builds everything, runs the conformance suite on an adapter through the loader, then the C
@@ -58,6 +64,11 @@ fn main() -> Result<ExitCode> {
                 let changed = generate::write(&root, &files)?;
                 println!("{changed} of {} generated files changed", files.len());
             }
+        }
+        Command::Supported { reports } => {
+            let spec = model::Spec::load(&root.join("spec"))?;
+            generate::support::check(&spec, &root, &reports)?;
+            println!("{} reports agree with README.md", reports.len());
         }
         Command::Tidy => {
             tidy::check(&root)?;

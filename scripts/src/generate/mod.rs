@@ -13,7 +13,7 @@ mod mock;
 mod print;
 mod proof;
 mod rust;
-mod support;
+pub mod support;
 mod sweep;
 mod tools;
 
