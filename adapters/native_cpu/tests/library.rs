@@ -183,13 +183,22 @@ fn live(library: &Library) {
     ok!(ur.Adapter.pfnRelease(adapter));
 }
 
-/// Threads of this process whose name says that they are the adapter's or the engine's.
+/// Threads of this process whose name says that they are the adapter's or the engine's. One that is
+/// exiting is none: the system lists it until some time after it was joined.
 fn our_threads() -> Vec<String> {
+    const EXITING: u32 = 4; // PF_EXITING
     let tasks = std::fs::read_dir("/proc/self/task")
         .expect("Linux has it")
         .flatten();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("ur-")).collect()
+    let named = tasks.filter_map(|task| {
+        // Number, name in brackets, state, five numbers, flags.
+        let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let flags = rest.split_whitespace().nth(6)?.parse::<u32>();
+        let runs = flags.expect("a number") & EXITING == 0;
+        (runs && name.starts_with("ur-")).then(|| name.to_owned())
+    });
+    named.collect()
 }
 
 /// The tests look at the process's threads, so they take turns.
