@@ -24,7 +24,7 @@ const FEW: u64 = 256;
 const PART: u64 = 16;
 /// A pool grows in pages of a size from so many of them on. More sizes sooner would make a large request
 /// find too little of each: pages are gathered with their like.
-const LARGE_FROM: u64 = 512;
+const LARGE_FROM: u64 = 384;
 /// Pages so many times larger than the least serve a request of whole ones however little the pool
 /// holds: each page has its price, and nothing is left over.
 const WHOLE_FROM: u64 = 16;

@@ -489,6 +489,10 @@ pub trait Driver:
         Err(Error::unsupported())
     }
 
+    /// Whether an address that a page has left costs next to nothing while it leads there still, less
+    /// than to unmap it: then as many stay mapped as are in use.
+    const LEAVES_MAPPED: bool = false;
+
     /// Unmaps the pages in so many bytes from `addr` on, all use of which there was observed complete.
     fn unmap_pages(domain: &Domain<Self>, addr: usize, bytes: usize) {
         let _ = (domain, addr, bytes);

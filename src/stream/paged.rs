@@ -7,6 +7,7 @@
 //! |---|---|
 //! | present: leads to a page of the pool | the page is gathered elsewhere, or given back |
 //! | old: still leads there, for work enqueued before | it is retired, or its page given back |
+//! | stale: retired, and leads there still, where that costs nothing | more are stale than present |
 //! | free | pages are mapped there again |
 
 use super::engine::enter;
@@ -14,7 +15,7 @@ use super::{Domain, Driver, Kind};
 use crate::abi::*;
 use crate::object::{Error, Object, Result};
 use crate::pool::Slab;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::iter::successors;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,7 +31,7 @@ pub(crate) struct Paged<D: Driver> {
     zeroed: bool,
     /// Where pages of each size lie, the least first.
     sizes: Vec<Size>,
-    /// Old addresses, in pages.
+    /// Pieces of old addresses that were not retired.
     lingering: AtomicUsize,
 }
 
@@ -46,9 +47,13 @@ struct Space {
     /// Free addresses: where they start, and how many bytes.
     free: BTreeMap<u64, u64>,
     present: BTreeMap<u64, u64>,
+    /// Old and stale.
     old: BTreeMap<u64, u64>,
     /// The old addresses of each page that has any.
     traces: HashMap<u64, Vec<u64>>,
+    /// Stale pieces, the oldest first, and their bytes.
+    stale: VecDeque<Slab>,
+    stale_bytes: u64,
 }
 
 impl<D: Driver> Paged<D> {
@@ -146,10 +151,10 @@ impl<D: Driver> Paged<D> {
             for (addr, page) in space.leave(*piece) {
                 space.old.insert(addr, page);
                 space.traces.entry(page).or_default().push(addr);
-                self.lingering.fetch_add(1, Ordering::Relaxed);
             }
         }
         if !pieces.is_empty() {
+            self.lingering.fetch_add(pieces.len(), Ordering::Relaxed);
             self.domain.memory.stir();
         }
         space.present.extend(size.steps(slab).zip(pages));
@@ -169,27 +174,49 @@ impl<D: Driver> Paged<D> {
         space.give(slab);
         for page in &pages {
             for addr in space.traces.remove(page).unwrap_or_default() {
-                // The address itself stays taken until the pool retires it.
+                // The address itself stays taken until its whole piece is free.
                 if space.old.remove(&addr).is_some() {
                     D::unmap_pages(&self.domain, addr as usize, size.page);
-                    self.lingering.fetch_sub(1, Ordering::Relaxed);
                 }
             }
         }
         D::destroy_pages(&self.domain, &pages);
+        let most = size.present(&space);
+        self.clear_stale(size, &mut space, most);
     }
 
-    /// The old addresses of a piece are free.
+    /// Nothing uses the old addresses of a piece any more.
     pub fn retire(&self, piece: Slab) {
+        self.lingering.fetch_sub(1, Ordering::Relaxed);
         let size = self.size_at(piece.base);
         let mut space = enter(&size.space);
+        space.stale.push_back(piece);
+        space.stale_bytes += piece.bytes;
+        let most = match D::LEAVES_MAPPED {
+            true => size.present(&space),
+            false => 0,
+        };
+        self.clear_stale(size, &mut space, most);
+    }
+
+    /// Frees stale addresses until there are no more than `most` bytes of them.
+    fn clear_stale(&self, size: &Size, space: &mut Space, most: u64) {
+        while space.stale_bytes > most
+            && let Some(piece) = space.stale.pop_front()
+        {
+            space.stale_bytes -= piece.bytes;
+            self.clear(size, space, piece);
+        }
+    }
+
+    /// Frees old addresses.
+    fn clear(&self, size: &Size, space: &mut Space, piece: Slab) {
         let mut run: Option<(u64, usize)> = None;
         for addr in size.steps(piece) {
             let Some(page) = space.old.remove(&addr) else {
                 run = self.unmap_run(run);
                 continue;
             };
-            self.lingering.fetch_sub(1, Ordering::Relaxed);
             if let Some(left) = space.traces.get_mut(&page) {
                 left.retain(|other| *other != addr);
                 if left.is_empty() {
@@ -220,10 +247,14 @@ impl<D: Driver> Paged<D> {
         let wish = least.checked_mul(2).ok_or(none)?.max(WINDOW);
         let wish = wish.checked_next_multiple_of(size.page).ok_or(none)?;
         // A process may be short of addresses too.
-        let reserve = |bytes| D::reserve(&self.domain, size.page, bytes);
-        let reserved = match reserve(wish) {
-            Ok(base) => (base, wish),
-            Err(_) => (reserve(least)?, least),
+        let reserve = |bytes| D::reserve(&self.domain, size.page, bytes).map(|base| (base, bytes));
+        let reserved = reserve(wish).or_else(|_| reserve(least));
+        let reserved = match reserved {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                self.clear_stale(size, &mut space, 0);
+                return space.take(bytes).ok_or(error);
+            }
         };
         let slab = Slab {
             base: reserved.0 as u64,
@@ -269,6 +300,11 @@ impl Size {
     /// Where pages start in a range.
     fn steps(&self, slab: Slab) -> impl Iterator<Item = u64> + use<> {
         (slab.base..slab.end()).step_by(self.page)
+    }
+
+    /// How many bytes of pages there are.
+    fn present(&self, space: &Space) -> u64 {
+        (space.present.len() * self.page) as u64
     }
 }
 

@@ -318,7 +318,8 @@ macro_rules! fake {
             }
 
             fn reserve(domain: &Domain<Self>, _page: usize, bytes: usize) -> Result<usize> {
-                Ok(domain.state().vm.lock().unwrap().reserve(bytes))
+                let base = domain.state().vm.lock().unwrap().reserve(bytes);
+                base.ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))
             }
 
             fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
@@ -358,6 +359,8 @@ macro_rules! fake {
                     false => Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
                 }
             }
+
+            const LEAVES_MAPPED: bool = !$tracks;
 
             fn unmap_pages(domain: &Domain<Self>, addr: usize, bytes: usize) {
                 let count = bytes / vm::PAGE;

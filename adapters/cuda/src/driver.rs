@@ -322,6 +322,8 @@ impl Driver for Cuda {
         pages.map_pages(gpu.api, addr, all, &who)
     }
 
+    const LEAVES_MAPPED: bool = true;
+
     fn unmap_pages(domain: &Domain<Self>, addr: usize, bytes: usize) {
         if let Ok(pages) = first(domain).and_then(|gpu| pages(gpu)) {
             pages.with(bytes).unmap_pages(addr, 1);

@@ -14,15 +14,22 @@ pub struct Vm {
     named: u64,
     /// The next this many mappings fail.
     pub broken: usize,
+    /// All addresses that there are.
+    pub narrow: Option<usize>,
 }
 
 impl Vm {
-    pub fn reserve(&mut self, bytes: usize) -> usize {
+    /// None if there are not so many addresses.
+    pub fn reserve(&mut self, bytes: usize) -> Option<usize> {
         assert!(bytes.is_multiple_of(PAGE));
+        let taken: usize = self.reserved.values().sum();
+        if self.narrow.is_some_and(|all| taken + bytes > all) {
+            return None;
+        }
         let last = self.reserved.iter().next_back();
         let base = last.map_or(1 << 40, |(base, bytes)| base + bytes + PAGE);
         self.reserved.insert(base, bytes);
-        base
+        Some(base)
     }
 
     pub fn unreserve(&mut self, addr: usize, bytes: usize) {

@@ -5,6 +5,7 @@ use crate::hal::{self, UsmPoolInfo};
 use crate::stream::testing::vm::PAGE;
 use crate::stream::testing::*;
 use crate::stream::{Kind, Queue, UsmPool};
+use std::sync::atomic::Ordering;
 
 fn shared<D: AnyFake>(
     queue: &QueueArc<D>,
@@ -45,7 +46,9 @@ fn what_is_scattered_is_gathered<D: AnyFake>() {
     assert_eq!(reserved(&pool), 3 * PAGE);
     bench.world.run();
     hal::Queue::<D>::finish(&queue).unwrap();
-    assert_eq!(books(&bench), (3, 3));
+    // Where that costs nothing they do so still.
+    let led = if D::LEAVES_MAPPED { 5 } else { 3 };
+    assert_eq!(books(&bench), (3, led));
     // The addresses serve again.
     free_only(&queue, block, &[]).unwrap();
     let whole = shared(&queue, &pool, 4 * PAGE).unwrap();
@@ -62,6 +65,81 @@ fn what_is_scattered_is_gathered_when_tracked() {
 #[test]
 fn what_is_scattered_is_gathered_when_polled() {
     what_is_scattered_is_gathered::<Polled>();
+}
+
+/// Frees a block of three pages, scatters them, gathers two, and leaves all three free.
+fn churn<D: AnyFake>(bench: &Bench<D>, queue: &QueueArc<D>, pool: &PoolArc<D>) {
+    let whole = shared(queue, pool, 3 * PAGE).unwrap();
+    free_only(queue, whole, &[]).unwrap();
+    let blocks = [(); 3].map(|()| shared(queue, pool, PAGE).unwrap());
+    free_only(queue, blocks[0], &[]).unwrap();
+    free_only(queue, blocks[2], &[]).unwrap();
+    let pair = shared(queue, pool, 2 * PAGE).unwrap();
+    free_only(queue, blocks[1], &[]).unwrap();
+    free_only(queue, pair, &[]).unwrap();
+    launch_only(queue, 1, &[]);
+    bench.world.run();
+    hal::Queue::<D>::finish(queue).unwrap();
+}
+
+fn no_more_addresses_are_stale_than_present<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let world = std::sync::Arc::clone(&bench.world);
+    let pool = bench.pool(0, usize::MAX);
+    let queue = bench.in_order();
+    let most = if D::LEAVES_MAPPED { 6 } else { 3 };
+    let mut seen = 0;
+    for _ in 0..20 {
+        churn(&bench, &queue, &pool);
+        let (pages, led) = books(&bench);
+        assert_eq!(pages, 3);
+        assert!(led <= most, "{led} addresses lead to 3 pages");
+        seen = seen.max(led);
+    }
+    assert_eq!(seen > 3, D::LEAVES_MAPPED);
+    // With the pages go all addresses that ever led to them.
+    hal::Context::<D>::usm_pool_trim_to_exp(&bench.context, &bench.device, &pool, 0).unwrap();
+    assert_eq!(books(&bench), (0, 0));
+    drop((queue, pool, bench));
+    until(|| world.vm.lock().unwrap().reserved.is_empty());
+}
+
+#[test]
+fn no_more_addresses_are_stale_than_present_when_tracked() {
+    no_more_addresses_are_stale_than_present::<Tracked>();
+}
+
+#[test]
+fn no_more_addresses_are_stale_than_present_when_polled() {
+    no_more_addresses_are_stale_than_present::<Polled>();
+}
+
+#[test]
+fn stale_addresses_serve_where_there_are_no_others() {
+    let bench = Bench::<Polled>::new();
+    let pool = bench.pool(0, usize::MAX);
+    let queue = bench.in_order();
+    bench.world.vm.lock().unwrap().narrow = Some(9 * PAGE);
+    let [first, between, last] = [2, 1, 2].map(|n| shared(&queue, &pool, n * PAGE).unwrap());
+    free_only(&queue, first, &[]).unwrap();
+    free_only(&queue, last, &[]).unwrap();
+    let four = shared(&queue, &pool, 4 * PAGE).unwrap();
+    launch_only(&queue, 1, &[]);
+    bench.world.run();
+    hal::Queue::<Polled>::finish(&queue).unwrap();
+    // All nine addresses are taken; four of them are stale.
+    assert_eq!(books(&bench), (5, 9));
+    free_only(&queue, four, &[]).unwrap();
+    let singles = [(); 4].map(|()| shared(&queue, &pool, PAGE).unwrap());
+    free_only(&queue, singles[0], &[]).unwrap();
+    free_only(&queue, singles[2], &[]).unwrap();
+    let pair = shared(&queue, &pool, 2 * PAGE).unwrap();
+    assert!([first, last].contains(&pair));
+    let made = bench.world.acquires.load(Ordering::Relaxed);
+    assert_eq!((made, reserved(&pool)), (3, 5 * PAGE));
+    for block in [between, singles[1], singles[3], pair] {
+        free_only(&queue, block, &[]).unwrap();
+    }
 }
 
 #[test]
