@@ -9,7 +9,7 @@ use ur::timeline::Frontier;
 const PAGE: u64 = 1024;
 const LARGE: u64 = 4096;
 /// Pages of a size are what a pool grows in from so many of them on.
-const FROM: u64 = 512;
+const FROM: u64 = 192;
 
 fn make(max_bytes: Option<u64>, largest: u64) -> (Arc<FakeSource>, Pool<Arc<FakeSource>>) {
     let source = Arc::new(FakeSource::mixed(PAGE, largest));
@@ -36,15 +36,32 @@ fn alloc(pool: &Pool<Arc<FakeSource>>, bytes: u64) -> Result<Block, PoolError> {
 #[test]
 fn a_pool_that_holds_much_grows_in_large_pages() {
     let (source, pool) = make(None, LARGE);
-    let mut reserved = Vec::new();
-    for _ in 0..2_200 {
-        alloc(&pool, PAGE).expect("there is no limit");
-        reserved.push(pool.figures().reserved);
+    // Before, and in pages of which size it grew, unless some were there already.
+    let grow = |bytes| {
+        let now = || (pool.figures().reserved, source.mapped());
+        let (before, gathers) = (now(), pool.counters().gathers);
+        alloc(&pool, bytes).expect("there is no limit");
+        let (step, mapped) = (now().0 - before.0, now().1 - before.1);
+        let grew = step > 0 && pool.counters().gathers == gathers;
+        grew.then(|| (before.0, step / mapped))
+    };
+    let mut seen = BTreeSet::new();
+    for _ in 0..60 {
+        if let Some((before, page)) = grow(8 * LARGE + PAGE) {
+            let wanted = match before {
+                _ if before >= FROM * LARGE => LARGE,
+                _ if before >= FROM * 2 * PAGE => 2 * PAGE,
+                _ => PAGE,
+            };
+            assert_eq!(page, wanted, "{before}");
+            seen.insert(page);
+        }
     }
-    let steps: Vec<u64> = reserved.windows(2).map(|two| two[1] - two[0]).collect();
-    let (few, many) = steps.split_at((FROM * LARGE / PAGE) as usize - 1);
-    assert!(few.iter().all(|step| *step == PAGE), "{few:?}");
-    assert_eq!(&many[..5], [LARGE, 0, 0, 0, LARGE]);
+    assert_eq!(seen.len(), 3);
+    // What is not eight of them leaves too much of the last one.
+    let less = (0..100).filter_map(|_| grow(8 * LARGE - PAGE));
+    let less: BTreeSet<u64> = less.map(|(_, page)| page).collect();
+    assert_eq!(less, BTreeSet::from([2 * PAGE]));
     assert_eq!(source.wrong(), [""; 0]);
 }
 

@@ -22,9 +22,11 @@ const SMALL: u64 = 1 << 20;
 const FEW: u64 = 256;
 /// The least part of a larger request that a block is taken back for.
 const PART: u64 = 16;
-/// A pool grows in pages of a size from so many of them on. More sizes sooner would make a large request
-/// find too little of each: pages are gathered with their like.
-const LARGE_FROM: u64 = 384;
+/// A pool grows in pages of a size from so many of them on, and for requests of so many: each page has
+/// its price, but pages are gathered with their like, so that more sizes sooner would make a large
+/// request find too little of each, and what a request leaves of its last page is of less use.
+const LARGE_FROM: u64 = 192;
+const LARGE_FOR: u64 = 8;
 /// Pages so many times larger than the least serve a request of whole ones however little the pool
 /// holds: each page has its price, and nothing is left over.
 const WHOLE_FROM: u64 = 16;
@@ -509,7 +511,7 @@ impl State {
         let larger = sizes.take_while(|page| *page > least && !tight);
         let fits = |page: &u64| {
             let whole = need.bytes.is_multiple_of(*page) && *page >= WHOLE_FROM * least;
-            whole || *page >= 4 * least && *page <= committed / LARGE_FROM
+            whole || *page <= committed / LARGE_FROM && *page <= need.bytes / LARGE_FOR
         };
         for page in larger.filter(fits) {
             let granularity = page;

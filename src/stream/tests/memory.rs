@@ -89,6 +89,44 @@ fn completion_carries_reuse_across_queues<D: AnyFake>() {
     assert_eq!(bench.world.calls()[3], grown);
 }
 
+fn a_lane_that_is_never_idle_tells_how_far_it_is<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (p, q) = (bench.in_order(), bench.in_order());
+    let line = bench.world.lanes.lock().unwrap()[0].number;
+    let block = alloc_only(&p, None, 2 * MIB, &[]).unwrap();
+    launch_only(&p, 1, &[]);
+    free_only(&p, block, &[]).unwrap();
+    // Nothing of it has completed: another block. Where nobody tells, a marker is recorded.
+    let other = alloc_only(&q, None, 2 * MIB, &[]).unwrap();
+    assert_ne!(other, block);
+    launch_only(&p, 2, &[]);
+    let steps = if D::TRACKS { 1 } else { 2 };
+    assert!((0..steps).all(|_| bench.world.step(line)));
+    assert_eq!(bench.world.ran(), [1]);
+    let calls = bench.world.calls();
+    assert_eq!(alloc_only(&q, None, 2 * MIB, &[]), Ok(block));
+    // As often as it is asked, a lane has a few markers.
+    for _ in 0..10 {
+        launch_only(&p, 3, &[]);
+        alloc_only(&q, None, 4 * MIB, &[]).unwrap();
+    }
+    let marks = bench.world.calls()[2] - calls[2];
+    assert!(marks <= 5, "{marks} markers");
+    bench.world.run();
+    free_only(&q, block, &[]).unwrap();
+    free_only(&q, other, &[]).unwrap();
+}
+
+#[test]
+fn a_lane_that_is_never_idle_tells_how_far_it_is_when_tracked() {
+    a_lane_that_is_never_idle_tells_how_far_it_is::<Tracked>();
+}
+
+#[test]
+fn a_lane_that_is_never_idle_tells_how_far_it_is_when_polled() {
+    a_lane_that_is_never_idle_tells_how_far_it_is::<Polled>();
+}
+
 #[test]
 fn an_out_of_order_free_is_ordered_by_its_list_and_barriers() {
     let bench = Bench::<Tracked>::new();
