@@ -67,11 +67,12 @@ fn a_pool_that_holds_much_grows_in_large_pages() {
 
 #[test]
 fn a_maximum_is_used_to_its_last_page() {
-    let most = FROM * LARGE + PAGE;
+    let most = (FROM + 16) * LARGE + PAGE;
     let (_, pool) = make(Some(most), 4 * LARGE);
-    for _ in 0..most / PAGE {
-        alloc(&pool, PAGE).expect("there is room");
+    for _ in 0..most / (8 * LARGE) {
+        alloc(&pool, 8 * LARGE).expect("there is room");
     }
+    alloc(&pool, PAGE).expect("there is room");
     assert_eq!(pool.figures().reserved, most);
     assert!(alloc(&pool, 64).is_err());
 }
