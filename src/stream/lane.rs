@@ -2,7 +2,8 @@
 //!
 //! The submission lock keeps the order of epochs equal to the order in which the driver receives
 //! commands, so the driver is called under it: to submit, to wait and to record, and for nothing
-//! else. (A marker of what was submitted so far, which nothing waits for, needs no order.) No two lanes' locks are ever held at once: markers of other lanes are found before.
+//! else. (A marker of what was submitted so far, which nothing waits for, needs no order.) No two
+//! lanes' locks are ever held at once: markers of other lanes are found before.
 
 mod marks;
 
