@@ -133,8 +133,8 @@ impl<D: Driver> Domain<D> {
         }
     }
 
-    /// Observes which lanes have completed everything, where the driver does not tell by itself. Takes
-    /// no lane's lock.
+    /// Observes how far the lanes have come, where the driver does not tell by itself. Waits for no
+    /// lane's lock.
     pub(crate) fn observe(&self) {
         for lane in self.lanes() {
             if let Err(error) = lane.observe() {

@@ -2,8 +2,8 @@
 //!
 //! The submission lock keeps the order of epochs equal to the order in which the driver receives
 //! commands, so the driver is called under it: to submit, to wait and to record, and for nothing
-//! else. (A marker of what was submitted so far, which nothing waits for, needs no order.) No two
-//! lanes' locks are ever held at once: markers of other lanes are found before.
+//! else. Nobody waits for a lane's lock while holding another's: markers of other lanes are found
+//! before.
 
 mod marks;
 
@@ -24,10 +24,6 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-
-/// Markers that a lane has outstanding at most for who looks for completion. Where each is asked for
-/// some time after it was recorded, the oldest has mostly been reached.
-const PROBES: usize = 4;
 
 /// What every command looks at comes first, as in [`Queue`](super::Queue).
 #[repr(C)]
@@ -55,8 +51,6 @@ pub(crate) struct LaneCore<D: Driver> {
     engine: Arc<Engine<D>>,
     /// Native commands that put work on the stream now.
     guests: AtomicUsize,
-    /// Markers that tell who looks for completion how far the lane has come, by epoch.
-    probes: Mutex<VecDeque<(u64, D::Marker)>>,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
     context: Arc<Object<Context<D>>>,
 }
@@ -180,7 +174,6 @@ impl<D: Driver> LaneCore<D> {
             native,
             exposed: AtomicBool::new(false),
             guests: AtomicUsize::new(0),
-            probes: Mutex::new(VecDeque::new()),
             state: Mutex::new(state),
             stash,
             tip_epoch: AtomicU64::new(0),
@@ -613,33 +606,6 @@ impl<D: Driver> LaneCore<D> {
 
     pub fn flush(&self) -> Result<()> {
         D::flush(&self.native)
-    }
-
-    /// Observes how far the lane has come, for whoever may hold a lane's lock. A lane that has not
-    /// completed everything tells by markers that were recorded when it was asked before.
-    pub fn observe(&self) -> Result<()> {
-        let last = self.last.load(Ordering::Acquire);
-        // Others' work on it is nobody's business, nor may a capture of theirs be asked about.
-        if last <= self.clock.completed() || self.is_open() {
-            return Ok(());
-        }
-        let mut probes = self.probes.lock();
-        let newest = probes.back().map_or(0, |(epoch, _)| *epoch);
-        if newest < last && D::is_idle(&self.native)? {
-            probes.clear();
-            self.clock.raise(last);
-            return Ok(());
-        }
-        while let Some((epoch, marker)) = probes.front()
-            && D::is_done(marker)?
-        {
-            self.clock.raise(*epoch);
-            probes.pop_front();
-        }
-        if newest < last && probes.len() < PROBES {
-            probes.push_back((last, D::mark(&self.native, last)?));
-        }
-        Ok(())
     }
 
     /// Lets the lane go once everything on it has ended, without waiting for that here.

@@ -36,6 +36,17 @@ impl<T> Mutex<T> {
         let guard = self.0.lock();
         guard.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+
+    /// None while somebody has it, the caller included.
+    #[cfg(not(loom))]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock()
+    }
+
+    #[cfg(loom)]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
 }
 
 /// A lock for some dozen instructions at a time that almost nobody else ever wants: each allocation and

@@ -2,13 +2,18 @@
 //!
 //! Where the driver tracks its commands none is kept, and a marker is the driver's word for an epoch.
 //! Elsewhere one is recorded when somebody asks, or before the next command while a ticket says that
-//! somebody may; it is given back once the lane was seen past it.
+//! somebody may, or when a pool that is short of memory looks how far the lane is; it is given back once
+//! the lane was seen past it.
 
 use super::{Driver, LaneCore, Marks, State, Ticket};
 use crate::object::{Error, Result};
 use crate::stream::engine::Mark;
 use crate::timeline::{Point, PointRef};
 use std::sync::atomic::Ordering;
+
+/// Markers that a lane has at most for who may look again. Where each is asked for some time after it
+/// was recorded, the oldest has mostly been reached.
+const FEW: usize = 4;
 
 impl<D: Driver> LaneCore<D> {
     /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
@@ -60,6 +65,34 @@ impl<D: Driver> LaneCore<D> {
                 Some((epoch, marker)) if D::is_done(&marker)? => self.clock.raise(epoch),
                 _ => return Ok(()),
             }
+        }
+    }
+
+    /// The same for who is short of memory and may hold a lane's lock, this one's or another's: without
+    /// waiting for it. A lane that is not idle has a few markers from now on, so that the next look knows
+    /// everything before them.
+    pub fn observe(&self) -> Result<()> {
+        let last = self.last.load(Ordering::Acquire);
+        // Others' work on it is nobody's business, nor may a capture of theirs be asked about.
+        if last <= self.clock.completed() || self.is_open() {
+            return Ok(());
+        }
+        if D::is_idle(&self.native)? {
+            self.clock.raise(last);
+            return Ok(());
+        }
+        let Some(mut state) = self.state.try_lock() else {
+            return Ok(());
+        };
+        while let Some((epoch, marker)) = state.marks.front()
+            && D::is_done(marker)?
+        {
+            self.clock.raise(*epoch);
+            self.forget_complete(&mut state);
+        }
+        match state.marks.len() < FEW {
+            true => self.keep_mark(&mut state),
+            false => Ok(()),
         }
     }
 
