@@ -4,6 +4,10 @@
 //! against the maximum before the call (`growing`), bytes handed back until after it (`leaving`), so
 //! that threads together never exceed it.
 
+mod leaving;
+
+pub(crate) use leaving::Leaving;
+
 use super::lending::Lending;
 use super::offsets::Place;
 use super::pages;
@@ -112,19 +116,6 @@ impl Gather {
     }
 }
 
-/// What goes back to the source: addresses that nothing leads to any more, then memory.
-#[derive(Default)]
-pub(crate) struct Leaving {
-    pub addresses: Vec<Slab>,
-    pub slabs: Vec<Slab>,
-}
-
-impl Leaving {
-    pub fn is_empty(&self) -> bool {
-        self.addresses.is_empty() && self.slabs.is_empty()
-    }
-}
-
 impl<'a> Attempt<'a> {
     pub fn new(stash: Option<&'a Arc<Stash>>) -> Self {
         Self {
@@ -179,15 +170,6 @@ impl State {
             && self.stats.figures.reserved == 0
             && self.growing == 0
             && self.lingering.is_empty()
-    }
-
-    /// What `settle` leaves reserved.
-    pub fn keep(&self) -> u64 {
-        if self.closed {
-            0
-        } else {
-            self.config.release_threshold
-        }
     }
 
     /// Decides the next step of a request.
@@ -412,19 +394,6 @@ impl State {
         self.store.add_slab(slab, gather.page, unit, &parts);
     }
 
-    /// Old addresses that nothing can use any more.
-    pub fn expired(&mut self) -> Vec<Slab> {
-        let mut out = Vec::new();
-        self.lingering.retain(|(slab, death)| {
-            let complete = death.is_complete();
-            if complete {
-                out.push(*slab);
-            }
-            !complete
-        });
-        out
-    }
-
     pub fn release(&mut self, addr: u64, death: Frontier) -> Option<Block> {
         let block = self.lending.release(&self.store, addr)?;
         self.store.free(addr, death);
@@ -442,63 +411,6 @@ impl State {
     pub fn recall(&mut self) {
         self.lending
             .recall(&mut self.store, (1, 0), |_| true, |_, _| true);
-    }
-
-    /// Takes idle memory out until at most `keep` bytes will be reserved: as few bytes as suffice.
-    pub fn leave(&mut self, keep: u64) -> Leaving {
-        let mut out = Leaving {
-            addresses: self.expired(),
-            slabs: Vec::new(),
-        };
-        if self.staying() <= keep {
-            return out;
-        }
-        self.recall();
-        self.store.sweep();
-        let mut idle = self.store.idle();
-        while let Some(excess) = self
-            .staying()
-            .checked_sub(keep)
-            .filter(|excess| *excess > 0)
-        {
-            let Some(slab) = self.store.remove_idle(&mut idle, excess) else {
-                break;
-            };
-            self.leaving += slab.bytes;
-            out.slabs.push(slab);
-        }
-        out
-    }
-
-    /// The slabs of [`State::leave`] have reached the source.
-    pub fn left(&mut self, slabs: &[Slab]) {
-        for slab in slabs {
-            self.leaving -= slab.bytes;
-            self.stats.unreserve(slab.bytes);
-        }
-    }
-
-    fn staying(&self) -> u64 {
-        self.stats.figures.reserved - self.leaving
-    }
-
-    /// Idle slabs worth giving up: for `short` more bytes under the maximum, else all, for a source
-    /// that has run dry.
-    fn shed(&mut self, short: Option<u64>) -> Leaving {
-        let Some(floor) = short else {
-            return self.leave(0);
-        };
-        let max = self.config.max_bytes.unwrap_or(u64::MAX);
-        let Some(keep) = max.checked_sub(floor) else {
-            return Leaving::default();
-        };
-        let idle = self.store.idle();
-        let idle: u64 = idle.iter().map(|(bytes, _)| *bytes).sum();
-        let committed = self.staying() + self.growing;
-        if committed.saturating_sub(idle) > keep {
-            return Leaving::default();
-        }
-        self.leave(keep.saturating_sub(self.growing))
     }
 
     /// In the largest pages of which enough make up what there is already, and for which there is room.

@@ -5,7 +5,12 @@
 //! else. Nobody waits for a lane's lock while holding another's: markers of other lanes are found
 //! before.
 
+mod guests;
 mod marks;
+mod turn;
+
+pub use turn::Progress;
+pub(crate) use turn::Turn;
 
 use super::engine::{HostLine, HostPoint, HostSignal, Mark};
 use super::here::Here;
@@ -53,64 +58,6 @@ pub(crate) struct LaneCore<D: Driver> {
     guests: AtomicUsize,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
     context: Arc<Object<Context<D>>>,
-}
-
-/// What became of work that a lane was given.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    Pending,
-    /// It is complete, and all before it is.
-    Done,
-}
-
-impl Progress {
-    /// Gives work to a lane, or has the host do it at once.
-    #[inline(always)]
-    pub(crate) fn work<D: Driver>(
-        lane: &D::Lane,
-        epoch: u64,
-        work: Work<D>,
-        stamps: Option<Arc<Stamps>>,
-    ) -> Result<Self> {
-        if stamps.is_none() && D::at_once(lane, &work) {
-            return Ok(Self::Done);
-        }
-        D::submit(lane, epoch, work, stamps).map(|()| Self::Pending)
-    }
-}
-
-/// One's turn to give a lane its next command.
-pub(crate) struct Turn<'a, D: Driver> {
-    lane: &'a LaneCore<D>,
-    state: MutexGuard<'a, State<D>>,
-}
-
-impl<D: Driver> Turn<'_, D> {
-    /// Whether it is known that these bytes stay inside what they begin in.
-    #[inline(always)]
-    pub fn has_room<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
-        let since = self.lane.ends.now();
-        self.state.rooms.have(since, addrs, bytes)
-    }
-
-    /// Makes ready for the next command, which goes to this stream.
-    #[inline(always)]
-    pub fn begin(&mut self) -> Result<&D::Lane> {
-        self.lane.record_if_watched(&mut self.state)?;
-        Ok(&self.lane.native)
-    }
-
-    /// The command's.
-    #[inline(always)]
-    pub fn epoch(&self) -> u64 {
-        self.state.order.epoch() + 1
-    }
-
-    /// What an event for the command reaches, if wanted.
-    #[inline(always)]
-    pub fn end(mut self, wanted: bool, given: Result<Progress>) -> Result<Option<Reached>> {
-        self.lane.given(&mut self.state, wanted, given)
-    }
 }
 
 /// Points of other lanes that a lane has yet to wait for, one a lane.
@@ -186,82 +133,6 @@ impl<D: Driver> LaneCore<D> {
         lane.engine.add_lane(&lane);
         domain.add_lane(&lane);
         Ok(lane)
-    }
-
-    /// The stream itself, on which others may put work from now on.
-    pub fn expose(&self) -> Result<&D::Lane> {
-        let mut state = self.state.lock();
-        self.record_if_watched(&mut state)?;
-        self.exposed.store(true, Ordering::Relaxed);
-        D::open(&self.native, true)?;
-        Ok(&self.native)
-    }
-
-    /// Opens the stream for one native command.
-    pub fn lend(&self) -> Result<()> {
-        let mut state = self.state.lock();
-        self.record_if_watched(&mut state)?;
-        D::open(&self.native, true)?;
-        self.guests.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// The stream as a native command sees it.
-    pub fn lent(&self) -> &D::Lane {
-        &self.native
-    }
-
-    /// The native command is over, and a command of ours is behind it.
-    pub fn take_back(&self) -> Result<()> {
-        let _state = self.state.lock();
-        let others = self.guests.fetch_sub(1, Ordering::Relaxed) > 1;
-        match others || self.is_exposed() {
-            true => Ok(()),
-            false => D::open(&self.native, false),
-        }
-    }
-
-    pub fn is_lent(&self) -> bool {
-        self.guests.load(Ordering::Relaxed) > 0
-    }
-
-    /// Whether this is a child of the process that has the lane.
-    #[inline]
-    pub fn is_left(&self) -> bool {
-        self.origin.is_left()
-    }
-
-    pub fn is_exposed(&self) -> bool {
-        self.exposed.load(Ordering::Relaxed)
-    }
-
-    fn is_open(&self) -> bool {
-        self.is_exposed() || self.is_lent()
-    }
-
-    /// Where others put work on the stream, puts a command of ours behind all of it: what stands for
-    /// everything up to here then does.
-    #[inline]
-    pub fn cover(&self, state: &mut State<D>) -> Result<()> {
-        match self.is_open() {
-            true => self.cover_others(state),
-            false => Ok(()),
-        }
-    }
-
-    #[cold]
-    fn cover_others(&self, state: &mut State<D>) -> Result<()> {
-        self.record_if_watched(state)?;
-        D::submit(&self.native, state.order.epoch() + 1, Work::Marker, None)?;
-        self.step(state);
-        Ok(())
-    }
-
-    #[inline]
-    fn cover_or_log(&self, state: &mut State<D>) {
-        if let Err(error) = self.cover(state) {
-            log::error!("a marker behind native work failed: {:?}", error.code());
-        }
     }
 
     /// Gives the lane a command that comes after `waits`. What an event for it reaches, if wanted.

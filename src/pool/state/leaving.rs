@@ -1,0 +1,99 @@
+//! What goes back to the source, and when: idle memory above what is to be kept, or for want of room,
+//! and addresses that nothing can use any more.
+
+use super::State;
+use crate::pool::source::Slab;
+
+/// What goes back to the source: addresses that nothing leads to any more, then memory.
+#[derive(Default)]
+pub(crate) struct Leaving {
+    pub addresses: Vec<Slab>,
+    pub slabs: Vec<Slab>,
+}
+
+impl Leaving {
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.slabs.is_empty()
+    }
+}
+
+impl State {
+    /// What `settle` leaves reserved.
+    pub fn keep(&self) -> u64 {
+        if self.closed {
+            0
+        } else {
+            self.config.release_threshold
+        }
+    }
+
+    /// Old addresses that nothing can use any more.
+    pub fn expired(&mut self) -> Vec<Slab> {
+        let mut out = Vec::new();
+        self.lingering.retain(|(slab, death)| {
+            let complete = death.is_complete();
+            if complete {
+                out.push(*slab);
+            }
+            !complete
+        });
+        out
+    }
+
+    /// Takes idle memory out until at most `keep` bytes will be reserved: as few bytes as suffice.
+    pub fn leave(&mut self, keep: u64) -> Leaving {
+        let mut out = Leaving {
+            addresses: self.expired(),
+            slabs: Vec::new(),
+        };
+        if self.staying() <= keep {
+            return out;
+        }
+        self.recall();
+        self.store.sweep();
+        let mut idle = self.store.idle();
+        while let Some(excess) = self
+            .staying()
+            .checked_sub(keep)
+            .filter(|excess| *excess > 0)
+        {
+            let Some(slab) = self.store.remove_idle(&mut idle, excess) else {
+                break;
+            };
+            self.leaving += slab.bytes;
+            out.slabs.push(slab);
+        }
+        out
+    }
+
+    /// The slabs of [`State::leave`] have reached the source.
+    pub fn left(&mut self, slabs: &[Slab]) {
+        for slab in slabs {
+            self.leaving -= slab.bytes;
+            self.stats.unreserve(slab.bytes);
+        }
+    }
+
+    fn staying(&self) -> u64 {
+        self.stats.figures.reserved - self.leaving
+    }
+
+    /// Idle slabs worth giving up: for `short` more bytes under the maximum, else all, for a source
+    /// that has run dry.
+    pub(super) fn shed(&mut self, short: Option<u64>) -> Leaving {
+        let Some(floor) = short else {
+            return self.leave(0);
+        };
+        let max = self.config.max_bytes.unwrap_or(u64::MAX);
+        let Some(keep) = max.checked_sub(floor) else {
+            return Leaving::default();
+        };
+        let idle = self.store.idle();
+        let idle: u64 = idle.iter().map(|(bytes, _)| *bytes).sum();
+        let committed = self.staying() + self.growing;
+        if committed.saturating_sub(idle) > keep {
+            return Leaving::default();
+        }
+        self.leave(keep.saturating_sub(self.growing))
+    }
+}

@@ -1,0 +1,65 @@
+//! A command on its way to a lane, in one stretch under the lane's lock, and what became of it.
+
+use super::{Driver, LaneCore, Reached, State};
+use crate::object::Result;
+use crate::stream::{Stamps, Work};
+use crate::timeline::sync::MutexGuard;
+use std::sync::Arc;
+
+/// What became of work that a lane was given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    Pending,
+    /// It is complete, and all before it is.
+    Done,
+}
+
+impl Progress {
+    /// Gives work to a lane, or has the host do it at once.
+    #[inline(always)]
+    pub(crate) fn work<D: Driver>(
+        lane: &D::Lane,
+        epoch: u64,
+        work: Work<D>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<Self> {
+        if stamps.is_none() && D::at_once(lane, &work) {
+            return Ok(Self::Done);
+        }
+        D::submit(lane, epoch, work, stamps).map(|()| Self::Pending)
+    }
+}
+
+/// One's turn to give a lane its next command.
+pub(crate) struct Turn<'a, D: Driver> {
+    pub(super) lane: &'a LaneCore<D>,
+    pub(super) state: MutexGuard<'a, State<D>>,
+}
+
+impl<D: Driver> Turn<'_, D> {
+    /// Whether it is known that these bytes stay inside what they begin in.
+    #[inline(always)]
+    pub fn has_room<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
+        let since = self.lane.ends.now();
+        self.state.rooms.have(since, addrs, bytes)
+    }
+
+    /// Makes ready for the next command, which goes to this stream.
+    #[inline(always)]
+    pub fn begin(&mut self) -> Result<&D::Lane> {
+        self.lane.record_if_watched(&mut self.state)?;
+        Ok(&self.lane.native)
+    }
+
+    /// The command's.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        self.state.order.epoch() + 1
+    }
+
+    /// What an event for the command reaches, if wanted.
+    #[inline(always)]
+    pub fn end(mut self, wanted: bool, given: Result<Progress>) -> Result<Option<Reached>> {
+        self.lane.given(&mut self.state, wanted, given)
+    }
+}
