@@ -13,14 +13,24 @@ fn refuted(script: &Script, stashes: bool) -> Option<String> {
 }
 
 fn programs(first_seed: u64, operations: usize, length: usize) {
-    let scale = if std::env::var_os("UR_LONG").is_some() {
-        100
-    } else {
-        1
-    };
+    let seen = all_legal(first_seed, operations, length, Random::script);
+    // A program that never does something proves nothing about it.
+    let floor = (operations * scale() / 1000) as u64;
+    let mut usual = seen.iter().filter(|(kind, _)| !kind.starts_with("plan"));
+    let often = |(_, times): (_, &u64)| *times > floor;
+    assert!(usual.all(often), "too seldom: {seen:?}");
+    println!("{seen:?}");
+}
+
+fn all_legal(
+    first_seed: u64,
+    operations: usize,
+    length: usize,
+    program: impl Fn(u64, usize) -> Script,
+) -> BTreeMap<&'static str, u64> {
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
-    for seed in 0..(operations * scale / length) as u64 {
-        let script = Random::script(first_seed + seed, length);
+    for seed in 0..(operations * scale() / length) as u64 {
+        let script = program(first_seed + seed, length);
         // Blocks that lanes keep to themselves must not make a difference to what is legal or found.
         let stashes = seed % 4 != 0;
         match oracle::run_with(&script, stashes) {
@@ -36,6 +46,8 @@ fn programs(first_seed: u64, operations: usize, length: usize) {
                     ("failed", counters.failed),
                     ("slabs given back", counters.trims),
                     ("gathered", counters.gathers),
+                    ("plans", counters.plans),
+                    ("planned", counters.planned),
                 ] {
                     *seen.entry(kind).or_default() += times;
                 }
@@ -50,13 +62,27 @@ fn programs(first_seed: u64, operations: usize, length: usize) {
             }
         }
     }
-    // A program that never does something proves nothing about it.
-    let floor = (operations * scale / 1000) as u64;
+    seen
+}
+
+fn scale() -> usize {
+    match std::env::var_os("UR_LONG") {
+        Some(_) => 100,
+        None => 1,
+    }
+}
+
+/// What a lane has again by a plan is as legal as anything else.
+#[test]
+fn programs_that_do_the_same_over_and_over() {
+    let operations = 60_000;
+    let seen = all_legal(1 << 34, operations, 800, Random::laps);
+    println!("{seen:?}");
+    let enough = |kind, of: usize| seen[kind] > (operations * scale() / of) as u64;
     assert!(
-        seen.values().all(|times| *times > floor),
+        enough("plans", 2000) && enough("planned", 50),
         "too seldom: {seen:?}"
     );
-    println!("{seen:?}");
 }
 
 #[test]

@@ -3,14 +3,19 @@
 //! Owns the list of stashes that the pool lent to. To the store a lent block is live, whatever the
 //! stash does with it. Kept under the pool's lock.
 
+mod plans;
+
 use super::meter::Meter;
 use super::offsets::{NIL, SegId};
+use super::old::Old;
 use super::others::Others;
 use super::request::Block;
 use super::stash::{Cache, Lent, PoolKey, Stash};
 use super::stats::Counters;
 use super::store::Store;
 use crate::timeline::{Frontier, Lane, LaneId};
+use plans::Stray;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -23,9 +28,18 @@ pub(crate) struct Lending {
     recent: usize,
     /// Blocks on their way back; empty in between.
     back: Vec<Lent>,
+    /// How many stashes have a plan.
+    plans: usize,
+    /// Live blocks that lie elsewhere than their addresses say.
+    strays: BTreeMap<u64, Stray>,
+    /// Addresses that memory has left.
+    pub old: Old,
     /// Counted by stashes that are gone.
     hits: u64,
     frees: u64,
+    planned: u64,
+    /// Plans that were made.
+    made: u64,
 }
 
 /// A lane that has, or had, something of the pool.
@@ -61,8 +75,13 @@ impl Lending {
             stashes: Vec::new(),
             recent: 0,
             back: Vec::new(),
+            plans: 0,
+            strays: BTreeMap::new(),
+            old: Old::default(),
             hits: 0,
             frees: 0,
+            planned: 0,
+            made: 0,
         }
     }
 
@@ -89,26 +108,33 @@ impl Lending {
         self.meter.read().1
     }
 
-    /// Ends the live block that starts at `addr`, if there is one.
-    pub fn release(&self, store: &Store, addr: u64) -> Option<Block> {
-        let (block, slot) = store.live_around(addr)?;
+    /// Frees the live block that starts at `addr`, if there is one.
+    pub fn release(&mut self, store: &mut Store, addr: u64, death: Frontier) -> Option<Block> {
+        let Some((block, slot)) = store.live_around(addr) else {
+            return self.release_far(store, addr, &death);
+        };
         if block.addr != addr {
             return None;
         }
-        let Some(stash) = self.stash(slot) else {
-            self.meter.put(block.bytes);
-            return Some(block);
+        let block = match self.stash(slot) {
+            Some(stash) => Block {
+                requested: stash.lock().drop_live(addr)?.requested,
+                ..block
+            },
+            None => {
+                self.meter.put(block.bytes);
+                block
+            }
         };
-        let lent = stash.lock().drop_live(addr)?;
-        Some(Block {
-            requested: lent.requested,
-            ..block
-        })
+        store.free(addr, death);
+        Some(block)
     }
 
     /// The live block that holds `addr`.
     pub fn look(&self, store: &Store, addr: u64) -> Option<Block> {
-        let (block, slot) = store.live_around(addr)?;
+        let Some((block, slot)) = store.live_around(addr) else {
+            return self.look_far(addr);
+        };
         let Some(stash) = self.stash(slot) else {
             return Some(block);
         };
@@ -148,9 +174,13 @@ impl Lending {
                 continue;
             }
             inner.recall(self.key, least, &mut self.back);
+            let planned = inner.has_plan(self.key);
             drop(inner);
-            found |= !self.back.is_empty();
+            found |= !self.back.is_empty() || planned;
             put_back(store, stash, self.back.drain(..));
+            if planned {
+                self.end_plan(store, slot);
+            }
         }
         found
     }
@@ -194,10 +224,13 @@ impl Lending {
     pub fn add_to(&self, mut counters: Counters) -> Counters {
         counters.own_lane += self.hits;
         counters.releases += self.frees;
+        counters.planned += self.planned;
+        counters.plans += self.made;
         for Borrower { stash, .. } in self.stashes.iter().flatten() {
             if let Some(cache) = stash.lock().cache(self.key) {
                 counters.own_lane += cache.hits;
                 counters.releases += cache.frees;
+                counters.planned += cache.planned;
             }
         }
         counters
@@ -247,6 +280,7 @@ impl Lending {
 
     /// True if something was cached there.
     fn forget(&mut self, store: &mut Store, slot: usize) -> bool {
+        let planned = self.end_plan(store, slot);
         let Some(Borrower { stash, .. }) = self.stashes[slot].take() else {
             return false;
         };
@@ -255,9 +289,10 @@ impl Lending {
         };
         self.hits += cache.hits;
         self.frees += cache.frees;
+        self.planned += cache.planned;
         let cached = blocks.iter().any(|lent| lent.died.is_some());
         put_back(store, &stash, blocks);
-        cached
+        cached || planned
     }
 }
 

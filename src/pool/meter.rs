@@ -9,6 +9,7 @@
 use super::request::Block;
 use super::stash::{Cache, Inner, Lent, Miss, PoolKey, Stash};
 use crate::timeline::sync::{BriefGuard, Mutex};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Counts the bytes used in one pool, or in several together.
@@ -101,6 +102,14 @@ impl Meter {
         false
     }
 
+    /// Bytes that are live through a stash are used directly from now on; `then` takes them from it.
+    pub(crate) fn part(&self, stash: &Stash, bytes: u64, then: impl FnOnce(&mut Inner)) {
+        let mut level = self.level.lock();
+        then(&mut stash.lock());
+        level.granted -= bytes;
+        level.base += bytes;
+    }
+
     /// A block that was not lent is live no more.
     pub(crate) fn put(&self, bytes: u64) {
         self.level.lock().base -= bytes;
@@ -171,6 +180,9 @@ fn take_from(
     }
 }
 
-fn lock_all(stashes: &[(Arc<Stash>, usize)]) -> Vec<BriefGuard<'_, Inner>> {
+/// Room for as many queues as programs have; more take a call for memory.
+type Locked<'a> = SmallVec<[BriefGuard<'a, Inner>; 8]>;
+
+fn lock_all(stashes: &[(Arc<Stash>, usize)]) -> Locked<'_> {
     stashes.iter().map(|(stash, _)| stash.lock()).collect()
 }

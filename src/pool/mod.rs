@@ -10,12 +10,14 @@
 //! | free, dying at a frontier | [`Pool::release`] | who comes after that frontier, or waits for it |
 //! | clear: never used, or death observed complete | growth; any later look | anybody |
 //! | cached: freed by a lane and still lent to it | [`Stash::free`] | that lane; anybody, after recall |
+//! | held for a plan: what a lane had, kept for it to have again | a lane that is where it was before | that lane; anybody, after recall |
 //! | gathered: pages of it lead a second life at another address | want of one stretch long enough | as its new address's |
 //! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
 //!
 //! `offsets` places, `index` finds (`starts` and `sizes` are the maps that they keep), `store` is both,
 //! `policy` chooses, with `others` and `pages`, `stats` and `meter` count, `ends` tells what is known of
-//! them to be out of date, `stash` is what a lane has for itself, `lending` who has what; this file
+//! them to be out of date, `stash` is what a lane has for itself, `plan` what it does again and again,
+//! `lending` who has what, `old` which addresses memory has left; this file
 //! locks, keeps limits and talks to the source. Lock ranks: the pool's one lock comes after any queue's lock, its meter's
 //! after that, stashes' last, in the order of their lanes; nothing is called under them.
 
@@ -26,10 +28,12 @@ mod index;
 mod lending;
 mod meter;
 mod offsets;
+mod old;
 #[doc(hidden)]
 pub mod oracle;
 mod others;
 mod pages;
+mod plan;
 mod policy;
 mod request;
 mod sizes;
@@ -56,8 +60,8 @@ pub use source::{Slab, Source, SourceError};
 pub use stash::{PoolKey, Stash};
 pub use stats::{Counters, Figures};
 
-use crate::timeline::Frontier;
-use crate::timeline::sync::{Condvar, Mutex, MutexGuard};
+use crate::timeline::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::timeline::{Frontier, Lane};
 use lending::Lending;
 use policy::{Grain, Need};
 use stash::Miss;
@@ -72,6 +76,8 @@ pub struct Pool<S: Source> {
     key: PoolKey,
     meter: Arc<Meter>,
     state: Mutex<State>,
+    /// Old addresses that may still be used.
+    lingering: AtomicU64,
     /// Signalled when a call to the source has ended.
     settled: Condvar,
 }
@@ -92,6 +98,7 @@ impl<S: Source> Pool<S> {
                 .largest_page()
                 .filter(|largest| *largest > granularity),
             observes: source.observes(),
+            leaves_mapped: source.leaves_mapped(),
             paged: page.is_some(),
         };
         let key = PoolKey::fresh();
@@ -101,6 +108,7 @@ impl<S: Source> Pool<S> {
             key,
             meter,
             state: Mutex::new(State::new(config, grain, page, lending)),
+            lingering: AtomicU64::new(0),
             settled: Condvar::new(),
         }
     }
@@ -129,21 +137,37 @@ impl<S: Source> Pool<S> {
         stash: &Arc<Stash>,
         request: &Request<'_>,
     ) -> Result<Acquired, PoolError> {
-        if request.align <= 1 && request.order.own_lane() == Some(stash.lane()) {
-            let cached = stash.lock().take(self.key, request.bytes);
-            let cached = match cached {
-                Err(Miss::NoCredit(_)) => self.meter.take_cached(stash, self.key, request.bytes),
-                answer => answer,
-            };
-            if let Ok(block) = cached {
-                request.tell(|story| {
-                    story.order = request.order.frontier();
-                    story.reuse = Some(Reuse::OwnLane);
-                });
-                return Ok(Acquired::Ready(block));
-            }
+        match self.cached(stash, request) {
+            Some(block) => Ok(Acquired::Ready(block)),
+            None => self.serve(request, Some(stash)),
         }
-        self.serve(request, Some(stash))
+    }
+
+    /// What the stash of the request's own lane has for it.
+    fn cached(&self, stash: &Arc<Stash>, request: &Request<'_>) -> Option<Block> {
+        if request.align > 1 || request.order.own_lane() != Some(stash.lane()) {
+            return None;
+        }
+        let cached = stash.lock().take(self.key, request.bytes);
+        let cached = match cached {
+            Err(Miss::NoCredit(_)) => self.meter.take_cached(stash, self.key, request.bytes),
+            answer => answer,
+        };
+        let block = cached.ok()?;
+        request.tell(|story| {
+            story.order = request.order.frontier();
+            story.reuse = Some(Reuse::OwnLane);
+        });
+        Some(block)
+    }
+
+    /// For a lane of which [`Stash::wants_plans`] named this pool, while there is time: before the host
+    /// waits. What it did may come again, and then its memory is found already.
+    pub fn plan(&self, stash: &Arc<Stash>, lane: &Lane) {
+        let mut state = self.state.lock();
+        if !state.is_closed() {
+            state.plan(stash, &Order::Lane(lane));
+        }
     }
 
     fn serve(
@@ -158,6 +182,12 @@ impl<S: Source> Pool<S> {
             };
         });
         let mut state = self.state.lock();
+        if let Some(stash) = stash
+            && state.turn(stash, request)
+            && let Some(block) = self.cached(stash, request)
+        {
+            return Ok(Acquired::Ready(block));
+        }
         let result = match Need::new(request, state.config().min_align) {
             Ok(need) => {
                 let (again, result) = self.find(state, &need, request, stash);
@@ -185,10 +215,10 @@ impl<S: Source> Pool<S> {
                 Step::Done(result) => return (state, result),
                 Step::Grow(growth) => {
                     drop(state);
-                    let answer = match growth.large {
-                        Some(page) => self.source.gather(&[], growth.bytes, page),
-                        None => self.source.acquire(growth.bytes),
-                    };
+                    let answer = self.insist(|source| match growth.large {
+                        Some(page) => source.gather(&[], growth.bytes, page),
+                        None => source.acquire(growth.bytes),
+                    });
                     state = self.state.lock();
                     let unfit = state.grown(growth, answer, &mut attempt);
                     self.settled.notify_all();
@@ -205,13 +235,15 @@ impl<S: Source> Pool<S> {
                 }
                 Step::Gather(gather) => {
                     let expired = state.expired();
+                    self.note(&state);
                     drop(state);
                     expired.iter().for_each(|old| self.source.retire(*old));
-                    let answer = self
-                        .source
-                        .gather(&gather.slabs(), gather.fresh, gather.page);
+                    let slabs = gather.slabs();
+                    let (fresh, page) = (gather.fresh, gather.page);
+                    let answer = self.insist(|source| source.gather(&slabs, fresh, page));
                     state = self.state.lock();
                     state.gathered(gather, answer, &mut attempt);
+                    self.note(&state);
                     self.settled.notify_all();
                 }
                 Step::Shed(leaving) => {
@@ -222,6 +254,19 @@ impl<S: Source> Pool<S> {
                 Step::Pause => state = self.settled.wait(state),
             }
         }
+    }
+
+    /// Asks the source; if it refuses, once more without the old addresses that are kept for plans: it
+    /// may be short of what leads to memory, too.
+    fn insist(&self, ask: impl Fn(&S) -> Result<Slab, SourceError>) -> Result<Slab, SourceError> {
+        ask(&self.source).or_else(|error| {
+            let old = self.state.lock().give_up_plans();
+            old.iter().for_each(|old| self.source.retire(*old));
+            match old.is_empty() {
+                true => Err(error),
+                false => ask(&self.source),
+            }
+        })
     }
 
     /// Ends the allocation that starts at `addr`; its memory may be reused after `death`.
@@ -254,8 +299,21 @@ impl<S: Source> Pool<S> {
     /// Gives back the addresses that gathered memory has left, as far as nothing uses them any more.
     /// For whoever has just observed completion.
     pub fn expire(&self) {
-        let expired = self.state.lock().expired();
+        let mut state = self.state.lock();
+        let expired = state.expired();
+        self.note(&state);
+        drop(state);
         expired.iter().for_each(|old| self.source.retire(*old));
+    }
+
+    /// Whether [`Pool::expire`] may find something.
+    pub fn lingers(&self) -> bool {
+        self.lingering.load(Ordering::Relaxed) > 0
+    }
+
+    /// Relaxed: who asks in between asks again.
+    fn note(&self, state: &State) {
+        self.lingering.store(state.lingering(), Ordering::Relaxed);
     }
 
     /// Gives back slabs that are free and observed complete until no more than `keep_bytes` are
@@ -344,6 +402,7 @@ impl<S: Source> Pool<S> {
             self.source.release(*slab);
         }
         let mut state = self.state.lock();
+        self.note(&state);
         if !leaving.slabs.is_empty() {
             state.left(&leaving.slabs);
             self.settled.notify_all();

@@ -11,6 +11,8 @@ use crate::timeline::Frontier;
 
 pub(crate) type SegId = u32;
 pub(crate) const NIL: u32 = u32::MAX;
+/// In the place of a stash, of a live segment that is no block.
+pub(crate) const HELD: u32 = u32::MAX - 1;
 
 #[derive(Debug)]
 pub(crate) enum State {
@@ -141,6 +143,12 @@ impl Offsets {
     fn slab_at(&self, addr: u64) -> Option<usize> {
         let after = self.slabs.partition_point(|entry| entry.start <= addr);
         after.checked_sub(1)
+    }
+
+    /// The first segment of the slab that holds an address, and the slab's end.
+    pub fn slab_around(&self, addr: u64) -> Option<(SegId, u64)> {
+        let entry = &self.slabs[self.slab_at(addr)?];
+        (addr < entry.slab.end()).then_some((entry.first, entry.slab.end()))
     }
 
     fn slab_mut(&mut self, addr: u64) -> Option<&mut SlabEntry> {
@@ -377,18 +385,26 @@ impl Offsets {
         self.vacate(next);
     }
 
-    /// Splits a free segment at `at`; both parts keep the death. Returns the second.
+    /// Splits a segment at `at`; both parts are live or keep the death. Returns the second.
     pub fn split(&mut self, id: SegId, at: u64) -> SegId {
         let seg = self.seg(id);
+        let state = match seg.state {
+            State::Live { requested, lent } => State::Live { requested, lent },
+            _ => State::Free(seg.death().cloned().unwrap_or_default()),
+        };
+        let live = matches!(state, State::Live { .. });
         let second = Seg {
             addr: at,
             bytes: seg.end() - at,
             prev: id,
             next: seg.next,
-            state: State::Free(seg.death().cloned().unwrap_or_default()),
+            state,
         };
         let after = second.next;
         let second = self.new_seg(second);
+        if live {
+            self.live.insert(at, second);
+        }
         let seg = self.seg_mut(id);
         seg.bytes = at - seg.addr;
         self.link(id, second);

@@ -367,6 +367,8 @@ pub(crate) struct Grain {
     pub largest: Option<u64>,
     /// Whether completion is seen only by looking for it.
     pub observes: bool,
+    /// Whether addresses that memory has left may lead there for long.
+    pub leaves_mapped: bool,
     /// Whether memory comes in whole pages only, of one granularity each.
     pub paged: bool,
 }

@@ -72,6 +72,12 @@ pub trait Source: Send + Sync {
         Err(SourceError::OutOfMemory)
     }
 
+    /// Whether an address that memory has left costs next to nothing while it leads there still: then
+    /// it is retired late, for it may serve again.
+    fn leaves_mapped(&self) -> bool {
+        false
+    }
+
     /// Whether completion is seen only by looking for it.
     fn observes(&self) -> bool {
         false
@@ -105,6 +111,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
         (**self).gather(pieces, fresh, page)
+    }
+
+    fn leaves_mapped(&self) -> bool {
+        (**self).leaves_mapped()
     }
 
     fn observes(&self) -> bool {
@@ -147,6 +157,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
         (**self).gather(pieces, fresh, page)
+    }
+
+    fn leaves_mapped(&self) -> bool {
+        (**self).leaves_mapped()
     }
 
     fn observes(&self) -> bool {

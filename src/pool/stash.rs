@@ -16,19 +16,26 @@
 //!
 //! Lock ranks: a pool's, its meter's, stashes in the order of their lanes.
 
+mod tracks;
+
 use super::ends::Ends;
+use super::plan::{Patience, Record, Track};
 use super::policy::round;
 use super::request::Block;
 use super::table::Table;
 use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::sync::Arc;
+use tracks::note;
 
 /// Identity of a pool among the stashes, or of a meter. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolKey(u64);
 
 impl PoolKey {
+    /// Nobody's.
+    const NONE: Self = Self(0);
+
     pub(crate) fn fresh() -> Self {
         // Identity only; a plain `std` atomic, since loom's cannot live in a static.
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
@@ -47,6 +54,9 @@ impl PoolKey {
 }
 
 const NIL: u32 = u32::MAX;
+/// Of an entry: that no record has it, or that its free stands there already, whoever frees it then.
+const UNNOTED: u32 = 0;
+const NOTED: u32 = u32::MAX;
 /// Sizes cached at once for a pool.
 const BINS: usize = 64;
 /// How many times too large a block may be that is taken out alone to be cut.
@@ -73,16 +83,44 @@ struct Entry {
     next: u32,
     cache: u32,
     seg: u32,
-    live: bool,
+    /// The record that has it, [`UNNOTED`] or [`NOTED`], and as what.
+    record: u32,
+    nth: u32,
+    state: Use,
+}
+
+/// Whether a block is live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Use {
+    Cached,
+    Live,
+    /// Since there was a track, which may have ended.
+    Tracked,
 }
 
 impl Entry {
+    fn new(block: &Block, cache: usize, seg: u32) -> Self {
+        Self {
+            addr: block.addr,
+            bytes: block.bytes,
+            requested: block.requested,
+            epoch: 0,
+            next: NIL,
+            cache: cache as u32,
+            seg,
+            record: UNNOTED,
+            nth: 0,
+            state: Use::Live,
+        }
+    }
+
     fn lent(&self) -> Lent {
         Lent {
             seg: self.seg,
             requested: self.requested,
             bytes: self.bytes,
-            died: (!self.live).then_some(self.epoch),
+            died: (self.state == Use::Cached).then_some(self.epoch),
         }
     }
 }
@@ -96,6 +134,8 @@ struct Bins([Bin; BINS]);
 #[repr(align(128))]
 pub(crate) struct Cache {
     key: PoolKey,
+    /// The same without a track, else none: who finds it here need not look for one.
+    plain: PoolKey,
     pub meter: PoolKey,
     min_align: u64,
     /// Where the pool keeps this stash.
@@ -108,6 +148,10 @@ pub(crate) struct Cache {
     pub oldest: u64,
     pub hits: u64,
     pub frees: u64,
+    /// Hits by way of a plan.
+    pub planned: u64,
+    track: Option<Box<Track>>,
+    patience: Patience,
     bins: Box<Bins>,
 }
 
@@ -130,6 +174,8 @@ pub(crate) struct Inner {
     /// Whom to tell of blocks that are handed out again as less.
     ends: Arc<Ends>,
     retired: bool,
+    /// How many records there were.
+    records: u32,
 }
 
 /// Why a stash did not serve.
@@ -282,61 +328,24 @@ impl Inner {
     #[inline(always)]
     pub fn take(&mut self, key: PoolKey, requested: u64) -> Result<Block, Miss> {
         let mut caches = self.caches.iter_mut().flatten();
-        let cache = caches.find(|cache| cache.key == key).ok_or(Miss::NoBlock)?;
+        let Some(cache) = caches.find(|cache| cache.plain == key) else {
+            return self.take_tracked(key, requested);
+        };
         let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
-        let bin = cache.bin(bytes).ok_or(Miss::NoBlock)?;
-        if cache.live + bytes > cache.credit {
-            return Err(Miss::NoCredit(bytes));
-        }
-        cache.live += bytes;
-        cache.cached -= bytes;
-        cache.hits += 1;
-        let bin = &mut cache.bins.0[bin];
-        let head = bin.head as usize;
-        let entry = &mut self.entries[head];
-        bin.head = entry.next;
-        entry.live = true;
-        if requested < entry.requested {
-            self.ends.change();
-        }
-        entry.requested = requested;
-        Ok(Block {
-            addr: entry.addr,
-            bytes,
-            requested,
-        })
+        take_from(cache, &mut self.entries, &self.ends, (bytes, requested))
     }
 
     #[inline(always)]
     fn put(&mut self, addr: u64, epoch: u64) -> Option<Block> {
         let id = self.table.get(addr)?;
-        let entry = self.entries.get_mut(id as usize)?;
-        if !entry.live {
-            return None;
+        let Some(entry) = self.entries.get_mut(id as usize) else {
+            return self.put_planned(id, epoch);
+        };
+        if entry.state != Use::Live {
+            return self.put_tracked(id, epoch);
         }
         let cache = self.caches[entry.cache as usize].as_mut()?;
-        let bin = cache.bin_for(entry.bytes)?;
-        let bin = &mut cache.bins.0[bin];
-        entry.live = false;
-        entry.epoch = epoch;
-        entry.next = bin.head;
-        *bin = Bin {
-            bytes: entry.bytes,
-            head: id,
-        };
-        cache.oldest = if cache.cached == 0 {
-            epoch
-        } else {
-            cache.oldest.min(epoch)
-        };
-        cache.live -= entry.bytes;
-        cache.cached += entry.bytes;
-        cache.frees += 1;
-        Some(Block {
-            addr,
-            bytes: entry.bytes,
-            requested: entry.requested,
-        })
+        cache_it(cache, entry, id, epoch)
     }
 
     /// Makes room for a pool's blocks.
@@ -347,6 +356,7 @@ impl Inner {
         };
         let cache = Cache {
             key,
+            plain: key,
             meter,
             min_align,
             slot,
@@ -356,6 +366,9 @@ impl Inner {
             oldest: 0,
             hits: 0,
             frees: 0,
+            planned: 0,
+            track: None,
+            patience: Patience::default(),
             bins: Box::new(Bins([empty; BINS])),
         };
         match self.caches.iter_mut().find(|cache| cache.is_none()) {
@@ -367,16 +380,21 @@ impl Inner {
     /// Takes in a live block, whose bytes the meter has granted.
     pub fn lend(&mut self, key: PoolKey, block: &Block, seg: u32) -> bool {
         let Some(at) = self.at(key) else { return false };
-        let entry = Entry {
-            addr: block.addr,
-            bytes: block.bytes,
-            requested: block.requested,
-            epoch: 0,
-            next: NIL,
-            cache: at as u32,
-            seg,
-            live: true,
-        };
+        let id = self.enter(Entry::new(block, at, seg));
+        if let Some(cache) = &mut self.caches[at] {
+            cache.live += block.bytes;
+            cache.credit += block.bytes;
+            if cache.track.is_none() {
+                self.records = self.records % (NOTED - 1) + 1;
+                let record = Record::new(self.records);
+                cache.set_track(Some(Track::Record(record)));
+            }
+            note(cache, &mut self.entries[id as usize], block, true);
+        }
+        true
+    }
+
+    fn enter(&mut self, entry: Entry) -> u32 {
         let id = match self.spare.pop() {
             Some(id) => {
                 self.entries[id as usize] = entry;
@@ -387,17 +405,13 @@ impl Inner {
                 (self.entries.len() - 1) as u32
             }
         };
-        self.table.insert(block.addr, id);
-        if let Some(cache) = &mut self.caches[at] {
-            cache.live += block.bytes;
-            cache.credit += block.bytes;
-        }
-        true
+        self.table.insert(entry.addr, id);
+        id
     }
 
     /// A block that was lent here.
     pub fn look(&self, addr: u64) -> Option<Lent> {
-        let entry = &self.entries[self.table.get(addr)? as usize];
+        let entry = self.entries.get(self.table.get(addr)? as usize)?;
         Some(entry.lent())
     }
 
@@ -406,9 +420,14 @@ impl Inner {
         let lent = self.look(addr).filter(|lent| lent.died.is_none())?;
         let id = self.table.remove(addr)?;
         self.spare.push(id);
-        let at = self.entries[id as usize].cache;
-        if let Some(cache) = &mut self.caches[at as usize] {
+        let entry = &mut self.entries[id as usize];
+        if let Some(cache) = &mut self.caches[entry.cache as usize] {
             cache.live -= lent.bytes;
+            if let Some(Track::Record(record)) = cache.track.as_deref_mut()
+                && entry.record == record.number
+            {
+                record.lose(entry.nth);
+            }
         }
         Some(lent)
     }
@@ -457,7 +476,9 @@ impl Inner {
         let mut out = Vec::new();
         self.recall(key, 0, &mut out);
         for (addr, id) in self.table.all() {
-            let entry = &self.entries[id as usize];
+            let Some(entry) = self.entries.get(id as usize) else {
+                continue;
+            };
             if entry.cache as usize == at {
                 self.table.remove(addr);
                 self.spare.push(id);
@@ -466,4 +487,62 @@ impl Inner {
         }
         Some((self.caches[at].take()?, out))
     }
+}
+
+/// Puts a live block into its size's bin, if there is room.
+#[inline(always)]
+fn cache_it(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option<Block> {
+    let bin = cache.bin_for(entry.bytes)?;
+    let bin = &mut cache.bins.0[bin];
+    entry.state = Use::Cached;
+    entry.epoch = epoch;
+    entry.next = bin.head;
+    *bin = Bin {
+        bytes: entry.bytes,
+        head: id,
+    };
+    cache.oldest = if cache.cached == 0 {
+        epoch
+    } else {
+        cache.oldest.min(epoch)
+    };
+    cache.live -= entry.bytes;
+    cache.cached += entry.bytes;
+    cache.frees += 1;
+    Some(Block {
+        addr: entry.addr,
+        bytes: entry.bytes,
+        requested: entry.requested,
+    })
+}
+
+/// Takes a cached block of this size.
+#[inline(always)]
+fn take_from(
+    cache: &mut Cache,
+    entries: &mut [Entry],
+    ends: &Ends,
+    (bytes, requested): (u64, u64),
+) -> Result<Block, Miss> {
+    let bin = cache.bin(bytes).ok_or(Miss::NoBlock)?;
+    if cache.live + bytes > cache.credit {
+        return Err(Miss::NoCredit(bytes));
+    }
+    cache.live += bytes;
+    cache.cached -= bytes;
+    cache.hits += 1;
+    let bin = &mut cache.bins.0[bin];
+    let head = bin.head as usize;
+    let entry = &mut entries[head];
+    bin.head = entry.next;
+    entry.state = Use::Live;
+    if requested < entry.requested {
+        ends.change();
+    }
+    entry.requested = requested;
+    Ok(Block {
+        addr: entry.addr,
+        bytes,
+        requested,
+    })
 }

@@ -38,6 +38,8 @@ const WHOLE_FROM: u64 = 16;
 /// by growth instead, and the part of what was ever in use that growth of this kind may come to.
 const MUCH_MOVED: u64 = 2;
 const MUCH_ROOM: u64 = 2;
+/// How many times what a pool holds the old addresses come to that are kept for plans.
+const MUCH_KEPT: u64 = 4;
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -53,8 +55,6 @@ pub(crate) struct State {
     moving: u64,
     /// Bytes that were gathered since the pool last grew instead.
     moved: u64,
-    /// The old addresses of gathered memory, and what may still use them.
-    lingering: Vec<(Slab, Frontier)>,
 }
 
 /// What one request has been through.
@@ -144,7 +144,6 @@ impl State {
             leaving: 0,
             moving: 0,
             moved: 0,
-            lingering: Vec::new(),
         }
     }
 
@@ -169,7 +168,21 @@ impl State {
         self.closed
             && self.stats.figures.reserved == 0
             && self.growing == 0
-            && self.lingering.is_empty()
+            && self.lending.old.is_empty()
+    }
+
+    /// Before a request that the stash did not serve. True if it may now.
+    pub fn turn(&mut self, stash: &Arc<Stash>, request: &Request<'_>) -> bool {
+        self.lending.turn(&mut self.store, stash, &request.order)
+    }
+
+    pub fn plan(&mut self, stash: &Arc<Stash>, order: &Order<'_>) {
+        self.lending.plan(&mut self.store, stash, order, true);
+    }
+
+    /// How many old addresses may still be used, or will be left.
+    pub fn lingering(&self) -> u64 {
+        self.lending.old.pending() + u64::from(self.moving > 0)
     }
 
     /// Decides the next step of a request.
@@ -384,19 +397,19 @@ impl State {
         self.stats.counters.gathers += 1;
         self.moved += moved;
         self.stats.counters.gathered_bytes += moved;
-        let mut parts = Vec::new();
+        let (mut parts, mut to) = (Vec::new(), slab.base);
         for mut piece in gather.pieces {
             let mut all = Frontier::new();
             piece.parts.iter().for_each(|(_, death)| all.join(death));
-            self.lingering.push((piece.slab, all));
+            self.lending.old.moved(piece.slab, to, all);
+            to += piece.slab.bytes;
             parts.append(&mut piece.parts);
         }
         self.store.add_slab(slab, gather.page, unit, &parts);
     }
 
     pub fn release(&mut self, addr: u64, death: Frontier) -> Option<Block> {
-        let block = self.lending.release(&self.store, addr)?;
-        self.store.free(addr, death);
+        let block = self.lending.release(&mut self.store, addr, death)?;
         self.stats.counters.releases += 1;
         Some(block)
     }

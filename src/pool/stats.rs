@@ -39,6 +39,10 @@ pub struct Counters {
     pub gathered_bytes: u64,
     /// Points in the waits inserted.
     pub waits: u64,
+    /// Times that a lane got the memory of all it had had, to do the same again, and requests served
+    /// from that, which are `own_lane` too.
+    pub plans: u64,
+    pub planned: u64,
 }
 
 impl Counters {
@@ -66,6 +70,8 @@ impl AddAssign for Counters {
             gathers,
             gathered_bytes,
             waits,
+            plans,
+            planned,
         } = other;
         self.own_lane += own_lane;
         self.ordered += ordered;
@@ -81,6 +87,8 @@ impl AddAssign for Counters {
         self.gathers += gathers;
         self.gathered_bytes += gathered_bytes;
         self.waits += waits;
+        self.plans += plans;
+        self.planned += planned;
     }
 }
 

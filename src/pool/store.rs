@@ -1,7 +1,7 @@
 //! Placement and indexes together: the memory of one pool, without limits, policy or lock.
 
 use super::index::Index;
-use super::offsets::{NIL, Offsets, Place, Seg, SegId, SlabEntry, whole_pages};
+use super::offsets::{HELD, NIL, Offsets, Place, Seg, SegId, SlabEntry, whole_pages};
 use super::request::{Block, Order};
 use super::source::Slab;
 use crate::timeline::Frontier;
@@ -21,6 +21,9 @@ pub(crate) struct Piece {
     pub page: u64,
     pub parts: Vec<(u64, Frontier)>,
 }
+
+/// A free range: where, and the sizes and deaths of its parts.
+pub(crate) type FreeRange = (Place, Slab, Vec<(u64, Frontier)>);
 
 impl Store {
     /// Of blocks that start at multiples of `unit`.
@@ -146,6 +149,78 @@ impl Store {
         (taken, block)
     }
 
+    /// Where these ranges, ascending, lie in free memory that `order` comes after, cut where slabs end,
+    /// each with what died there. None if some of it is not free or not ordered.
+    pub fn all_free(&self, ranges: &[Slab], order: &Order<'_>) -> Option<Vec<FreeRange>> {
+        let mut out: Vec<FreeRange> = Vec::new();
+        let mut at = NIL;
+        for range in ranges {
+            let mut base = range.base;
+            while base < range.end() {
+                let (first, end) = self.offsets.slab_around(base)?;
+                let behind =
+                    |id| id == NIL || self.offsets.seg(id).addr < self.offsets.seg(first).addr;
+                if behind(at) {
+                    at = first;
+                }
+                while self.offsets.seg(at).end() <= base {
+                    at = self.offsets.seg(at).next;
+                    if at == NIL {
+                        return None;
+                    }
+                }
+                let end = end.min(range.end());
+                let place = Place {
+                    first: at,
+                    start: base,
+                };
+                let (from, mut parts) = (base, Vec::new());
+                loop {
+                    let seg = self.offsets.seg(at);
+                    let death = seg.death().filter(|death| order.admits(death))?;
+                    let to = seg.end().min(end);
+                    parts.push((to - base, death.clone()));
+                    base = to;
+                    if base == end {
+                        break;
+                    }
+                    at = seg.next;
+                    if at == NIL {
+                        return None;
+                    }
+                }
+                let bytes = end - from;
+                out.push((place, Slab { base: from, bytes }, parts));
+            }
+        }
+        Some(out)
+    }
+
+    /// Makes free memory one live segment that is no block.
+    pub fn hold(&mut self, place: Place, bytes: u64) -> SegId {
+        let (seg, _) = self.take(place, bytes, 0);
+        self.offsets.set_live(seg, 0, HELD);
+        seg
+    }
+
+    /// Makes several segments of one that is held: free with these deaths, or live. Those that are free
+    /// may be joined with others.
+    pub fn divide(&mut self, seg: SegId, parts: Vec<(u64, Option<Frontier>)>) -> Vec<SegId> {
+        let mut ids = vec![seg];
+        let mut at = self.offsets.seg(seg).addr;
+        for (bytes, _) in parts.iter().take(parts.len().saturating_sub(1)) {
+            at += bytes;
+            let last = ids[ids.len() - 1];
+            ids.push(self.offsets.split(last, at));
+        }
+        for (id, (_, death)) in ids.iter().zip(parts) {
+            if let Some(death) = death {
+                self.free_at(*id, death);
+            }
+        }
+        ids
+    }
+
     /// What taking `bytes` at `place` still has to wait for under `order`.
     pub fn missing(&self, place: Place, bytes: u64, order: &Order<'_>) -> Frontier {
         let end = place.start + bytes;
@@ -182,6 +257,9 @@ impl Store {
     /// The live block that holds `addr`, and the stash that it is lent to or [`NIL`].
     pub fn live_around(&self, addr: u64) -> Option<(Block, u32)> {
         let (id, requested, lent) = self.offsets.live_around(addr)?;
+        if lent == HELD {
+            return None;
+        }
         let seg = self.offsets.seg(id);
         let block = Block {
             addr: seg.addr,

@@ -398,7 +398,7 @@ proptest! {
     ) {
         let config = Config { max_bytes: max, chunk_bytes: chunk, ..Config::default() };
         let need = need(bytes, align, config.min_align).expect("valid");
-        let source = Grain { granularity: grain, alignment: grain, largest: None, observes: false, paged: false };
+        let source = Grain { granularity: grain, alignment: grain, largest: None, observes: false, leaves_mapped: false, paged: false };
         let room = max.unwrap_or(u64::MAX).saturating_sub(committed);
         match growth(&need, &config, source, committed, tight, padded) {
             Ok(ask) => {

@@ -14,6 +14,7 @@ pub(crate) use turn::Turn;
 
 use super::engine::{HostLine, HostPoint, HostSignal, Mark};
 use super::here::Here;
+use super::memory::Memory;
 use super::reach::{Issued, Reach, Reached, Recent, Ticket, Tickets};
 use super::replay::Part;
 use super::rooms::{self, Rooms};
@@ -423,6 +424,18 @@ impl<D: Driver> LaneCore<D> {
         let mut state = self.state.lock();
         self.cover_or_log(&mut state);
         state.tip()
+    }
+
+    /// What the lane did may come again: pools see to that while the host waits anyway.
+    pub fn plan(&self, memory: &Memory<D>) {
+        let keys = self.stash.wants_plans();
+        if keys.is_empty() {
+            return;
+        }
+        let state = self.state.lock();
+        for core in memory.pools() {
+            core.plan(&keys, &self.stash, &state.order);
+        }
     }
 
     /// As [`LaneCore::reach`], now, and recorded exactly.

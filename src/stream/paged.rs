@@ -17,7 +17,6 @@ use crate::object::{Error, Object, Result};
 use crate::pool::Slab;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::iter::successors;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a range of addresses is reserved in, at least.
@@ -31,8 +30,6 @@ pub(crate) struct Paged<D: Driver> {
     zeroed: bool,
     /// Where pages of each size lie, the least first.
     sizes: Vec<Size>,
-    /// Pieces of old addresses that were not retired.
-    lingering: AtomicUsize,
 }
 
 /// Pages of one size.
@@ -79,7 +76,6 @@ impl<D: Driver> Paged<D> {
             kind,
             zeroed,
             sizes: sizes.map(size).collect(),
-            lingering: AtomicUsize::new(0),
         })
     }
 
@@ -89,11 +85,6 @@ impl<D: Driver> Paged<D> {
 
     pub fn largest_page(&self) -> Option<usize> {
         self.sizes.last().map(|size| size.page)
-    }
-
-    /// Whether there are addresses to retire.
-    pub fn lingers(&self) -> bool {
-        self.lingering.load(Ordering::Relaxed) > 0
     }
 
     /// New memory of so many bytes behind that of `pieces`, all in pages of that size. `window` learns
@@ -154,7 +145,6 @@ impl<D: Driver> Paged<D> {
             }
         }
         if !pieces.is_empty() {
-            self.lingering.fetch_add(pieces.len(), Ordering::Relaxed);
             self.domain.memory.stir();
         }
         space.present.extend(size.steps(slab).zip(pages));
@@ -187,7 +177,6 @@ impl<D: Driver> Paged<D> {
 
     /// Nothing uses the old addresses of a piece any more.
     pub fn retire(&self, piece: Slab) {
-        self.lingering.fetch_sub(1, Ordering::Relaxed);
         let size = self.size_at(piece.base);
         let mut space = enter(&size.space);
         space.stale.push_back(piece);

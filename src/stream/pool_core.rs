@@ -13,7 +13,7 @@ use crate::pool::{
     Acquired, Block, Config, Counters, Ends, Figures, Meter, Pool, PoolError, PoolKey, Request,
     SourceError, Stash,
 };
-use crate::timeline::Frontier;
+use crate::timeline::{Frontier, Lane};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -250,6 +250,19 @@ impl<D: Driver> PoolCore<D> {
         answer.map_err(|error| convert(error, part.kind))
     }
 
+    /// For a lane that may do again what it did with some of these pools. Not where what is found for it
+    /// would be given back.
+    pub fn plan(&self, keys: &[PoolKey], stash: &Arc<Stash>, lane: &Lane) {
+        if self.exceeds() {
+            return;
+        }
+        let parts = self
+            .parts
+            .iter()
+            .filter(|part| keys.contains(&part.pool.key()));
+        parts.for_each(|part| part.pool.plan(stash, lane));
+    }
+
     /// Frees the live block at `addr`; false if there is none.
     pub fn release(&self, part: usize, addr: u64, death: Frontier) -> bool {
         self.parts[part].pool.release(addr, death).is_ok()
@@ -307,23 +320,20 @@ impl<D: Driver> PoolCore<D> {
     }
 
     pub fn wants_settling(&self) -> bool {
+        self.exceeds() || self.lingers()
+    }
+
+    /// Whether it holds more than it is to keep.
+    fn exceeds(&self) -> bool {
         // Without a threshold, as mostly, nobody need be asked.
         let threshold = self.threshold();
         self.closed.load(Ordering::Acquire)
             || threshold < u64::MAX && self.reserved.current() > threshold
-            || self.lingers()
     }
 
     /// Whether there are addresses that memory has left.
     fn lingers(&self) -> bool {
-        let paged = |part: &Part<D>| {
-            part.pool
-                .source()
-                .paged
-                .as_ref()
-                .is_some_and(Paged::lingers)
-        };
-        self.parts.iter().any(paged)
+        self.parts.iter().any(|part| part.pool.lingers())
     }
 
     /// Gives back what exceeds the threshold, as far as it is free and complete.

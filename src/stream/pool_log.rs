@@ -16,7 +16,7 @@ impl Report {
     pub fn line(&self) -> String {
         let (f, c) = (&self.figures, &self.counters);
         format!(
-            "pool {}: reserved {} high {}, used {} high {}; {} served: own {}, ordered {}, \
+            "pool {}: reserved {} high {}, used {} high {}; {} served: own {} ({} by {} plans), ordered {}, \
              completed {}, waited {} ({} waits), grown {}; {} failed; {} freed; {} growths of {} \
              bytes, {} trims of {} bytes, {} gathers of {} bytes",
             self.number,
@@ -26,6 +26,8 @@ impl Report {
             f.used_high,
             c.served(),
             c.own_lane,
+            c.planned,
+            c.plans,
             c.ordered,
             c.completed,
             c.waited,

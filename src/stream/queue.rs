@@ -383,7 +383,11 @@ impl<D: Driver> Queue<D> {
 
     pub(crate) fn finish_here(&self) -> Result<()> {
         self.engine().check()?;
-        self.engine().wait(&self.everything())?;
+        let all = self.everything();
+        if let Shape::InOrder(lane) = &self.shape {
+            lane.plan(&self.context.domain().memory);
+        }
+        self.engine().wait(&all)?;
         self.context.domain().settle();
         Ok(())
     }

@@ -70,6 +70,10 @@ impl<D: Driver> Source for SlabSource<D> {
         self.budget.sub(slab.bytes);
     }
 
+    fn leaves_mapped(&self) -> bool {
+        D::LEAVES_MAPPED
+    }
+
     fn observes(&self) -> bool {
         !D::TRACKS && !self.domain.engine().is_deterministic()
     }

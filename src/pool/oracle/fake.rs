@@ -45,6 +45,7 @@ pub struct FakeSource {
     skew: u64,
     page: Option<u64>,
     largest: Option<u64>,
+    leaves_mapped: bool,
     ledger: Mutex<Ledger>,
 }
 
@@ -59,6 +60,7 @@ impl FakeSource {
             skew,
             page: None,
             largest: None,
+            leaves_mapped: false,
             ledger: Mutex::new(Ledger {
                 next: 1 << 32,
                 ..Ledger::default()
@@ -79,6 +81,14 @@ impl FakeSource {
         Self {
             largest: Some(largest),
             ..Self::paged(page)
+        }
+    }
+
+    /// The same, where addresses that memory has left may lead there for long.
+    pub fn leaving_mapped(self) -> Self {
+        Self {
+            leaves_mapped: true,
+            ..self
         }
     }
 
@@ -137,11 +147,18 @@ impl FakeSource {
         slabs.chain(pages).collect()
     }
 
-    /// The memory behind the addresses `[addr, end)`: where each part starts, as numbered, and its
-    /// bytes.
+    /// The memory behind the addresses `[addr, end)`, present ones or old: where each part starts, as
+    /// numbered, and its bytes.
     pub fn memory_at(&self, addr: u64, end: u64) -> Vec<(u64, u64)> {
         let mut out = Vec::new();
-        for extent in self.extents() {
+        let bytes = self.page.unwrap_or(0);
+        let old = self.ledger().lingering.clone();
+        let old = old.into_iter().map(|(addr, number)| Extent {
+            number,
+            addr,
+            bytes,
+        });
+        for extent in self.extents().into_iter().chain(old) {
             let from = addr.max(extent.addr);
             let to = end.min(extent.addr + extent.bytes);
             if from < to {
@@ -284,6 +301,10 @@ impl Source for FakeSource {
 
     fn largest_page(&self) -> Option<u64> {
         self.largest
+    }
+
+    fn leaves_mapped(&self) -> bool {
+        self.leaves_mapped
     }
 
     fn gather(&self, pieces: &[Slab], fresh: u64, of: u64) -> Result<Slab, SourceError> {

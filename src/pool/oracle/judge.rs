@@ -5,7 +5,7 @@ use super::model::{By, Past, Places, Range};
 use super::report::{How, Outcome};
 use super::run::Engine;
 use super::script::Step;
-use crate::pool::{Acquired, Block, Figures, PoolError, Slab, Source, Story, WaitPolicy};
+use crate::pool::{Acquired, Block, Figures, PoolError, Source, Story, WaitPolicy};
 use crate::timeline::Frontier;
 
 /// A request as the judge sees it, with what was reserved before it.
@@ -29,11 +29,10 @@ impl Engine<'_> {
     ) -> Result<Outcome, String> {
         let block = got.block();
         let (addr, end) = (block.addr, block.addr + block.bytes);
-        let within = |slab: &Slab| slab.base <= addr && end <= slab.base + slab.bytes;
-        if !self.source.slabs().iter().any(within) {
+        let memory = self.source.memory_at(addr, end);
+        if memory.iter().map(|(_, bytes)| bytes).sum::<u64>() != block.bytes {
             return Err(format!("{block:?} lies in no slab"));
         }
-        let memory = self.source.memory_at(addr, end);
         let meets = |range: &&Range| range.shares(&memory);
         if let Some(live) = self.model.live.values().find(meets) {
             return Err(format!(
@@ -224,6 +223,10 @@ impl Engine<'_> {
         }
         for slab in self.source.take_retired() {
             let meets = |range: &&Range| range.addr < slab.end() && range.end > slab.base;
+            if let Some(range) = self.model.live.values().find(meets) {
+                let name = self.script.name(range.step);
+                return Err(format!("illegal: {name} is live at {slab:?}, given back"));
+            }
             let mut dead = self.model.dead.iter().filter(meets);
             if let Some(range) = dead.find(|r| !self.model.is_done(&r.past, By::Enforced)) {
                 let name = self.script.name(range.step);

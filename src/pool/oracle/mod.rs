@@ -8,6 +8,7 @@
 //! | statement | meaning |
 //! |---|---|
 //! | `pool max 4096 chunk 0 align 64 waits never threshold 0` | properties, at the head, all optional |
+//! | `pool page 128 mapped 1` | memory in pages; the addresses that they leave lead there for long |
 //! | `pool deterministic 1` | only what the program awaits counts as complete; run twice, see `run_with` |
 //! | `a0 = alloc q0 64 align 256 after f1 nowait` | an allocation, perhaps without leave to wait |
 //! | `f0 = free q1 a0 after k0` | a free |

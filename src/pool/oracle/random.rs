@@ -52,6 +52,8 @@ pub struct Random {
     /// Whether sizes repeat and one queue gets several steps in a row, as in a program that does the
     /// same over and over.
     few: bool,
+    /// Whether these are the steps of a lap: such as may come again the same.
+    lap: bool,
     last: QueueName,
 }
 
@@ -74,6 +76,7 @@ impl Random {
             events: vec![],
             largest,
             few,
+            lap: false,
             last: QueueName::InOrder(0),
         };
         while random.steps.len() < length {
@@ -81,6 +84,80 @@ impl Random {
             random.steps.push(step);
         }
         Script::new(setup, random.steps)
+    }
+
+    /// A program that does the same over and over, mostly: laps of a queue that frees what it allocates,
+    /// and now and then something else.
+    pub fn laps(seed: u64, length: usize) -> Script {
+        let mut rng = Rng::new(seed);
+        let setup = setup(&mut rng);
+        let queues = (0..=rng.below(3) as u32).map(QueueName::InOrder).collect();
+        let largest = rng.pick(&[256, 1024, 4096]);
+        let mut random = Self {
+            rng,
+            queues,
+            steps: Vec::with_capacity(length),
+            held: vec![],
+            events: vec![],
+            largest,
+            few: false,
+            lap: false,
+            last: QueueName::InOrder(0),
+        };
+        while random.steps.len() < length {
+            for _ in 0..random.rng.below(12) {
+                random.add();
+            }
+            random.repeat();
+        }
+        Script::new(setup, random.steps)
+    }
+
+    fn add(&mut self) {
+        let step = self.step();
+        self.steps.push(step);
+    }
+
+    /// One to three laps at once, each of a queue, again and again.
+    fn repeat(&mut self) {
+        let outer = std::mem::take(&mut self.held);
+        let all = std::mem::take(&mut self.queues);
+        let from = self.steps.len();
+        let some = 0..=self.rng.below(2);
+        self.queues = some.map(|_| self.rng.pick(&all)).collect();
+        self.lap = self.rng.chance(90);
+        for _ in 0..40 + self.rng.below(50) {
+            let step = match self.rng.below(10) {
+                0..5 => self.alloc(),
+                5..8 if !self.held.is_empty() => self.free(),
+                _ => self.command(),
+            };
+            self.steps.push(step);
+        }
+        while !self.held.is_empty() {
+            let step = self.free();
+            self.steps.push(step);
+        }
+        (self.held, self.queues, self.lap) = (outer, all, false);
+        let lap = self.steps[from..].to_vec();
+        for _ in 0..2 + self.rng.below(5) {
+            let mut now = Vec::with_capacity(lap.len());
+            let odd = self.rng.chance(40);
+            for step in &lap {
+                if odd && self.rng.chance(2) {
+                    self.add();
+                }
+                now.push(self.steps.len());
+                let again = |step: usize| match step.checked_sub(from) {
+                    Some(at) => now[at],
+                    None => step,
+                };
+                self.steps.push(step.with(again));
+            }
+            if self.rng.chance(30) {
+                self.add();
+            }
+        }
     }
 
     fn step(&mut self) -> Step {
@@ -113,7 +190,7 @@ impl Random {
 
     fn alloc(&mut self) -> Step {
         let at = self.steps.len();
-        let host = self.rng.chance(5);
+        let host = !self.lap && self.rng.chance(5);
         let queue = if host { QueueName::Host } else { self.queue() };
         let bytes = match self.rng.below(4) {
             _ if self.few => self.rng.pick(&[64, 100, 256, 600]),
@@ -121,7 +198,7 @@ impl Random {
             1 => 64 << self.rng.below(6),
             _ => 1 + self.rng.below(self.largest),
         };
-        let align = if self.rng.chance(10) {
+        let align = if !self.lap && self.rng.chance(10) {
             self.rng.pick(&[128, 512, 4096])
         } else {
             0
@@ -168,14 +245,14 @@ impl Random {
         let at = self.steps.len();
         let which = self.rng.below(self.held.len() as u64) as usize;
         let held = self.held.swap_remove(which);
-        if self.rng.chance(4) {
+        if !self.lap && self.rng.chance(4) {
             return Step::Free {
                 queue: QueueName::Host,
                 block: held.alloc,
                 after: vec![],
             };
         }
-        let own = held.queue != QueueName::Host && self.rng.chance(70);
+        let own = held.queue != QueueName::Host && (self.lap || self.rng.chance(70));
         let queue = if own { held.queue } else { self.queue() };
         let mut after = self.some_events();
         let users = held.users.iter().copied().chain([(held.queue, held.alloc)]);
@@ -236,6 +313,7 @@ fn setup(rng: &mut Rng) -> Setup {
         },
         granularity: rng.pick(grains),
         paged,
+        leaves_mapped: rng.chance(70),
         deterministic: rng.chance(25),
     }
 }

@@ -59,6 +59,7 @@ pub fn run_with(script: &Script, stashes: bool) -> Result<Report, String> {
 fn run_once(script: &Script, stashes: bool, observing: bool) -> Result<Report, String> {
     let granularity = script.setup.granularity;
     let source = Arc::new(match script.setup.paged {
+        true if script.setup.leaves_mapped => FakeSource::paged(granularity).leaving_mapped(),
         true => FakeSource::paged(granularity),
         false => FakeSource::new(granularity),
     });

@@ -53,6 +53,27 @@ impl Step {
         }
     }
 
+    /// The same step with other references.
+    pub(super) fn with(&self, of: impl Fn(usize) -> usize) -> Self {
+        let mut step = self.clone();
+        match &mut step {
+            Self::Alloc { after, .. } | Self::Barrier { after, .. } => {
+                after.iter_mut().for_each(|step| *step = of(*step));
+            }
+            Self::Free { block, after, .. } => {
+                *block = of(*block);
+                after.iter_mut().for_each(|step| *step = of(*step));
+            }
+            Self::Run { uses, after, .. } => {
+                let all = uses.iter_mut().chain(after);
+                all.for_each(|step| *step = of(*step));
+            }
+            Self::Wait(step) => *step = of(*step),
+            Self::Finish(_) | Self::Settle | Self::Trim(_) | Self::Threshold(_) => {}
+        }
+        step
+    }
+
     fn letter(&self) -> char {
         match self {
             Self::Alloc { .. } => 'a',
@@ -70,6 +91,8 @@ pub struct Setup {
     pub granularity: u64,
     /// Whether memory comes in pages of that size, which can be given another address.
     pub paged: bool,
+    /// Whether addresses that pages have left lead there for as long as anybody likes.
+    pub leaves_mapped: bool,
     /// Whether only completion that the program awaited may be relied on.
     pub deterministic: bool,
 }
@@ -86,6 +109,7 @@ impl Default for Setup {
             config,
             granularity: 64,
             paged: false,
+            leaves_mapped: false,
             deterministic: false,
         }
     }
@@ -202,6 +226,7 @@ impl Script {
                 "align" => config.min_align = number_of(value)?,
                 "threshold" => config.release_threshold = number_of(value)?,
                 "deterministic" => self.setup.deterministic = number_of(value)? != 0,
+                "mapped" => self.setup.leaves_mapped = number_of(value)? != 0,
                 "grain" | "page" => {
                     self.setup.granularity = number_of(value)?;
                     self.setup.paged = *key == "page";
@@ -290,6 +315,9 @@ impl fmt::Display for Script {
         }
         if config.release_threshold != u64::MAX {
             write!(f, " threshold {}", config.release_threshold)?;
+        }
+        if self.setup.leaves_mapped {
+            f.write_str(" mapped 1")?;
         }
         if self.setup.deterministic {
             f.write_str(" deterministic 1")?;

@@ -1,7 +1,7 @@
 //! What goes back to the source, and when: idle memory above what is to be kept, or for want of room,
 //! and addresses that nothing can use any more.
 
-use super::State;
+use super::{MUCH_KEPT, State};
 use crate::pool::source::Slab;
 
 /// What goes back to the source: addresses that nothing leads to any more, then memory.
@@ -29,15 +29,19 @@ impl State {
 
     /// Old addresses that nothing can use any more.
     pub fn expired(&mut self) -> Vec<Slab> {
-        let mut out = Vec::new();
-        self.lingering.retain(|(slab, death)| {
-            let complete = death.is_complete();
-            if complete {
-                out.push(*slab);
-            }
-            !complete
-        });
-        out
+        let most = match self.grain.leaves_mapped {
+            true => MUCH_KEPT.saturating_mul(self.stats.figures.reserved),
+            false => 0,
+        };
+        self.lending.expired(&mut self.store, most)
+    }
+
+    /// The old addresses that are kept for plans, which end.
+    pub fn give_up_plans(&mut self) -> Vec<Slab> {
+        match self.lending.old.kept_bytes() {
+            0 => Vec::new(),
+            _ => self.lending.expired(&mut self.store, 0),
+        }
     }
 
     /// Takes idle memory out until at most `keep` bytes will be reserved: as few bytes as suffice.
@@ -62,6 +66,10 @@ impl State {
             };
             self.leaving += slab.bytes;
             out.slabs.push(slab);
+        }
+        if !out.slabs.is_empty() {
+            // Records name addresses there.
+            self.lending.forget_tracks(&mut self.store);
         }
         out
     }

@@ -6,6 +6,7 @@ mod basic;
 mod endurance;
 mod errors;
 mod figures;
+mod laps;
 mod limits;
 mod order;
 mod out_of_order;
@@ -24,6 +25,7 @@ use crate::fixture::Fixture;
 use crate::objects::{Block, Context, Event, Gate, Kind, Pool, Queue, Usm};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
+use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 use ur::abi::*;
@@ -42,6 +44,7 @@ pub fn all() -> Vec<Test> {
         pools::all,
         own_memory::all,
         synchronous::all,
+        laps::all,
         random::all,
         threads::all,
         endurance::all,

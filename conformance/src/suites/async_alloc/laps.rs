@@ -1,0 +1,148 @@
+//! Programs that do the same over and over, and now and then something else: what an implementation
+//! learns of them must not mix up their memory. Blocks are from a few hundred bytes to several pages
+//! of any kind; each holds a tag of its own at both ends and in the middle, which is copied out before
+//! its free.
+
+use super::*;
+use crate::check_eq;
+
+const SUITE: &str = "async_laps";
+const LAPS: usize = 8;
+const BLOCKS: usize = 60;
+/// Bytes of a tag.
+const TAG: usize = 64;
+/// Blocks live at once, at most.
+const LIVE: usize = 6;
+
+pub fn all() -> Vec<Test> {
+    by_kind(
+        SUITE,
+        &[
+            ("the_same_again", the_same_again),
+            ("with_something_else_between", with_something_else_between),
+            ("two_queues", two_queues),
+        ],
+    )
+}
+
+fn the_same_again(bench: &Bench, kind: Kind) -> Done {
+    let mut laps = Laps::new(bench, kind, 1)?;
+    for _ in 0..LAPS {
+        laps.lap(0, &[])?;
+    }
+    laps.right()
+}
+
+fn with_something_else_between(bench: &Bench, kind: Kind) -> Done {
+    let mut laps = Laps::new(bench, kind, 1)?;
+    for nth in 0..LAPS {
+        // Two laps as ever, then one that is left somewhere in the middle.
+        let odd = [nth * 11 % BLOCKS];
+        laps.lap(0, if nth % 3 == 2 { &odd } else { &[] })?;
+        if nth % 2 == 0 {
+            laps.queues[0].finish()?;
+        }
+    }
+    laps.right()
+}
+
+fn two_queues(bench: &Bench, kind: Kind) -> Done {
+    let mut laps = Laps::new(bench, kind, 2)?;
+    for nth in 0..LAPS {
+        laps.lap(nth % 2, &[])?;
+        if nth == LAPS / 2 {
+            // The other one finds all of it free.
+            laps.queues.iter().try_for_each(Queue::finish)?;
+            laps.lap(nth % 2, &[7])?;
+        }
+    }
+    laps.right()
+}
+
+struct Laps {
+    kind: Kind,
+    pool: Pool,
+    queues: Vec<Queue>,
+    /// What the tags of each block freed so far were.
+    found: Usm,
+    tags: Vec<u8>,
+}
+
+impl Laps {
+    fn new(bench: &Bench, kind: Kind, queues: usize) -> Result<Self, Stop> {
+        let queues = (0..queues).map(|_| bench.in_order());
+        Ok(Self {
+            kind,
+            pool: bench.pool()?,
+            queues: queues.collect::<Result<_, Stop>>()?,
+            found: bench.result(3 * TAG * (LAPS + 1) * (BLOCKS + 1))?,
+            tags: Vec::new(),
+        })
+    }
+
+    /// The same blocks in the same order, and one more before each of these.
+    fn lap(&mut self, queue: usize, odd: &[usize]) -> Done {
+        let mut live = Vec::new();
+        for nth in 0..BLOCKS {
+            if odd.contains(&nth) {
+                let other = self.tagged(queue, 333 * KIB, &live)?;
+                self.free(queue, other)?;
+            }
+            let size = [900, 70 * KIB, 500 * KIB, 1700 * KIB, 2600 * KIB, 4300 * KIB];
+            let size = size[nth * nth % 29 % 6] + 256 * (nth % 7);
+            let block = self.tagged(queue, size, &live)?;
+            live.push(block);
+            if live.len() == LIVE {
+                let next = live.swap_remove(nth * 7 % LIVE);
+                self.free(queue, next)?;
+            }
+        }
+        live.into_iter()
+            .try_for_each(|block| self.free(queue, block))
+    }
+
+    fn tagged(&self, queue: usize, size: usize, live: &[(Block, u8)]) -> Result<(Block, u8), Stop> {
+        let queue = &self.queues[queue];
+        let block = queue.alloc(self.kind, &self.pool, size, &[])?;
+        check!(
+            live.iter().all(|(other, _)| !other.overlaps(&block)),
+            "a live block was handed out again"
+        );
+        // No two that are live have the same.
+        let tag = (self.tags.len() + 31 * live.len()) as u8;
+        for place in places(&block) {
+            queue.fill(place, tag, TAG, &[])?;
+        }
+        Ok((block, tag))
+    }
+
+    fn free(&mut self, queue: usize, (block, tag): (Block, u8)) -> Done {
+        let queue = &self.queues[queue];
+        for (part, place) in places(&block).into_iter().enumerate() {
+            let to = TAG * (3 * self.tags.len() + part);
+            queue.copy(self.found.ptr.wrapping_byte_add(to), place, TAG, &[])?;
+        }
+        self.tags.push(tag);
+        queue.free(block, &[])
+    }
+
+    fn right(self) -> Done {
+        self.queues.iter().try_for_each(Queue::finish)?;
+        let found = self.found.host::<u8>();
+        for (nth, (found, tag)) in found.chunks(3 * TAG).zip(&self.tags).enumerate() {
+            let right = same_bytes(found, *tag);
+            check!(
+                right.is_ok(),
+                "the {nth}th block freed held something else than its tag: {right:?}"
+            );
+        }
+        check_eq!(self.pool.used()?, 0, "used bytes at the end");
+        Ok(())
+    }
+}
+
+/// The ends and the middle of a block.
+fn places(block: &Block) -> [*mut c_void; 3] {
+    let last = block.size - TAG;
+    [0, last / 2, last].map(|at| block.ptr.wrapping_byte_add(at))
+}

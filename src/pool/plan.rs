@@ -1,0 +1,479 @@
+//! What a lane asks of a pool again and again, and how the same blocks serve it again.
+//!
+//! Programs repeat themselves: a step of training, a batch, a frame. A [`Record`] is what a lane asked
+//! of a pool, in order, and what it got. Where the lane has again what it had live at some earlier
+//! moment, and nothing else, what it did in between may come again; served from the same addresses it
+//! needs no search, and no two blocks meet that did not meet before. A [`Plan`] is such a stretch of a
+//! record, with the memory of all its blocks held for it. It serves as long as each request is the one
+//! that came before, and for as many laps.
+//!
+//! | what a lane has of a pool | from | until |
+//! |---|---|---|
+//! | nothing | the start; a time without misses | a request finds nothing in the stash |
+//! | a record | such a miss | a plan is made of it; it is too long; a time without misses |
+//! | a plan | the lane is where it was, and begins as then | a request or a free is another; the pool wants the memory |
+//!
+//! Both are kept by the stash, under its lock. The addresses in a record may have been left by their
+//! memory since: see `old`.
+
+use super::offsets::SegId;
+use super::request::Block;
+use super::source::Slab;
+use crate::timeline::Frontier;
+use std::cell::OnceCell;
+
+/// Misses that a plan is made for at least, and operations for each of them at most: with fewer misses a
+/// stash serves as well.
+const LEAST: usize = 8;
+const WORTH: usize = 64;
+/// Allocations without a miss after which a record ends, for each miss before and at least.
+const QUIET: usize = 128;
+const LEAST_QUIET: usize = 1 << 10;
+/// Operations that a record has at most.
+const MOST: usize = 1 << 17;
+/// The logarithm of how many places are remembered while all are collected.
+const RECENT: u32 = 9;
+/// How often at most the laps are doubled that a lane must repeat itself for before the next plan.
+const PATIENCE: u32 = 12;
+
+/// An allocation, among the numbers of blocks that are freed.
+const ALLOC: u32 = u32::MAX;
+
+/// A moment to which a lane may come back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Anchor {
+    /// Where in the record it is: operations, blocks and misses before it.
+    op: usize,
+    block: usize,
+    misses: usize,
+    /// Blocks of the record that were live then, and are still.
+    live: usize,
+}
+
+/// How a lane is to prove itself before it gets a plan, after plans of which no lap was completed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience {
+    level: u32,
+    laps: u32,
+}
+
+impl Patience {
+    /// Whether the lane has yet to prove itself.
+    pub fn lacks(&self) -> bool {
+        self.laps > 0
+    }
+
+    /// Whether the next lap is to be let pass.
+    fn waits(&mut self) -> bool {
+        let waits = self.laps > 0;
+        self.laps = self.laps.saturating_sub(1);
+        waits
+    }
+
+    /// A plan has ended, or could not be made.
+    pub fn learn(&mut self, served: bool) {
+        match served {
+            true => *self = Self::default(),
+            false => {
+                self.level = (self.level + 1).min(PATIENCE);
+                self.laps = 1 << self.level;
+            }
+        }
+    }
+}
+
+/// A block of a record, or of a plan.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub block: Block,
+    pub live: bool,
+    /// Whether others end later at addresses of its own, if that is known.
+    ends_first: Option<bool>,
+    /// The lane's epoch when it last died there, or [`NEVER`].
+    pub epoch: u64,
+}
+
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// What a lane asked of a pool, in order.
+#[derive(Debug)]
+pub(crate) struct Record {
+    /// What entries know it by.
+    pub number: u32,
+    ops: Vec<u32>,
+    blocks: Vec<Planned>,
+    /// With what was live then still live, the fewest first.
+    anchors: Vec<Anchor>,
+    live: usize,
+    misses: usize,
+    /// Allocations since the last miss.
+    quiet: usize,
+    /// The last operation was a free.
+    freed: bool,
+    /// The lane is where it was there.
+    due: Option<Anchor>,
+}
+
+impl Record {
+    pub fn new(number: u32) -> Self {
+        Self {
+            number,
+            ops: Vec::new(),
+            blocks: Vec::new(),
+            anchors: vec![Anchor::default()],
+            live: 0,
+            misses: 0,
+            quiet: 0,
+            freed: false,
+            due: None,
+        }
+    }
+
+    /// Whether it is of no use any more.
+    pub fn is_spent(&self) -> bool {
+        let quiet = LEAST_QUIET.max(QUIET * self.misses);
+        self.quiet > quiet || self.ops.len() >= MOST
+    }
+
+    /// Notes an allocation; the number of its block.
+    pub fn alloc(&mut self, block: &Block, missed: bool) -> u32 {
+        let anchor = self.here();
+        if std::mem::take(&mut self.freed)
+            && self
+                .anchors
+                .last()
+                .is_none_or(|last| last.live != self.live)
+        {
+            self.anchors.push(anchor);
+        }
+        self.due = None;
+        self.quiet = if missed { 0 } else { self.quiet + 1 };
+        self.misses += usize::from(missed);
+        self.live += 1;
+        self.ops.push(ALLOC);
+        self.blocks.push(Planned {
+            block: *block,
+            live: false,
+            ends_first: None,
+            epoch: NEVER,
+        });
+        (self.blocks.len() - 1) as u32
+    }
+
+    /// Notes the free of a block that it has the allocation of, or of another.
+    pub fn free(&mut self, block: Option<u32>) {
+        self.due = None;
+        self.freed = true;
+        let Some(block) = block else {
+            // It was live at all anchors.
+            self.anchors.clear();
+            return;
+        };
+        self.ops.push(block);
+        self.live -= 1;
+        while self
+            .anchors
+            .pop_if(|last| last.block > block as usize)
+            .is_some()
+        {}
+        // Of what was live there nothing was freed since, so as many are the same.
+        let back = self.anchors.last().filter(|last| last.live == self.live);
+        let worth = |anchor: &&Anchor| {
+            let (ops, misses) = (self.ops.len() - anchor.op, self.misses - anchor.misses);
+            misses >= LEAST && misses * WORTH >= ops
+        };
+        self.due = back.filter(worth).copied();
+    }
+
+    /// A block was freed in a way that cannot come again the same.
+    pub fn lose(&mut self, block: u32) {
+        self.free(Some(block));
+        self.due = None;
+        self.anchors.clear();
+    }
+
+    /// Whether the lane begins again, with a request for so many bytes, what it did before and should have
+    /// a plan for. If not, it counts from here.
+    pub fn begins_again(&mut self, requested: u64, patience: &mut Patience) -> bool {
+        let Some(due) = self.due else {
+            return false;
+        };
+        if self.blocks[due.block].block.requested == requested && !patience.waits() {
+            return true;
+        }
+        let here = self.here();
+        if let Some(last) = self.anchors.last_mut() {
+            *last = here;
+        }
+        self.due = None;
+        false
+    }
+
+    /// Blocks that the lane would have again, if it begins again.
+    pub fn again(&self) -> Option<&[Planned]> {
+        self.due.map(|due| &self.blocks[due.block..])
+    }
+
+    /// No plan can be made of it now.
+    pub fn refuse(&mut self) {
+        self.due = None;
+        self.anchors.clear();
+    }
+
+    fn here(&self) -> Anchor {
+        Anchor {
+            op: self.ops.len(),
+            block: self.blocks.len(),
+            misses: self.misses,
+            live: self.live,
+        }
+    }
+}
+
+/// Where a block of a plan lies, by addresses.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    addr: u64,
+    end: u64,
+    /// The last end of those that start no later.
+    reach: u64,
+    block: u32,
+}
+
+/// Where blocks lie that are live at different times, ascending.
+#[derive(Debug)]
+struct Spots(Vec<Spot>);
+
+impl Spots {
+    fn new(blocks: &[Planned]) -> Self {
+        let spot = |(planned, nth): (&Planned, u32)| Spot {
+            addr: planned.block.addr,
+            end: planned.block.addr + planned.block.bytes,
+            reach: 0,
+            block: nth,
+        };
+        let mut spots: Vec<Spot> = blocks.iter().zip(0..).map(spot).collect();
+        spots.sort_unstable_by_key(|spot| spot.addr);
+        let mut reach = 0;
+        for spot in &mut spots {
+            reach = reach.max(spot.end);
+            spot.reach = reach;
+        }
+        Self(spots)
+    }
+
+    /// The blocks that hold an address.
+    fn around(&self, addr: u64) -> impl Iterator<Item = usize> {
+        let before = self.0.partition_point(|spot| spot.addr <= addr);
+        let near = self.0[..before].iter().rev();
+        let near = near.take_while(move |spot| spot.reach > addr);
+        near.filter(move |spot| spot.end > addr)
+            .map(|spot| spot.block as usize)
+    }
+
+    /// Whether some block starts before this end and goes beyond it.
+    fn goes_beyond(&self, end: u64) -> bool {
+        let before = self.0.partition_point(|spot| spot.addr < end);
+        before > 0 && self.0[before - 1].reach > end
+    }
+}
+
+/// The addresses of all these together, ascending and without overlap.
+pub(crate) fn ranges(blocks: &[Planned]) -> Vec<Slab> {
+    // The same place comes again and again, mostly soon.
+    let mut recent = [(0, 0); 1 << RECENT];
+    let mut all: Vec<Slab> = Vec::new();
+    for Planned { block, .. } in blocks {
+        let spread = block.addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT);
+        let recent = &mut recent[spread as usize];
+        if *recent != (block.addr, block.bytes) {
+            *recent = (block.addr, block.bytes);
+            all.push(extent(block));
+        }
+    }
+    union(all)
+}
+
+/// The same memory, ascending and without overlap.
+pub(crate) fn union(mut slabs: Vec<Slab>) -> Vec<Slab> {
+    slabs.sort_unstable_by_key(|slab| slab.base);
+    let mut out: Vec<Slab> = Vec::new();
+    for slab in slabs {
+        match out.last_mut() {
+            Some(last) if last.end() >= slab.base => {
+                last.bytes = last.end().max(slab.end()) - last.base;
+            }
+            _ => out.push(slab),
+        }
+    }
+    out
+}
+
+pub(crate) fn extent(block: &Block) -> Slab {
+    Slab {
+        base: block.addr,
+        bytes: block.bytes,
+    }
+}
+
+/// Memory that is held for a plan: to the store it is live, and no block.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub slab: Slab,
+    pub seg: SegId,
+    /// What died there before.
+    pub parts: Vec<(u64, Frontier)>,
+}
+
+/// What a lane does, lap for lap.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    ops: Vec<u32>,
+    pub blocks: Vec<Planned>,
+    /// Once somebody wants to know.
+    spots: OnceCell<Spots>,
+    pub held: Vec<Held>,
+    /// The next operation, and the next block.
+    next: usize,
+    block: usize,
+    laps: u64,
+    /// The program did something else.
+    off: bool,
+    /// Blocks that died elsewhere.
+    pub elsewhere: Vec<(usize, Frontier)>,
+}
+
+impl Plan {
+    /// What a lane did since the moment to which it is back.
+    pub fn new(mut record: Record, held: Vec<Held>) -> Self {
+        let due = record.due.unwrap_or_default();
+        if due.op > 0 {
+            record.ops.drain(..due.op);
+            record.blocks.drain(..due.block);
+            let blocks = record.ops.iter_mut().filter(|op| **op != ALLOC);
+            blocks.for_each(|block| *block -= due.block as u32);
+        }
+        Self {
+            ops: record.ops,
+            blocks: record.blocks,
+            spots: OnceCell::new(),
+            held,
+            next: 0,
+            block: 0,
+            laps: 0,
+            off: false,
+            elsewhere: Vec::new(),
+        }
+    }
+
+    fn spots(&self) -> &Spots {
+        self.spots.get_or_init(|| Spots::new(&self.blocks))
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.held.iter().map(|held| held.slab.bytes).sum()
+    }
+
+    /// Whether it has served a whole lap.
+    pub fn has_served(&self) -> bool {
+        self.laps > 0
+    }
+
+    /// Whether the next request is one for so many bytes. If not, the plan has come to its end.
+    #[inline]
+    pub fn expects(&mut self, requested: u64) -> bool {
+        let next = self.blocks.get(self.block);
+        let same = next.is_some_and(|next| next.block.requested == requested);
+        self.off |= self.ops[self.next] != ALLOC || !same;
+        !self.off
+    }
+
+    /// The block that is next is live; which it is, and whether an allocation may end earlier by that.
+    #[inline]
+    pub fn take(&mut self) -> (usize, Block, bool) {
+        let next = self.block;
+        let ends_first = self.blocks[next].ends_first;
+        let ends_first = ends_first.unwrap_or_else(|| self.look(next));
+        let planned = &mut self.blocks[next];
+        planned.live = true;
+        let block = planned.block;
+        self.block += 1;
+        self.step();
+        (next, block, ends_first)
+    }
+
+    /// Whether others of its blocks end later than this one at addresses of its own. Not looked for in the
+    /// first lap, which may be the only one.
+    #[inline(never)]
+    fn look(&mut self, block: usize) -> bool {
+        if self.laps == 0 {
+            return true;
+        }
+        let end = extent(&self.blocks[block].block).end();
+        let known = self.spots().goes_beyond(end);
+        self.blocks[block].ends_first = Some(known);
+        known
+    }
+
+    /// Looks at all its blocks, for whoever has the time.
+    pub fn study(&mut self) {
+        let spots = Spots::new(&self.blocks);
+        for planned in &mut self.blocks {
+            planned.ends_first = Some(spots.goes_beyond(extent(&planned.block).end()));
+        }
+        self.spots = OnceCell::from(spots);
+    }
+
+    /// Ends a live block of it at the lane's `epoch`.
+    #[inline]
+    pub fn put(&mut self, block: usize, epoch: u64) -> Option<Block> {
+        let planned = self.blocks.get_mut(block).filter(|planned| planned.live)?;
+        planned.live = false;
+        planned.epoch = epoch;
+        let ended = planned.block;
+        match self.ops[self.next] as usize == block && !self.off {
+            true => self.step(),
+            false => self.off = true,
+        }
+        Some(ended)
+    }
+
+    /// The same for one that is used elsewhere until `death`.
+    pub fn put_elsewhere(&mut self, block: usize, death: Frontier) -> Option<Block> {
+        let planned = self.blocks.get_mut(block).filter(|planned| planned.live)?;
+        planned.live = false;
+        self.off = true;
+        self.elsewhere.push((block, death));
+        Some(planned.block)
+    }
+
+    /// The live block that holds an address.
+    pub fn around(&self, addr: u64) -> Option<Block> {
+        let mut around = self.spots().around(addr).map(|block| &self.blocks[block]);
+        Some(around.find(|planned| planned.live)?.block)
+    }
+
+    /// The sum of its live blocks.
+    pub fn live_bytes(&self) -> u64 {
+        let live = self.blocks.iter().filter(|planned| planned.live);
+        live.map(|planned| planned.block.bytes).sum()
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        self.next += 1;
+        if self.next == self.ops.len() {
+            (self.next, self.block) = (0, 0);
+            self.laps += 1;
+        }
+    }
+}
+
+/// What a stash keeps of how a lane uses a pool.
+#[derive(Debug)]
+pub(crate) enum Track {
+    Record(Record),
+    /// The pool makes a plan; whether the lane did anything meanwhile.
+    Turning(bool),
+    Plan(Plan),
+}

@@ -1,0 +1,272 @@
+//! Lanes that do the same again and again have the same memory again, as a pool's user sees it.
+
+use std::sync::Arc;
+use ur::pool::oracle::FakeSource;
+use ur::pool::*;
+use ur::timeline::{Frontier, Lane};
+
+const PAGE: u64 = 4096;
+
+type TestPool = Pool<Arc<FakeSource>>;
+
+fn pool_of(source: FakeSource) -> (Arc<FakeSource>, TestPool) {
+    let config = Config {
+        min_align: 64,
+        chunk_bytes: 0,
+        ..Config::default()
+    };
+    let source = Arc::new(source);
+    (Arc::clone(&source), Pool::new(source, config))
+}
+
+/// Of pages that keep their old addresses.
+fn paged() -> (Arc<FakeSource>, TestPool) {
+    pool_of(FakeSource::paged(PAGE).leaving_mapped())
+}
+
+struct Queue {
+    lane: Lane,
+    stash: Arc<Stash>,
+}
+
+impl Queue {
+    fn new() -> Self {
+        let mut lane = Lane::new();
+        lane.advance();
+        let stash = Stash::new(lane.clock(), &Arc::default());
+        Self { lane, stash }
+    }
+
+    fn alloc(&self, pool: &TestPool, bytes: u64) -> Block {
+        self.stash.alloc(pool.key(), bytes).unwrap_or_else(|| {
+            let request = Request {
+                bytes,
+                align: 0,
+                order: Order::Lane(&self.lane),
+                may_wait: false,
+                story: None,
+            };
+            let acquired = pool.acquire_on(&self.stash, &request);
+            acquired.expect("no limit").block()
+        })
+    }
+
+    fn free(&self, pool: &TestPool, block: &Block) {
+        let freed = self.stash.free(block.addr, self.lane.epoch());
+        let freed = freed.map_or_else(|| pool.release(block.addr, self.lane.tip()), Ok);
+        assert_eq!(freed.as_ref(), Ok(block));
+    }
+
+    fn finish(&self) {
+        self.lane.clock().raise(self.lane.epoch());
+    }
+}
+
+/// Twenty blocks of rising sizes, each freed when two more are live; where they were.
+fn lap(queue: &mut Queue, pool: &TestPool) -> Vec<u64> {
+    steps(queue, pool, 20)
+}
+
+fn steps(queue: &mut Queue, pool: &TestPool, count: u64) -> Vec<u64> {
+    let (mut all, mut live) = (Vec::new(), Vec::new());
+    for nth in 0..count {
+        let block = queue.alloc(pool, 64 * (3 + 5 * nth));
+        queue.lane.advance();
+        all.push(block.addr);
+        live.push(block);
+        if live.len() > 2 {
+            queue.free(pool, &live.remove(0));
+        }
+    }
+    live.iter().for_each(|block| queue.free(pool, block));
+    all
+}
+
+fn plans(pool: &TestPool) -> (u64, u64) {
+    let counters = pool.counters();
+    (counters.plans, counters.planned)
+}
+
+#[test]
+fn a_lane_has_the_same_again() {
+    let (source, pool) = paged();
+    let mut queue = Queue::new();
+    let first = lap(&mut queue, &pool);
+    let (reserved, mapped) = (pool.figures().reserved, source.mapped());
+    assert!(pool.counters().gathers > 0, "nothing was moved");
+    for laps in 1..5 {
+        assert_eq!(lap(&mut queue, &pool), first);
+        assert_eq!(plans(&pool), (1, 20 * laps));
+        assert_eq!(
+            (pool.figures().used, pool.figures().reserved),
+            (0, reserved)
+        );
+    }
+    assert_eq!(source.mapped(), mapped, "memory moved again");
+    let counters = pool.counters();
+    assert_eq!((counters.served(), counters.releases), (100, 100));
+    assert_eq!(source.wrong(), [""; 0]);
+}
+
+#[test]
+fn what_stays_from_before_does_not_matter() {
+    let (_, pool) = paged();
+    let mut queue = Queue::new();
+    let weights: Vec<Block> = (1..9).map(|n| queue.alloc(&pool, 640 * n)).collect();
+    // Something else first, once.
+    let other = queue.alloc(&pool, 10_000);
+    queue.free(&pool, &other);
+    let used = pool.figures().used;
+    let first = lap(&mut queue, &pool);
+    assert!((1..5).all(|_| lap(&mut queue, &pool) == first));
+    assert_eq!(plans(&pool), (1, 80));
+    assert_eq!(pool.figures().used, used);
+    // They end in the middle of a lap, which is none then.
+    let block = queue.alloc(&pool, 64 * 3);
+    weights.iter().for_each(|block| queue.free(&pool, block));
+    assert_eq!(queue.alloc(&pool, 64 * 8).bytes, 512);
+    assert_eq!(pool.lookup(block.addr), Some(block));
+}
+
+#[test]
+fn a_plan_may_be_made_while_the_host_waits() {
+    let (_, pool) = paged();
+    let mut queue = Queue::new();
+    assert!(queue.stash.wants_plans().is_empty());
+    let first = lap(&mut queue, &pool);
+    assert_eq!(queue.stash.wants_plans(), [pool.key()]);
+    pool.plan(&queue.stash, &queue.lane);
+    assert_eq!((plans(&pool), queue.stash.wants_plans().len()), ((1, 0), 0));
+    assert_eq!(lap(&mut queue, &pool), first);
+    assert_eq!(plans(&pool), (1, 20));
+}
+
+/// A lap is left after each of its steps in turn.
+#[test]
+fn what_a_lane_leaves_in_the_middle_is_found_and_freed_as_ever() {
+    for count in 1..20 {
+        let (source, pool) = paged();
+        let mut queue = Queue::new();
+        let first = lap(&mut queue, &pool);
+        queue.finish();
+        let mut live = Vec::new();
+        for (nth, addr) in (0..count).zip(&first) {
+            let block = queue.alloc(&pool, 64 * (3 + 5 * nth));
+            assert_eq!(block.addr, *addr);
+            live.push(block);
+            if live.len() > 2 {
+                queue.free(&pool, &live.remove(0));
+            }
+        }
+        let used: u64 = live.iter().map(|block| block.bytes).sum();
+        assert_eq!((plans(&pool), pool.figures().used), ((1, count), used));
+        let found = |pool: &TestPool| {
+            for block in &live {
+                assert_eq!(pool.lookup(block.addr), Some(*block));
+                let last = block.addr + block.requested - 1;
+                assert_eq!(pool.lookup(last), Some(*block));
+            }
+        };
+        found(&pool);
+        // Another size than ever.
+        let other = queue.alloc(&pool, 64);
+        assert_eq!(pool.figures().used, used + 64);
+        found(&pool);
+        assert_eq!(pool.lookup(other.addr), Some(other));
+        let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
+        let taken: Vec<(u64, u64)> = live.iter().flat_map(memory).collect();
+        for part in memory(&other) {
+            let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
+            assert!(!taken.iter().any(meets), "two blocks are one");
+        }
+        for block in live.iter().chain([&other]) {
+            queue.free(&pool, block);
+            assert!(pool.lookup(block.addr).is_none());
+            assert!(pool.release(block.addr, Frontier::new()).is_err(), "twice");
+        }
+        assert_eq!(pool.figures().used, 0);
+        queue.finish();
+        pool.trim(0);
+        assert_eq!((pool.figures().reserved, source.bytes_out()), (0, 0));
+        pool.expire();
+        assert_eq!(source.wrong(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_block_that_dies_elsewhere_is_not_had_again_before() {
+    let (_, pool) = paged();
+    let (mut queue, mut other) = (Queue::new(), Queue::new());
+    lap(&mut queue, &pool);
+    let block = queue.alloc(&pool, 64 * 3);
+    assert_eq!(plans(&pool), (1, 1));
+    let death = other.lane.advance();
+    let freed = pool.release(block.addr, Frontier::from(death.clone()));
+    assert_eq!(freed, Ok(block));
+    assert!(pool.release(block.addr, Frontier::new()).is_err(), "twice");
+    queue.finish();
+    // All memory there is, which the other queue has not left yet.
+    let all = pool.figures().reserved;
+    let whole = queue.alloc(&pool, all);
+    assert!(pool.figures().reserved > all);
+    queue.free(&pool, &whole);
+    other.finish();
+    let whole = queue.alloc(&pool, all);
+    queue.free(&pool, &whole);
+    assert!(pool.figures().reserved < 3 * all);
+}
+
+#[test]
+fn a_pool_takes_back_what_is_held_before_it_grows() {
+    let (_, pool) = pool_of(FakeSource::new(64));
+    let (mut queue, other) = (Queue::new(), Queue::new());
+    lap(&mut queue, &pool);
+    let block = queue.alloc(&pool, 64 * 3);
+    assert_eq!(plans(&pool), (1, 1));
+    queue.free(&pool, &block);
+    queue.finish();
+    let reserved = pool.figures().reserved;
+    let largest = other.alloc(&pool, 64 * (3 + 5 * 19));
+    assert_eq!(pool.figures().reserved, reserved);
+    // What the first one does now is no lap, or one of which the memory is elsewhere.
+    lap(&mut queue, &pool);
+    assert_eq!(pool.lookup(largest.addr), Some(largest));
+    other.free(&pool, &largest);
+    assert_eq!(pool.figures().used, 0);
+}
+
+#[test]
+fn nothing_is_held_back_from_a_trim_nor_after_the_end() {
+    for close in [false, true] {
+        let (source, pool) = paged();
+        let mut queue = Queue::new();
+        lap(&mut queue, &pool);
+        let block = queue.alloc(&pool, 64 * 3);
+        assert_eq!(plans(&pool), (1, 1));
+        queue.free(&pool, &block);
+        queue.finish();
+        match close {
+            true => pool.close(),
+            false => {
+                queue.stash.retire();
+                pool.trim(0);
+                pool.expire();
+            }
+        }
+        assert_eq!((source.bytes_out(), pool.figures().reserved), (0, 0));
+        assert_eq!(pool.is_drained(), close);
+        assert_eq!(source.wrong(), [""; 0]);
+    }
+}
+
+#[test]
+fn who_hardly_ever_repeats_itself_hardly_ever_gets_a_plan() {
+    let (_, pool) = pool_of(FakeSource::new(64));
+    let mut queue = Queue::new();
+    for round in 0..400 {
+        // The same to begin with.
+        steps(&mut queue, &pool, 17 + round % 7);
+    }
+    let (made, _) = plans(&pool);
+    assert!((1..40).contains(&made), "{made} plans");
+}
