@@ -11,15 +11,21 @@
 //! |---|---|---|
 //! | nothing | the start; a time without misses | a request finds nothing in the stash |
 //! | a record | such a miss | a plan is made of it; it is too long; a time without misses |
+//! | neither, for as long as the pool takes | the lane is where it was, and waits or begins again | the plan is made, or it cannot be |
 //! | a plan | the lane is where it was, and begins as then | a request or a free is another; the pool wants the memory |
 //!
 //! Both are kept by the stash, under its lock. The addresses in a record may have been left by their
 //! memory since: see `old`.
 
+mod spots;
+
+pub(crate) use spots::{extent, ranges, union};
+
 use super::offsets::SegId;
 use super::request::Block;
 use super::source::Slab;
 use crate::timeline::Frontier;
+use spots::Spots;
 use std::cell::OnceCell;
 
 /// Misses that a plan is made for at least, and operations for each of them at most: with fewer misses a
@@ -31,8 +37,6 @@ const QUIET: usize = 128;
 const LEAST_QUIET: usize = 1 << 10;
 /// Operations that a record has at most.
 const MOST: usize = 1 << 17;
-/// The logarithm of how many places are remembered while all are collected.
-const RECENT: u32 = 9;
 /// How often at most the laps are doubled that a lane must repeat itself for before the next plan.
 const PATIENCE: u32 = 12;
 
@@ -227,92 +231,6 @@ impl Record {
             misses: self.misses,
             live: self.live,
         }
-    }
-}
-
-/// Where a block of a plan lies, by addresses.
-#[derive(Clone, Copy, Debug)]
-struct Spot {
-    addr: u64,
-    end: u64,
-    /// The last end of those that start no later.
-    reach: u64,
-    block: u32,
-}
-
-/// Where blocks lie that are live at different times, ascending.
-#[derive(Debug)]
-struct Spots(Vec<Spot>);
-
-impl Spots {
-    fn new(blocks: &[Planned]) -> Self {
-        let spot = |(planned, nth): (&Planned, u32)| Spot {
-            addr: planned.block.addr,
-            end: planned.block.addr + planned.block.bytes,
-            reach: 0,
-            block: nth,
-        };
-        let mut spots: Vec<Spot> = blocks.iter().zip(0..).map(spot).collect();
-        spots.sort_unstable_by_key(|spot| spot.addr);
-        let mut reach = 0;
-        for spot in &mut spots {
-            reach = reach.max(spot.end);
-            spot.reach = reach;
-        }
-        Self(spots)
-    }
-
-    /// The blocks that hold an address.
-    fn around(&self, addr: u64) -> impl Iterator<Item = usize> {
-        let before = self.0.partition_point(|spot| spot.addr <= addr);
-        let near = self.0[..before].iter().rev();
-        let near = near.take_while(move |spot| spot.reach > addr);
-        near.filter(move |spot| spot.end > addr)
-            .map(|spot| spot.block as usize)
-    }
-
-    /// Whether some block starts before this end and goes beyond it.
-    fn goes_beyond(&self, end: u64) -> bool {
-        let before = self.0.partition_point(|spot| spot.addr < end);
-        before > 0 && self.0[before - 1].reach > end
-    }
-}
-
-/// The addresses of all these together, ascending and without overlap.
-pub(crate) fn ranges(blocks: &[Planned]) -> Vec<Slab> {
-    // The same place comes again and again, mostly soon.
-    let mut recent = [(0, 0); 1 << RECENT];
-    let mut all: Vec<Slab> = Vec::new();
-    for Planned { block, .. } in blocks {
-        let spread = block.addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT);
-        let recent = &mut recent[spread as usize];
-        if *recent != (block.addr, block.bytes) {
-            *recent = (block.addr, block.bytes);
-            all.push(extent(block));
-        }
-    }
-    union(all)
-}
-
-/// The same memory, ascending and without overlap.
-pub(crate) fn union(mut slabs: Vec<Slab>) -> Vec<Slab> {
-    slabs.sort_unstable_by_key(|slab| slab.base);
-    let mut out: Vec<Slab> = Vec::new();
-    for slab in slabs {
-        match out.last_mut() {
-            Some(last) if last.end() >= slab.base => {
-                last.bytes = last.end().max(slab.end()) - last.base;
-            }
-            _ => out.push(slab),
-        }
-    }
-    out
-}
-
-pub(crate) fn extent(block: &Block) -> Slab {
-    Slab {
-        base: block.addr,
-        bytes: block.bytes,
     }
 }
 

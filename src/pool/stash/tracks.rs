@@ -1,6 +1,7 @@
 //! What a stash has of a lane that repeats itself: its record, or the blocks of its plan.
 //!
-//! A lane that finds all it asks for in its bins has neither, and comes by none of this.
+//! A lane that finds all it asks for in its bins has neither, and comes by none of this: what is called
+//! from its ways is marked as cold for its sake.
 
 use super::{Cache, Entry, Inner, Miss, NOTED, Stash, UNNOTED, Use, cache_it, take_from};
 use crate::pool::plan::{Plan, Record, Track};
@@ -239,14 +240,12 @@ impl Inner {
 
     /// Ends the live block of a plan that starts at an address: it dies elsewhere.
     pub fn drop_planned(&mut self, key: PoolKey, addr: u64, death: &Frontier) -> Option<Block> {
-        let (_, index) = planned(self.table.get(addr)?)?;
-        let cache = self.cache_mut(key)?;
+        let (at, index) = planned(self.table.get(addr)?)?;
+        let cache = self.caches.get_mut(at)?.as_mut()?;
+        let cache = Some(cache).filter(|cache| cache.key == key)?;
         let Some(Track::Plan(plan)) = cache.track.as_deref_mut() else {
             return None;
         };
-        if plan.blocks.get(index)?.block.addr != addr {
-            return None;
-        }
         let block = plan.put_elsewhere(index, death.clone())?;
         cache.live -= block.bytes;
         cache.cached += block.bytes;
