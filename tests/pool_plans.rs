@@ -149,10 +149,12 @@ fn what_a_lane_leaves_in_the_middle_is_found_and_freed_as_ever() {
         let mut queue = Queue::new();
         let first = lap(&mut queue, &pool);
         queue.finish();
-        let mut live = Vec::new();
+        queue.lane.advance();
+        let (mut live, mut all) = (Vec::new(), Vec::new());
         for (nth, addr) in (0..count).zip(&first) {
             let block = queue.alloc(&pool, 64 * (3 + 5 * nth));
             assert_eq!(block.addr, *addr);
+            all.push(block);
             live.push(block);
             if live.len() > 2 {
                 queue.free(&pool, &live.remove(0));
@@ -185,12 +187,75 @@ fn what_a_lane_leaves_in_the_middle_is_found_and_freed_as_ever() {
             assert!(pool.release(block.addr, Frontier::new()).is_err(), "twice");
         }
         assert_eq!(pool.figures().used, 0);
+        // Nobody can want a plan any more, but what was enqueued uses old addresses still.
+        queue.stash.retire();
+        pool.trim(0);
+        pool.expire();
+        for old in source.take_retired() {
+            let meets = |own: &Block| own.addr < old.end() && own.addr + own.bytes > old.base;
+            assert!(!all.iter().any(meets), "{old:?} is in use");
+        }
         queue.finish();
         pool.trim(0);
         assert_eq!((pool.figures().reserved, source.bytes_out()), (0, 0));
         pool.expire();
+        assert!(!pool.lingers());
         assert_eq!(source.wrong(), [""; 0]);
     }
+}
+
+#[test]
+fn who_frees_in_another_order_gets_no_memory_twice() {
+    for odd in 2..19 {
+        let (source, pool) = paged();
+        let mut queue = Queue::new();
+        lap(&mut queue, &pool);
+        let mut live: Vec<Block> = Vec::new();
+        let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
+        for nth in 0..20 {
+            let block = queue.alloc(&pool, 64 * (3 + 5 * nth));
+            let taken: Vec<(u64, u64)> = live.iter().flat_map(memory).collect();
+            for part in memory(&block) {
+                let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
+                assert!(!taken.iter().any(meets), "two blocks are one");
+            }
+            live.push(block);
+            if live.len() > 2 {
+                queue.free(&pool, &live.remove(usize::from(nth == odd)));
+            }
+        }
+        assert_eq!(pool.counters().plans, 1);
+    }
+}
+
+#[test]
+fn no_plan_is_made_of_what_another_queue_may_still_use() {
+    let (_, pool) = pool_of(FakeSource::new(64));
+    let (mut queue, mut other) = (Queue::new(), Queue::new());
+    lap(&mut queue, &pool);
+    queue.finish();
+    let request = Request {
+        bytes: 64 * (3 + 5 * 19),
+        align: 0,
+        order: Order::Sync,
+        may_wait: false,
+        story: None,
+    };
+    let reserved = pool.figures().reserved;
+    let taken = pool.acquire(&request).expect("there is room").block();
+    assert_eq!(pool.figures().reserved, reserved);
+    let death = Frontier::from(other.lane.advance());
+    pool.release(taken.addr, death).expect("it is live");
+    let (mut live, end) = (Vec::new(), taken.addr + taken.bytes);
+    for nth in 0..20 {
+        let block = queue.alloc(&pool, 64 * (3 + 5 * nth));
+        assert!(block.addr >= end || block.addr + block.bytes <= taken.addr);
+        live.push(block);
+        if live.len() > 2 {
+            queue.free(&pool, &live.remove(0));
+        }
+    }
+    assert_eq!(plans(&pool), (0, 0));
 }
 
 #[test]
