@@ -16,9 +16,9 @@ impl Report {
     pub fn line(&self) -> String {
         let (f, c) = (&self.figures, &self.counters);
         format!(
-            "pool {}: reserved {} high {}, used {} high {}; {} served: own {} ({} by {} plans), ordered {}, \
+            "pool {}: reserved {} high {}, used {} high {}; {} served: own {}, ordered {}, \
              completed {}, waited {} ({} waits), grown {}; {} failed; {} freed; {} growths of {} \
-             bytes, {} trims of {} bytes, {} gathers of {} bytes",
+             bytes, {} trims of {} bytes, {} gathers of {} bytes; {} by {} plans",
             self.number,
             f.reserved,
             f.reserved_high,
@@ -26,8 +26,6 @@ impl Report {
             f.used_high,
             c.served(),
             c.own_lane,
-            c.planned,
-            c.plans,
             c.ordered,
             c.completed,
             c.waited,
@@ -41,6 +39,8 @@ impl Report {
             c.trimmed_bytes,
             c.gathers,
             c.gathered_bytes,
+            c.planned,
+            c.plans,
         )
     }
 }
