@@ -189,3 +189,49 @@ fn a_mapping_that_fails_costs_nothing() {
     assert!(shared(&queue, &pool, 2 * PAGE).is_ok());
     assert_eq!(reserved(&pool), 4 * PAGE);
 }
+
+/// Blocks of these many pages, three live at once, with nothing live at the end but the last.
+fn climb(queue: &QueueArc<Polled>, pool: &PoolArc<Polled>) -> (Vec<(usize, usize)>, usize) {
+    let (mut all, mut live) = (Vec::new(), Vec::new());
+    for pages in [1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1] {
+        let block = shared(queue, pool, pages * PAGE).unwrap();
+        all.push((block, pages));
+        live.push(block);
+        if live.len() > 2 {
+            free_only(queue, live.remove(0), &[]).unwrap();
+        }
+    }
+    free_only(queue, live[0], &[]).unwrap();
+    (all, live[1])
+}
+
+#[test]
+fn addresses_whose_memory_was_given_back_are_not_had_again() {
+    let bench = Bench::<Polled>::new();
+    let pool = bench.pool(0, usize::MAX);
+    let (queue, other) = (bench.in_order(), bench.in_order());
+    launch_only(&queue, 1, &[]);
+    let (_, last) = climb(&queue, &pool);
+    bench.world.run();
+    hal::Queue::<Polled>::finish(&queue).unwrap();
+    // With that the queue is where it was, and has moved memory meanwhile.
+    free_only(&queue, last, &[]).unwrap();
+    let led = books(&bench);
+    assert!(led.1 > led.0, "nothing was moved");
+    hal::Context::<Polled>::usm_pool_trim_to_exp(&bench.context, &bench.device, &pool, 0).unwrap();
+    assert_eq!(books(&bench), (0, 0));
+    // The addresses serve again, and no queue keeps what is there to itself.
+    let blocks = [(); 60].map(|()| shared(&other, &pool, PAGE).unwrap());
+    for block in blocks {
+        free_only(&queue, block, &[]).unwrap();
+    }
+    let (all, last) = climb(&queue, &pool);
+    let vm = bench.world.vm.lock().unwrap();
+    for (block, pages) in all {
+        for page in (block..).step_by(PAGE).take(pages) {
+            assert!(vm.mapped.contains_key(&page), "nothing is at {page:#x}");
+        }
+    }
+    drop(vm);
+    free_only(&queue, last, &[]).unwrap();
+}
