@@ -1,13 +1,14 @@
 //! Lanes that do the same again and again have the same memory again, as a pool's user sees it.
 
+mod lanes;
+
+use lanes::{Queue, TestPool};
 use std::sync::Arc;
 use ur::pool::oracle::FakeSource;
 use ur::pool::*;
-use ur::timeline::{Frontier, Lane};
+use ur::timeline::Frontier;
 
 const PAGE: u64 = 4096;
-
-type TestPool = Pool<Arc<FakeSource>>;
 
 fn pool_of(source: FakeSource) -> (Arc<FakeSource>, TestPool) {
     let config = Config {
@@ -24,33 +25,7 @@ fn paged() -> (Arc<FakeSource>, TestPool) {
     pool_of(FakeSource::paged(PAGE).leaving_mapped())
 }
 
-struct Queue {
-    lane: Lane,
-    stash: Arc<Stash>,
-}
-
 impl Queue {
-    fn new() -> Self {
-        let mut lane = Lane::new();
-        lane.advance();
-        let stash = Stash::new(lane.clock(), &Arc::default());
-        Self { lane, stash }
-    }
-
-    fn alloc(&self, pool: &TestPool, bytes: u64) -> Block {
-        self.stash.alloc(pool.key(), bytes).unwrap_or_else(|| {
-            let request = Request {
-                bytes,
-                align: 0,
-                order: Order::Lane(&self.lane),
-                may_wait: false,
-                story: None,
-            };
-            let acquired = pool.acquire_on(&self.stash, &request);
-            acquired.expect("no limit").block()
-        })
-    }
-
     fn free(&self, pool: &TestPool, block: &Block) {
         let freed = self.stash.free(block.addr, self.lane.epoch());
         let freed = freed.map_or_else(|| pool.release(block.addr, self.lane.tip()), Ok);

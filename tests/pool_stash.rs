@@ -1,11 +1,12 @@
 //! What lanes keep of a pool to themselves, as a pool's user sees it.
 
+mod lanes;
+
+use lanes::{Queue, TestPool};
 use std::sync::{Arc, Barrier};
 use ur::pool::oracle::FakeSource;
 use ur::pool::*;
-use ur::timeline::{Frontier, Lane, Point};
-
-type TestPool = Pool<Arc<FakeSource>>;
+use ur::timeline::{Frontier, Point};
 
 fn pool() -> TestPool {
     let config = Config {
@@ -16,35 +17,7 @@ fn pool() -> TestPool {
     Pool::new(Arc::new(FakeSource::new(64)), config)
 }
 
-/// An in-order queue: a lane with one command, and its stash.
-struct Queue {
-    lane: Lane,
-    stash: Arc<Stash>,
-}
-
 impl Queue {
-    fn new() -> Self {
-        let mut lane = Lane::new();
-        lane.advance();
-        let stash = Stash::new(lane.clock(), &Arc::default());
-        Self { lane, stash }
-    }
-
-    fn alloc(&self, pool: &TestPool, bytes: u64) -> Block {
-        self.stash.alloc(pool.key(), bytes).unwrap_or_else(|| {
-            let order = Order::Lane(&self.lane);
-            let request = Request {
-                bytes,
-                align: 0,
-                order,
-                may_wait: false,
-                story: None,
-            };
-            let acquired = pool.acquire_on(&self.stash, &request);
-            acquired.expect("no limit").block()
-        })
-    }
-
     fn free(&self, block: &Block) {
         let freed = self.stash.free(block.addr, self.lane.epoch());
         assert_eq!(freed, Some(*block));

@@ -8,6 +8,7 @@
 //! |---|---|---|---|
 //! | lent, live | live | entry, `live` | [`Stash::free`]; a free elsewhere, through the pool |
 //! | lent, cached | live | entry, in its size's bin | [`Stash::alloc`]; the pool's recall |
+//! | a plan's | held, with all the plan's memory | the plan's list (`tracks`) | the plan's end: lent, or not |
 //! | not lent | as the store says | nothing | the pool lends it |
 //!
 //! A cached block counts as free in all figures. The pool takes them back before it grows, and from

@@ -128,14 +128,7 @@ impl Laps {
 
     fn right(self) -> Done {
         self.queues.iter().try_for_each(Queue::finish)?;
-        let found = self.found.host::<u8>();
-        for (nth, (found, tag)) in found.chunks(3 * TAG).zip(&self.tags).enumerate() {
-            let right = same_bytes(found, *tag);
-            check!(
-                right.is_ok(),
-                "the {nth}th block freed held something else than its tag: {right:?}"
-            );
-        }
+        all_tagged(self.found.host(), 3 * TAG, &self.tags)?;
         check_eq!(self.pool.used()?, 0, "used bytes at the end");
         Ok(())
     }

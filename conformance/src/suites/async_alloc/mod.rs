@@ -144,6 +144,18 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Compares what was found of blocks, so many bytes of each, with the tags that they had.
+fn all_tagged(found: &[u8], each: usize, tags: &[u8]) -> Done {
+    for (nth, (found, tag)) in found.chunks(each).zip(tags).enumerate() {
+        let right = same_bytes(found, *tag);
+        check!(
+            right.is_ok(),
+            "the {nth}th block freed held something else than its tag: {right:?}"
+        );
+    }
+    Ok(())
+}
+
 /// Reads a block, after what an in-order queue holds, and compares every byte.
 #[track_caller]
 fn all_bytes(queue: &Queue, block: Block, want: u8) -> Done {

@@ -112,19 +112,7 @@ impl<'a> Program<'a> {
         }
         self.gates.iter().for_each(Gate::open);
         self.queues.iter().try_for_each(Queue::finish)?;
-        for (index, (ends, tag)) in self
-            .ends
-            .host::<u8>()
-            .chunks(2 * END)
-            .zip(&self.tags)
-            .enumerate()
-        {
-            let right = same_bytes(ends, *tag);
-            check!(
-                right.is_ok(),
-                "the {index}th block freed held something else than its tag: {right:?}"
-            );
-        }
+        all_tagged(self.ends.host(), 2 * END, &self.tags)?;
         check_eq!(self.pool.used()?, 0, "used bytes at the end");
         Ok(())
     }
