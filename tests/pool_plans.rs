@@ -203,6 +203,38 @@ fn who_frees_in_another_order_gets_no_memory_twice() {
     }
 }
 
+/// Five times four blocks, freed together in some order, while another is live.
+fn bursts(queue: &mut Queue, pool: &TestPool, order: [usize; 4]) -> Vec<u64> {
+    let other = queue.alloc(pool, 32);
+    let mut all = vec![other.addr];
+    for burst in 0..5 {
+        let blocks = [1, 2, 3, 4].map(|nth| queue.alloc(pool, 64 * (7 * burst + nth)));
+        queue.lane.advance();
+        all.extend(blocks.iter().map(|block| block.addr));
+        let freed = order.iter().map(|nth| &blocks[*nth]);
+        freed.for_each(|block| queue.free(pool, block));
+    }
+    queue.free(pool, &other);
+    all
+}
+
+#[test]
+fn frees_may_come_in_another_order_between_two_requests() {
+    let (_, pool) = paged();
+    let mut queue = Queue::new();
+    bursts(&mut queue, &pool, [0, 1, 2, 3]);
+    let first = bursts(&mut queue, &pool, [0, 1, 2, 3]);
+    assert_eq!(plans(&pool), (1, 21));
+    for (lap, order) in [[3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1], [0, 3, 1, 2]]
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(bursts(&mut queue, &pool, order), first);
+        assert_eq!(plans(&pool), (1, 21 * (lap as u64 + 2)), "{order:?}");
+    }
+    assert_eq!(pool.figures().used, 0);
+}
+
 #[test]
 fn no_plan_is_made_of_what_another_queue_may_still_use() {
     let (_, pool) = pool_of(FakeSource::new(64));

@@ -199,6 +199,43 @@ fn ended_lanes_leave_nothing_behind() {
 }
 
 #[test]
+fn credit_goes_from_one_lane_to_another_while_no_high_rises() {
+    let (meter, source) = (Arc::<Meter>::default(), Arc::new(FakeSource::new(64)));
+    let of = |meter: &Arc<Meter>| {
+        let config = pool().config();
+        Pool::with_meter(Arc::clone(&source), config, Arc::clone(meter))
+    };
+    let (pool, other) = (of(&meter), of(&Arc::default()));
+    let (q, r, key) = (Queue::new(), Queue::new(), pool.key());
+    let blocks = [(&q, 64), (&r, 64), (&r, 128)].map(|(own, bytes)| (own, own.alloc(&pool, bytes)));
+    blocks.iter().for_each(|(own, block)| own.free(block));
+    let elsewhere = r.alloc(&other, 64);
+    r.free(&elsewhere);
+    pool.reset_used_high();
+    other.reset_used_high();
+    q.free(&q.alloc(&pool, 64));
+    // Now all that may be live without a rise may be so on one lane.
+    assert_eq!((used(&pool), r.stash.alloc(key, 64)), ((0, 64), None));
+    assert!(
+        !meter.find_credit(&r.stash, other.key(), 64),
+        "another meter's"
+    );
+    assert!(!meter.find_credit(&r.stash, key, 128), "too much");
+    assert!(meter.find_credit(&r.stash, key, 64));
+    let block = r.stash.alloc(key, 64).expect("there is credit");
+    assert_eq!((used(&pool), q.stash.alloc(key, 64)), ((64, 64), None));
+    assert!(!meter.find_credit(&q.stash, key, 64), "it is in use");
+    r.free(&block);
+    assert!(meter.find_credit(&q.stash, key, 64));
+    assert!(q.stash.alloc(key, 64).is_some());
+    assert!(
+        !meter.find_credit(&Queue::new().stash, key, 64),
+        "a stranger"
+    );
+    assert_eq!((used(&pool), used(&other)), ((64, 64), (0, 0)));
+}
+
+#[test]
 fn highs_are_exact_when_threads_take_turns() {
     // Each round one more thread holds a block, so the high is known at every step.
     const THREADS: usize = 4;

@@ -5,6 +5,8 @@
 //! it did: memory that is handed out anew, or again as less. What is freed ends no earlier.
 
 use crate::timeline::sync::{AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// A number that is never twice the same, and no other's.
 #[derive(Debug)]
@@ -31,8 +33,46 @@ impl Ends {
     }
 }
 
-/// Never 0. A plain `std` atomic, since loom's cannot live in a static, and identity only.
+/// Who changes them often: has numbers of its own, since the counter of all costs as much as a lock.
+#[derive(Debug, Default)]
+pub(crate) struct EndsTeller {
+    ends: Arc<Ends>,
+    own: Range<u64>,
+}
+
+impl EndsTeller {
+    pub fn new(ends: &Arc<Ends>) -> Self {
+        Self {
+            ends: Arc::clone(ends),
+            own: 0..0,
+        }
+    }
+
+    /// As [`Ends::change`].
+    #[inline]
+    pub fn change(&mut self) {
+        let next = self.own.next().unwrap_or_else(|| self.refill());
+        self.ends.0.store(next, Ordering::Release);
+    }
+
+    #[cold]
+    fn refill(&mut self) -> u64 {
+        let first = some(OWN);
+        self.own = first + 1..first + OWN;
+        first
+    }
+}
+
+/// How many a teller takes at once.
+const OWN: u64 = 1 << 12;
+
 fn fresh() -> u64 {
+    some(1)
+}
+
+/// The first of so many numbers. Never 0. A plain `std` atomic, since loom's cannot live in a static, and
+/// identity only.
+fn some(count: u64) -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    NEXT.fetch_add(count, std::sync::atomic::Ordering::Relaxed)
 }

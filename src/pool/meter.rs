@@ -2,12 +2,12 @@
 //!
 //! Owns `base`, what is used directly, and how much credit each stash has: what may be live through
 //! it. `base` and all credit together never exceed the high, so a stash that stays within its credit
-//! cannot raise it, and asks nobody. Who needs more takes it from what is left below the high; is
-//! there too little, all idle credit is called back first, under all the stashes' locks at once, and
-//! only what is really used then raises the high.
+//! cannot raise it, and asks nobody. Who needs more takes it from what is left below the high, and from
+//! what others have idle: of one after the other, until it is enough. If it never is, all idle credit is
+//! called back under all the stashes' locks at once, and only what is really used then raises the high.
 
 use super::request::Block;
-use super::stash::{Cache, Inner, Lent, Miss, PoolKey, Stash};
+use super::stash::{Cache, Inner, Lent, Miss, PoolKey, Stash, Taken};
 use crate::timeline::sync::{BriefGuard, Mutex};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -25,8 +25,21 @@ pub(crate) struct Level {
     base: u64,
     /// The sum of all stashes' credit.
     granted: u64,
-    /// Ascending by lane, each with how many pools of this meter use it.
-    stashes: Vec<(Arc<Stash>, usize)>,
+    /// Ascending by lane.
+    members: Vec<Member>,
+    /// How often idle credit was looked for.
+    searches: u64,
+}
+
+/// A stash that pools of the meter use.
+#[derive(Debug)]
+struct Member {
+    stash: Arc<Stash>,
+    pools: usize,
+    /// From all of them.
+    credit: u64,
+    /// The search that looked here last.
+    searched: u64,
 }
 
 impl Default for Meter {
@@ -41,16 +54,22 @@ impl Default for Meter {
 impl Meter {
     /// Bytes used now, and at most since [`Meter::reset_high`].
     pub fn read(&self) -> (u64, u64) {
-        let level = self.level.lock();
-        (self.used(&level), level.high)
+        let mut level = self.level.lock();
+        let mut stashes = lock_all(&mut level.members);
+        let caches = stashes.iter_mut().flat_map(|own| own.inner.caches_mut());
+        let caches = caches.filter(|cache| cache.meter == self.key);
+        let live = caches.map(|cache| cache.live).sum::<u64>();
+        drop(stashes);
+        (level.base + live, level.high)
     }
 
     /// Sets the high to what is used now.
     pub fn reset_high(&self) {
         let mut level = self.level.lock();
         let level = &mut *level;
-        let mut stashes = lock_all(&level.stashes);
-        level.high = level.base + self.call_in(&mut stashes, &mut level.granted);
+        let mut stashes = lock_all(&mut level.members);
+        level.granted = self.call_in(&mut stashes);
+        level.high = level.base + level.granted;
     }
 
     pub(crate) fn key(&self) -> PoolKey {
@@ -58,10 +77,18 @@ impl Meter {
     }
 
     pub(crate) fn attach(&self, stash: &Arc<Stash>) {
-        let stashes = &mut self.level.lock().stashes;
-        match stashes.binary_search_by_key(&stash.lane(), |(own, _)| own.lane()) {
-            Ok(at) => stashes[at].1 += 1,
-            Err(at) => stashes.insert(at, (Arc::clone(stash), 1)),
+        let mut level = self.level.lock();
+        match level.find(stash) {
+            Ok(at) => level.members[at].pools += 1,
+            Err(at) => {
+                let member = Member {
+                    stash: Arc::clone(stash),
+                    pools: 1,
+                    credit: 0,
+                    searched: 0,
+                };
+                level.members.insert(at, member);
+            }
         }
     }
 
@@ -71,11 +98,12 @@ impl Meter {
         let (cache, lent) = stash.lock().close(key)?;
         level.granted -= cache.credit;
         level.base += cache.live;
-        let stashes = &mut level.stashes;
-        if let Ok(at) = stashes.binary_search_by_key(&stash.lane(), |(own, _)| own.lane()) {
-            stashes[at].1 -= 1;
-            if stashes[at].1 == 0 {
-                stashes.remove(at);
+        if let Ok(at) = level.find(stash) {
+            let member = &mut level.members[at];
+            member.credit -= cache.credit;
+            member.pools -= 1;
+            if member.pools == 0 {
+                level.members.remove(at);
             }
         }
         Some((cache, lent))
@@ -85,16 +113,19 @@ impl Meter {
     pub(crate) fn take(&self, block: &Block, lend: Option<(&Stash, PoolKey, u32)>) -> bool {
         let mut level = self.level.lock();
         let level = &mut *level;
-        if level.base + level.granted + block.bytes > level.high {
-            let mut stashes = lock_all(&level.stashes);
-            let live = self.call_in(&mut stashes, &mut level.granted);
-            level.high = level.high.max(level.base + live + block.bytes);
+        if level.spare() < block.bytes {
+            let mut stashes = lock_all(&mut level.members);
+            level.granted = self.call_in(&mut stashes);
+            let used = level.base + level.granted;
+            level.high = level.high.max(used + block.bytes);
         }
         // Between two locks others may only use less, which is no other answer than their using
         // less a moment later.
         if let Some((stash, key, seg)) = lend
+            && let Ok(at) = level.find(stash)
             && stash.lock().lend(key, block, seg)
         {
+            level.members[at].credit += block.bytes;
             level.granted += block.bytes;
             return true;
         }
@@ -105,7 +136,9 @@ impl Meter {
     /// Bytes that are live through a stash are used directly from now on; `then` takes them from it.
     pub(crate) fn part(&self, stash: &Stash, bytes: u64, then: impl FnOnce(&mut Inner)) {
         let mut level = self.level.lock();
+        let Ok(at) = level.find(stash) else { return };
         then(&mut stash.lock());
+        level.members[at].credit -= bytes;
         level.granted -= bytes;
         level.base += bytes;
     }
@@ -115,74 +148,116 @@ impl Meter {
         self.level.lock().base -= bytes;
     }
 
-    /// As [`Stash::alloc`] for want of credit: finds credit for a block that is there.
-    pub(crate) fn take_cached(
-        &self,
-        stash: &Arc<Stash>,
-        key: PoolKey,
-        bytes: u64,
-    ) -> Result<Block, Miss> {
+    /// Grants a stash so many bytes more, if the high need not rise for that. True if it did.
+    pub fn find_credit(&self, stash: &Stash, key: PoolKey, lack: u64) -> bool {
         let mut level = self.level.lock();
         let level = &mut *level;
-        let mine = level.stashes.iter();
-        let mine = mine
-            .take_while(|(own, _)| own.lane() != stash.lane())
-            .count();
-        let mut stashes = lock_all(&level.stashes);
-        let need = match take_from(&mut stashes, mine, key, bytes) {
-            Err(Miss::NoCredit(need)) => need,
-            answer => return answer,
+        let Ok(mine) = level.find(stash) else {
+            return false;
         };
-        if level.base + level.granted + need > level.high {
-            let live = self.call_in(&mut stashes, &mut level.granted);
-            level.high = level.high.max(level.base + live + need);
+        self.search(level, mine, lack);
+        let spare = level.spare();
+        if spare < lack {
+            return false;
         }
-        let spare = level.high - level.base - level.granted;
-        if let Some(cache) = stashes.get_mut(mine).and_then(|own| own.cache_mut(key)) {
-            // Enough for all that is cached here, if there is that much.
-            let grant = spare.min((cache.live + cache.cached).saturating_sub(cache.credit));
-            cache.credit += grant;
-            level.granted += grant;
-        }
-        take_from(&mut stashes, mine, key, bytes)
+        let granted = self.grant(&mut level.members[mine].lock(), key, spare);
+        level.granted += granted;
+        granted >= lack
     }
 
-    fn used(&self, level: &Level) -> u64 {
-        let mut stashes = lock_all(&level.stashes);
-        let caches = stashes.iter_mut().flat_map(|inner| inner.caches_mut());
-        let own = caches.filter(|cache| cache.meter == self.key);
-        level.base + own.map(|cache| cache.live).sum::<u64>()
-    }
-
-    /// Takes back all idle credit. What remains: the bytes live through stashes.
-    fn call_in(&self, stashes: &mut [BriefGuard<'_, Inner>], granted: &mut u64) -> u64 {
-        let mut live = 0;
-        for cache in stashes.iter_mut().flat_map(|inner| inner.caches_mut()) {
-            if cache.meter == self.key {
-                *granted -= cache.credit - cache.live;
-                cache.credit = cache.live;
-                live += cache.live;
+    /// As [`Stash::alloc`] for want of credit, which may come from a rise of the high.
+    pub(crate) fn take_cached(&self, stash: &Stash, key: PoolKey, requested: u64) -> Taken<Block> {
+        let mut level = self.level.lock();
+        let level = &mut *level;
+        let mine = level.find(stash).map_err(|_| Miss::NoBlock)?;
+        let mut stashes = lock_all(&mut level.members);
+        level.granted = self.call_in(&mut stashes);
+        let own = &mut stashes[mine];
+        match own.inner.take(key, requested) {
+            Err(Miss::NoCredit(lack)) => {
+                let used = level.base + level.granted;
+                level.high = level.high.max(used + lack);
+                level.granted += self.grant(own, key, level.high - used);
+                own.inner.take(key, requested)
             }
+            answer => answer,
+        }
+    }
+
+    /// Calls in what others than `mine` have idle until there is so much: first of those that were
+    /// granted most.
+    fn search(&self, level: &mut Level, mine: usize, enough: u64) {
+        level.searches += 1;
+        level.members[mine].searched = level.searches;
+        while level.spare() < enough {
+            let others = level.members.iter_mut();
+            let others = others.filter(|own| own.searched != level.searches);
+            let Some(richest) = others.max_by_key(|own| own.credit) else {
+                return;
+            };
+            richest.searched = level.searches;
+            level.granted -= richest.credit;
+            level.granted += self.call_in(&mut [richest.lock()]);
+        }
+    }
+
+    /// Takes back idle credit. What remains: the bytes live through these stashes.
+    fn call_in(&self, stashes: &mut [Locked<'_>]) -> u64 {
+        let mut live = 0;
+        for own in stashes {
+            *own.credit = 0;
+            let caches = own.inner.caches_mut();
+            for cache in caches.filter(|cache| cache.meter == self.key) {
+                cache.credit = cache.live;
+                *own.credit += cache.live;
+            }
+            live += *own.credit;
         }
         live
     }
-}
 
-fn take_from(
-    stashes: &mut [BriefGuard<'_, Inner>],
-    mine: usize,
-    key: PoolKey,
-    bytes: u64,
-) -> Result<Block, Miss> {
-    match stashes.get_mut(mine) {
-        Some(own) => own.take(key, bytes),
-        None => Err(Miss::NoBlock),
+    /// Enough for all that is cached there, if there is that much; how much it was.
+    fn grant(&self, own: &mut Locked<'_>, key: PoolKey, spare: u64) -> u64 {
+        let cache = own.inner.cache_mut(key);
+        let Some(cache) = cache.filter(|cache| cache.meter == self.key) else {
+            return 0;
+        };
+        let grant = spare.min((cache.live + cache.cached).saturating_sub(cache.credit));
+        cache.credit += grant;
+        *own.credit += grant;
+        grant
     }
 }
 
-/// Room for as many queues as programs have; more take a call for memory.
-type Locked<'a> = SmallVec<[BriefGuard<'a, Inner>; 8]>;
+impl Level {
+    /// What may be granted without a rise of the high.
+    fn spare(&self) -> u64 {
+        self.high - self.base - self.granted
+    }
 
-fn lock_all(stashes: &[(Arc<Stash>, usize)]) -> Locked<'_> {
-    stashes.iter().map(|(stash, _)| stash.lock()).collect()
+    /// Where the stash is, or would be.
+    fn find(&self, stash: &Stash) -> Result<usize, usize> {
+        let lane = |own: &Member| own.stash.lane();
+        self.members.binary_search_by_key(&stash.lane(), lane)
+    }
+}
+
+impl Member {
+    fn lock(&mut self) -> Locked<'_> {
+        Locked {
+            inner: self.stash.lock(),
+            credit: &mut self.credit,
+        }
+    }
+}
+
+/// A stash that nobody else changes, with its credit.
+struct Locked<'a> {
+    inner: BriefGuard<'a, Inner>,
+    credit: &'a mut u64,
+}
+
+/// Room for as many queues as programs have; more take a call for memory.
+fn lock_all(members: &mut [Member]) -> SmallVec<[Locked<'_>; 8]> {
+    members.iter_mut().map(Member::lock).collect()
 }

@@ -64,7 +64,7 @@ use crate::timeline::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::timeline::{Frontier, Lane};
 use lending::Lending;
 use policy::{Grain, Need};
-use stash::Miss;
+pub(crate) use stash::{Miss, Taken};
 use state::{Attempt, Leaving, State, Step};
 use std::sync::Arc;
 
@@ -148,7 +148,11 @@ impl<S: Source> Pool<S> {
         if request.align > 1 || request.order.own_lane() != Some(stash.lane()) {
             return None;
         }
-        let cached = stash.lock().take(self.key, request.bytes);
+        let take = || stash.lock().take(self.key, request.bytes);
+        let cached = match take() {
+            Err(Miss::NoCredit(lack)) if self.meter.find_credit(stash, self.key, lack) => take(),
+            answer => answer,
+        };
         let cached = match cached {
             Err(Miss::NoCredit(_)) => self.meter.take_cached(stash, self.key, request.bytes),
             answer => answer,

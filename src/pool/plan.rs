@@ -5,14 +5,15 @@
 //! moment, and nothing else, what it did in between may come again; served from the same addresses it
 //! needs no search, and no two blocks meet that did not meet before. A [`Plan`] is such a stretch of a
 //! record, with the memory of all its blocks held for it. It serves as long as each request is the one
-//! that came before, and for as many laps.
+//! that came before, with nothing live that was freed before it then, and for as many laps. What is freed
+//! earlier than then does no harm.
 //!
 //! | what a lane has of a pool | from | until |
 //! |---|---|---|
 //! | nothing | the start; a time without misses | a request finds nothing in the stash |
 //! | a record | such a miss | a plan is made of it; it is too long; a time without misses |
 //! | neither, for as long as the pool takes | the lane is where it was, and waits or begins again | the plan is made, or it cannot be |
-//! | a plan | the lane is where it was, and begins as then | a request or a free is another; the pool wants the memory |
+//! | a plan | the lane is where it was, and begins as then | a request is another, or comes before a free; the pool wants the memory |
 //!
 //! Both are kept by the stash, under its lock. The addresses in a record may have been left by their
 //! memory since: see `old`.
@@ -24,6 +25,7 @@ pub(crate) use spots::{extent, ranges, union};
 use super::offsets::SegId;
 use super::request::Block;
 use super::source::Slab;
+use super::stash::{Miss, Taken, afford};
 use crate::timeline::Frontier;
 use spots::Spots;
 use std::cell::OnceCell;
@@ -255,6 +257,8 @@ pub(crate) struct Plan {
     next: usize,
     block: usize,
     laps: u64,
+    /// Frees that came before their time, and are still to be passed.
+    early: usize,
     /// The program did something else.
     off: bool,
     /// Blocks that died elsewhere.
@@ -279,6 +283,7 @@ impl Plan {
             next: 0,
             block: 0,
             laps: 0,
+            early: 0,
             off: false,
             elsewhere: Vec::new(),
         }
@@ -297,27 +302,23 @@ impl Plan {
         self.laps > 0
     }
 
-    /// Whether the next request is one for so many bytes. If not, the plan has come to its end.
+    /// The block that comes next is live, if the request is the one for it and `room` bytes are enough;
+    /// and whether an allocation may end earlier by that. If it is another, the plan has come to its end.
     #[inline]
-    pub fn expects(&mut self, requested: u64) -> bool {
-        let next = self.blocks.get(self.block);
-        let same = next.is_some_and(|next| next.block.requested == requested);
-        self.off |= self.ops[self.next] != ALLOC || !same;
-        !self.off
-    }
-
-    /// The block that is next is live; which it is, and whether an allocation may end earlier by that.
-    #[inline]
-    pub fn take(&mut self) -> (usize, Block, bool) {
-        let next = self.block;
-        let ends_first = self.blocks[next].ends_first;
-        let ends_first = ends_first.unwrap_or_else(|| self.look(next));
-        let planned = &mut self.blocks[next];
-        planned.live = true;
-        let block = planned.block;
+    pub fn take(&mut self, requested: u64, room: u64) -> Taken<(Block, bool)> {
+        let asked = self.ops[self.next] == ALLOC && !self.off;
+        let next = self.blocks.get_mut(self.block).filter(|_| asked);
+        let Some(next) = next.filter(|next| next.block.requested == requested) else {
+            self.off = true;
+            return Err(Miss::NoBlock);
+        };
+        afford(next.block.bytes, room)?;
+        next.live = true;
+        let (block, ends_first) = (next.block, next.ends_first);
+        let ends_first = ends_first.unwrap_or_else(|| self.look(self.block));
         self.block += 1;
         self.step();
-        (next, block, ends_first)
+        Ok((block, ends_first))
     }
 
     /// Whether others of its blocks end later than this one at addresses of its own. Not looked for in the
@@ -342,27 +343,43 @@ impl Plan {
         self.spots = OnceCell::from(spots);
     }
 
-    /// Ends a live block of it at the lane's `epoch`.
+    /// Ends the live block at an address at the lane's `epoch`, if that is what comes next.
     #[inline]
-    pub fn put(&mut self, block: usize, epoch: u64) -> Option<Block> {
-        let planned = self.blocks.get_mut(block).filter(|planned| planned.live)?;
+    pub fn put(&mut self, addr: u64, epoch: u64) -> Option<Block> {
+        // No block has the number of an allocation.
+        let next = self.blocks.get_mut(self.ops[self.next] as usize);
+        let next = next.filter(|next| next.block.addr == addr && next.live)?;
+        next.live = false;
+        next.epoch = epoch;
+        let block = next.block;
+        self.step();
+        Some(block)
+    }
+
+    /// The same if it comes earlier than then, which harms nobody.
+    pub fn put_early(&mut self, addr: u64, epoch: u64) -> Option<Block> {
+        let block = self.live_at(addr)?;
+        self.early += 1;
+        let planned = &mut self.blocks[block];
         planned.live = false;
         planned.epoch = epoch;
-        let ended = planned.block;
-        match self.ops[self.next] as usize == block && !self.off {
-            true => self.step(),
-            false => self.off = true,
-        }
-        Some(ended)
+        Some(planned.block)
     }
 
     /// The same for one that is used elsewhere until `death`.
-    pub fn put_elsewhere(&mut self, block: usize, death: Frontier) -> Option<Block> {
-        let planned = self.blocks.get_mut(block).filter(|planned| planned.live)?;
-        planned.live = false;
+    pub fn put_elsewhere(&mut self, addr: u64, death: &Frontier) -> Option<Block> {
+        let block = self.live_at(addr)?;
         self.off = true;
-        self.elsewhere.push((block, death));
+        self.elsewhere.push((block, death.clone()));
+        let planned = &mut self.blocks[block];
+        planned.live = false;
         Some(planned.block)
+    }
+
+    /// The live block that starts at an address.
+    fn live_at(&self, addr: u64) -> Option<usize> {
+        let mut there = self.spots().starting_at(addr);
+        there.find(|block| self.blocks[*block].live)
     }
 
     /// The live block that holds an address.
@@ -379,10 +396,30 @@ impl Plan {
 
     #[inline]
     fn step(&mut self) {
+        self.pass();
+        if self.early > 0 {
+            self.pass_early();
+        }
+    }
+
+    #[inline]
+    fn pass(&mut self) {
         self.next += 1;
         if self.next == self.ops.len() {
             (self.next, self.block) = (0, 0);
             self.laps += 1;
+        }
+    }
+
+    /// Passes the frees that have come already.
+    #[inline(never)]
+    fn pass_early(&mut self) {
+        while self.early > 0
+            && let Some(next) = self.blocks.get(self.ops[self.next] as usize)
+            && !next.live
+        {
+            self.early -= 1;
+            self.pass();
         }
     }
 }

@@ -19,7 +19,7 @@
 
 mod tracks;
 
-use super::ends::Ends;
+use super::ends::{Ends, EndsTeller};
 use super::plan::{Patience, Record, Track};
 use super::policy::round;
 use super::request::Block;
@@ -172,20 +172,24 @@ pub(crate) struct Inner {
     entries: Vec<Entry>,
     spare: Vec<u32>,
     table: Table,
-    /// Whom to tell of blocks that are handed out again as less.
-    ends: Arc<Ends>,
+    /// Told of blocks that are handed out again as less.
+    ends: EndsTeller,
     retired: bool,
     /// How many records there were.
     records: u32,
+    /// How many caches have a plan.
+    plans: u32,
 }
 
 /// Why a stash did not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
     NoBlock,
-    /// There is a block of this many bytes, but a high may rise.
+    /// There is a block, but without so many bytes more of credit a high may rise.
     NoCredit(u64),
 }
+
+pub(crate) type Taken<T> = Result<T, Miss>;
 
 /// What a pool finds out about a block that it lent.
 #[derive(Clone, Copy, Debug)]
@@ -204,7 +208,7 @@ impl Stash {
         Arc::new(Self {
             clock: Arc::clone(clock),
             inner: Brief::new(Inner {
-                ends: Arc::clone(ends),
+                ends: EndsTeller::new(ends),
                 ..Inner::default()
             }),
         })
@@ -327,21 +331,26 @@ impl Inner {
     }
 
     #[inline(always)]
-    pub fn take(&mut self, key: PoolKey, requested: u64) -> Result<Block, Miss> {
+    pub fn take(&mut self, key: PoolKey, requested: u64) -> Taken<Block> {
         let mut caches = self.caches.iter_mut().flatten();
         let Some(cache) = caches.find(|cache| cache.plain == key) else {
             return self.take_tracked(key, requested);
         };
         let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
-        take_from(cache, &mut self.entries, &self.ends, (bytes, requested))
+        take_from(cache, &mut self.entries, &mut self.ends, (bytes, requested))
     }
 
     #[inline(always)]
     fn put(&mut self, addr: u64, epoch: u64) -> Option<Block> {
-        let id = self.table.get(addr)?;
-        let Some(entry) = self.entries.get_mut(id as usize) else {
-            return self.put_planned(id, epoch);
+        if self.plans > 0
+            && let Some(block) = self.put_next(addr, epoch)
+        {
+            return Some(block);
+        }
+        let Some(id) = self.table.get(addr) else {
+            return self.put_early(addr, epoch);
         };
+        let entry = self.entries.get_mut(id as usize)?;
         if entry.state != Use::Live {
             return self.put_tracked(id, epoch);
         }
@@ -477,9 +486,7 @@ impl Inner {
         let mut out = Vec::new();
         self.recall(key, 0, &mut out);
         for (addr, id) in self.table.all() {
-            let Some(entry) = self.entries.get(id as usize) else {
-                continue;
-            };
+            let entry = &self.entries[id as usize];
             if entry.cache as usize == at {
                 self.table.remove(addr);
                 self.spare.push(id);
@@ -517,18 +524,25 @@ fn cache_it(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option
     })
 }
 
+/// Whether there is enough credit.
+#[inline(always)]
+pub(super) fn afford(bytes: u64, credit: u64) -> Taken<()> {
+    match bytes.checked_sub(credit) {
+        None | Some(0) => Ok(()),
+        Some(lack) => Err(Miss::NoCredit(lack)),
+    }
+}
+
 /// Takes a cached block of this size.
 #[inline(always)]
 fn take_from(
     cache: &mut Cache,
     entries: &mut [Entry],
-    ends: &Ends,
+    ends: &mut EndsTeller,
     (bytes, requested): (u64, u64),
-) -> Result<Block, Miss> {
+) -> Taken<Block> {
     let bin = cache.bin(bytes).ok_or(Miss::NoBlock)?;
-    if cache.live + bytes > cache.credit {
-        return Err(Miss::NoCredit(bytes));
-    }
+    afford(bytes, cache.credit - cache.live)?;
     cache.live += bytes;
     cache.cached -= bytes;
     cache.hits += 1;

@@ -44,23 +44,6 @@ impl Table {
         self.used += 1;
     }
 
-    /// The same, in the place of what was there.
-    pub fn put(&mut self, addr: u64, value: u32) {
-        let Some(mut at) = self.home(addr) else {
-            return self.insert(addr, value);
-        };
-        loop {
-            match self.slot(at) {
-                (_, EMPTY) => return self.insert(addr, value),
-                (found, _) if found == addr => {
-                    self.slot_mut(at).1 = value;
-                    return;
-                }
-                _ => at = self.after(at),
-            }
-        }
-    }
-
     pub fn remove(&mut self, addr: u64) -> Option<u32> {
         let mut at = self.home(addr)?;
         let value = loop {
@@ -84,23 +67,6 @@ impl Table {
         }
         self.slot_mut(at).1 = EMPTY;
         Some(value)
-    }
-
-    /// Removes what has other values.
-    pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
-        let all = self.all();
-        let gone = all.iter().filter(|(_, value)| !keep(*value));
-        match gone.clone().count() {
-            // Most: it is filled anew.
-            many if 2 * many > all.len() => {
-                *self = Self::default();
-                let kept = all.into_iter().filter(|(_, value)| keep(*value));
-                kept.for_each(|(addr, value)| self.insert(addr, value));
-            }
-            _ => gone.for_each(|(addr, _)| {
-                self.remove(*addr);
-            }),
-        }
     }
 
     /// Everything in it, as it is now.
@@ -170,17 +136,6 @@ mod tests {
                     table.insert(addr, step);
                     map.insert(addr, step);
                 }
-            }
-            if rng.chance(20)
-                && let Some((addr, value)) = map.iter_mut().next_back()
-            {
-                *value += 30_000;
-                table.put(*addr, *value);
-            }
-            if step % 1_000 == 999 {
-                let keep = |value| value % 1_000 < 500 || value > 50_000;
-                table.retain(keep);
-                map.retain(|_, value| keep(*value));
             }
             let probe = 256 * rng.below(300);
             assert_eq!(table.get(probe), map.get(&probe).copied());

@@ -15,7 +15,7 @@ use super::reach::{Reach, Reached};
 use super::{Context, Driver, Kind, Queue, UsmPool};
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
-use crate::pool::{Acquired, Block, Order, PoolKey, Request, Story};
+use crate::pool::{Acquired, Block, Miss, Order, PoolKey, Request, Story, Taken};
 use std::cell::RefCell;
 use std::ffi::c_void;
 
@@ -35,20 +35,55 @@ impl<D: Driver> Queue<D> {
             && let Shape::InOrder(lane) = &this.shape
             && let Some(key) = this.key(kind, pool)
         {
+            let bytes = size as u64;
             if !event.wanted() {
-                if let Ok(block) = lane.stash.lock().take(key, size as u64) {
+                let taken = lane.stash.lock().take(key, bytes);
+                let taken = taken.or_else(|miss| {
+                    this.on_credit(pool, (key, bytes), miss, |lane, (key, bytes)| {
+                        lane.stash.lock().take(key, bytes)
+                    })
+                });
+                if let Ok(block) = taken {
                     return Ok(address(&block));
                 }
-            } else if !this.is_profiled()
-                && let Some((block, reach)) = lane.take(key, size as u64)
-            {
-                event.make(D::table(), || {
-                    Event::new(this, command_of(kind), reach, None)
+            } else if !this.is_profiled() {
+                let taken = lane.take(key, bytes).or_else(|miss| {
+                    this.on_credit(pool, (key, bytes), miss, |lane, (key, bytes)| {
+                        lane.take(key, bytes)
+                    })
                 });
-                return Ok(address(&block));
+                if let Ok((block, reach)) = taken {
+                    event.make(D::table(), || {
+                        Event::new(this, command_of(kind), reach, None)
+                    });
+                    return Ok(address(&block));
+                }
             }
         }
         Self::alloc_slowly(this, kind, pool, size, waits, event)
+    }
+
+    /// Takes what the lane's own store has but no credit for, if credit can be found.
+    #[cold]
+    #[inline(never)]
+    fn on_credit<T>(
+        &self,
+        pool: Option<&Object<UsmPool<D>>>,
+        ask: (PoolKey, u64),
+        miss: Miss,
+        take: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> Taken<T>,
+    ) -> Taken<T> {
+        let (Miss::NoCredit(lack), Shape::InOrder(lane)) = (miss, &self.shape) else {
+            return Err(miss);
+        };
+        let find = |pool: &UsmPool<D>| pool.core().used.find_credit(&lane.stash, ask.0, lack);
+        let found = match pool {
+            Some(pool) => find(pool),
+            None => {
+                Context::current_pool(self.context(), self.home()).is_ok_and(|pool| find(&pool))
+            }
+        };
+        if found { take(lane, ask) } else { Err(miss) }
     }
 
     /// As [`Queue::alloc`], where the lane's own store does not serve.

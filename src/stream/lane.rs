@@ -21,7 +21,7 @@ use super::rooms::{self, Rooms};
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
-use crate::pool::{Block, Ends, PoolKey, Stash};
+use crate::pool::{Block, Ends, PoolKey, Stash, Taken};
 use crate::timeline::sync::{Mutex, MutexGuard};
 use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
 use smallvec::SmallVec;
@@ -482,10 +482,10 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// A block that died here, from the lane's own store, and what an event of it reaches.
-    pub fn take(&self, key: PoolKey, bytes: u64) -> Option<(Block, Reached)> {
+    pub fn take(&self, key: PoolKey, bytes: u64) -> Taken<(Block, Reached)> {
         let mut state = self.state.lock();
-        let block = self.stash.lock().take(key, bytes).ok()?;
-        Some((block, self.reach(&mut state)))
+        let block = self.stash.lock().take(key, bytes)?;
+        Ok((block, self.reach(&mut state)))
     }
 
     pub fn flush(&self) -> Result<()> {

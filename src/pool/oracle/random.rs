@@ -141,23 +141,43 @@ impl Random {
         (self.held, self.queues, self.lap) = (outer, all, false);
         let lap = self.steps[from..].to_vec();
         for _ in 0..2 + self.rng.below(5) {
-            let mut now = Vec::with_capacity(lap.len());
+            let mut now = vec![0; lap.len()];
             let odd = self.rng.chance(40);
-            for step in &lap {
+            for at in self.order(&lap, from) {
                 if odd && self.rng.chance(2) {
                     self.add();
                 }
-                now.push(self.steps.len());
+                now[at] = self.steps.len();
                 let again = |step: usize| match step.checked_sub(from) {
                     Some(at) => now[at],
                     None => step,
                 };
-                self.steps.push(step.with(again));
+                self.steps.push(lap[at].with(again));
             }
             if self.rng.chance(30) {
                 self.add();
             }
         }
+    }
+
+    /// In which order a lap's steps come again: at times with some frees a little earlier.
+    fn order(&mut self, lap: &[Step], from: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..lap.len()).collect();
+        if self.rng.chance(60) {
+            return order;
+        }
+        for at in 1..lap.len() {
+            let (before, now) = (order[at - 1], order[at]);
+            let Step::Free { block, after, .. } = &lap[now] else {
+                continue;
+            };
+            let bound = *block == from + before || after.contains(&(from + before));
+            let moves = matches!(lap[before], Step::Alloc { .. } | Step::Free { .. });
+            if moves && !bound && self.rng.chance(40) {
+                order.swap(at - 1, at);
+            }
+        }
+        order
     }
 
     fn step(&mut self) -> Step {

@@ -48,6 +48,14 @@ impl Spots {
             .map(|spot| spot.block as usize)
     }
 
+    /// The blocks that start at an address.
+    pub fn starting_at(&self, addr: u64) -> impl Iterator<Item = usize> {
+        let first = self.0.partition_point(|spot| spot.addr < addr);
+        let there = self.0[first..].iter();
+        let there = there.take_while(move |spot| spot.addr == addr);
+        there.map(|spot| spot.block as usize)
+    }
+
     /// Whether some block starts before this end and goes beyond it.
     pub fn goes_beyond(&self, end: u64) -> bool {
         let before = self.0.partition_point(|spot| spot.addr < end);

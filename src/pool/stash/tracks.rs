@@ -3,17 +3,12 @@
 //! A lane that finds all it asks for in its bins has neither, and comes by none of this: what is called
 //! from its ways is marked as cold for its sake.
 
-use super::{Cache, Entry, Inner, Miss, NOTED, Stash, UNNOTED, Use, cache_it, take_from};
+use super::{Cache, Entry, Inner, Miss, NOTED, Stash, Taken, UNNOTED, Use, cache_it, take_from};
 use crate::pool::plan::{Plan, Record, Track};
 use crate::pool::policy::round;
 use crate::pool::request::Block;
 use crate::pool::stash::PoolKey;
 use crate::timeline::Frontier;
-
-/// In a table, of a plan's block: that it is one, above the number of its cache and its own.
-const PLANNED: u32 = 1 << 31;
-const CACHE_SHIFT: u32 = 24;
-const MOST_CACHES: usize = 1 << 6;
 
 impl Stash {
     /// The pools that could make a plan for the lane now.
@@ -71,49 +66,46 @@ impl Inner {
     /// As [`Inner::take`], with a record or a plan.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_tracked(&mut self, key: PoolKey, requested: u64) -> Result<Block, Miss> {
+    pub(super) fn take_tracked(&mut self, key: PoolKey, requested: u64) -> Taken<Block> {
+        let mut caches = self.caches.iter_mut().flatten();
+        let cache = caches.find(|cache| cache.key == key);
+        let cache = cache.ok_or(Miss::NoBlock)?;
+        let Some(Track::Plan(plan)) = cache.track.as_deref_mut() else {
+            return self.take_noted(key, requested);
+        };
+        let (block, ends_first) = plan.take(requested, cache.credit - cache.live)?;
+        cache.live += block.bytes;
+        cache.cached -= block.bytes;
+        cache.hits += 1;
+        cache.planned += 1;
+        if ends_first {
+            self.ends.change();
+        }
+        Ok(block)
+    }
+
+    /// The same without a plan.
+    #[inline(never)]
+    fn take_noted(&mut self, key: PoolKey, requested: u64) -> Taken<Block> {
         let at = self.at(key).ok_or(Miss::NoBlock)?;
         let cache = self.caches[at].as_mut().ok_or(Miss::NoBlock)?;
         let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
         match cache.track.as_deref_mut() {
-            Some(Track::Plan(plan)) => {
-                if !plan.expects(requested) {
-                    return Err(Miss::NoBlock);
-                }
-                if cache.live + bytes > cache.credit {
-                    return Err(Miss::NoCredit(bytes));
-                }
-                let (index, block, ends_first) = plan.take();
-                cache.live += bytes;
-                cache.cached -= bytes;
-                cache.hits += 1;
-                cache.planned += 1;
-                if ends_first {
-                    self.ends.change();
-                }
-                let id = PLANNED | (at as u32) << CACHE_SHIFT | index as u32;
-                self.table.put(block.addr, id);
-                Ok(block)
-            }
-            Some(Track::Turning(touched)) => {
-                *touched = true;
-                Err(Miss::NoBlock)
-            }
+            Some(Track::Turning(touched)) => *touched = true,
             Some(Track::Record(record)) => {
-                if record.begins_again(requested, &mut cache.patience) {
-                    // The pool makes a plan of it.
-                    return Err(Miss::NoBlock);
+                // If it does, the pool makes a plan of it.
+                if !record.begins_again(requested, &mut cache.patience) {
+                    let sizes = (bytes, requested);
+                    let block = take_from(cache, &mut self.entries, &mut self.ends, sizes)?;
+                    if let Some(id) = self.table.get(block.addr) {
+                        note(cache, &mut self.entries[id as usize], &block, false);
+                    }
+                    return Ok(block);
                 }
-                let cache = self.caches[at].as_mut().ok_or(Miss::NoBlock)?;
-                let sizes = (bytes, requested);
-                let block = take_from(cache, &mut self.entries, &self.ends, sizes)?;
-                if let Some(id) = self.table.get(block.addr) {
-                    note(cache, &mut self.entries[id as usize], &block, false);
-                }
-                Ok(block)
             }
-            None => Err(Miss::NoBlock),
+            Some(Track::Plan(_)) | None => {}
         }
+        Err(Miss::NoBlock)
     }
 
     /// As [`Inner::put`], of a live block, with a record or a plan.
@@ -137,20 +129,33 @@ impl Inner {
         block
     }
 
-    /// The same for a plan's block.
+    /// Frees a plan's block, if that is what comes next.
     #[cold]
     #[inline(never)]
-    pub(super) fn put_planned(&mut self, id: u32, epoch: u64) -> Option<Block> {
-        let (at, index) = planned(id)?;
-        let cache = self.caches[at].as_mut()?;
-        let Some(Track::Plan(plan)) = cache.track.as_deref_mut() else {
-            return None;
-        };
-        let block = plan.put(index, epoch)?;
-        cache.live -= block.bytes;
-        cache.cached += block.bytes;
-        cache.frees += 1;
-        Some(block)
+    pub(super) fn put_next(&mut self, addr: u64, epoch: u64) -> Option<Block> {
+        self.put_planned(|plan| plan.put(addr, epoch))
+    }
+
+    /// The same if something else comes next.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn put_early(&mut self, addr: u64, epoch: u64) -> Option<Block> {
+        self.put_planned(|plan| plan.put_early(addr, epoch))
+    }
+
+    #[inline]
+    fn put_planned(&mut self, put: impl Fn(&mut Plan) -> Option<Block>) -> Option<Block> {
+        let mut caches = self.caches.iter_mut().flatten();
+        caches.find_map(|cache| {
+            let Some(Track::Plan(plan)) = cache.track.as_deref_mut() else {
+                return None;
+            };
+            let block = put(plan)?;
+            cache.live -= block.bytes;
+            cache.cached += block.bytes;
+            cache.frees += 1;
+            Some(block)
+        })
     }
 
     /// Whether a pool has to look at how the lane uses it, before it serves a request that this stash
@@ -167,8 +172,7 @@ impl Inner {
     /// The record, if a plan can be made of it now. Until there is another track what the lane does is
     /// seen and nothing more.
     pub fn begin_turn(&mut self, key: PoolKey) -> Option<Record> {
-        let at = self.at(key).filter(|at| *at < MOST_CACHES)?;
-        let track = self.caches[at].as_mut()?.track.as_deref_mut()?;
+        let track = self.cache_mut(key)?.track.as_deref_mut()?;
         match std::mem::replace(track, Track::Turning(false)) {
             Track::Record(record) if record.again().is_some() => Some(record),
             other => {
@@ -180,11 +184,17 @@ impl Inner {
 
     /// What came of it: a plan, or no more than the record. Returns a plan that came too late.
     pub fn end_turn(&mut self, key: PoolKey, track: Track) -> Option<Plan> {
-        let cache = self.cache_mut(key)?;
+        let plans = &mut self.plans;
+        let cache = self
+            .caches
+            .iter_mut()
+            .flatten()
+            .find(|cache| cache.key == key)?;
         let touched = !matches!(cache.set_track(None), Some(Track::Turning(false)));
         if let (Track::Plan(plan), false) = (&track, touched) {
             cache.cached += plan.bytes();
             cache.set_track(Some(track));
+            *plans += 1;
             // What was there before may have ended later than what will be.
             self.ends.change();
             return None;
@@ -202,16 +212,14 @@ impl Inner {
 
     /// Ends the plan. What is live of it stays counted as live here, but is not found any more.
     pub fn end_plan(&mut self, key: PoolKey) -> Option<Plan> {
-        let at = self.at(key)?;
-        let cache = self.caches[at].as_mut()?;
+        let cache = self.cache_mut(key)?;
         let track = cache.end_track(|track| matches!(track, Track::Plan(_)))?;
         let Track::Plan(plan) = track else {
             return None;
         };
         cache.patience.learn(plan.has_served());
         cache.cached -= plan.bytes() - plan.live_bytes();
-        let other = |id| planned(id).is_none_or(|(cache, _)| cache != at);
-        self.table.retain(other);
+        self.plans -= 1;
         Some(plan)
     }
 
@@ -240,13 +248,11 @@ impl Inner {
 
     /// Ends the live block of a plan that starts at an address: it dies elsewhere.
     pub fn drop_planned(&mut self, key: PoolKey, addr: u64, death: &Frontier) -> Option<Block> {
-        let (at, index) = planned(self.table.get(addr)?)?;
-        let cache = self.caches.get_mut(at)?.as_mut()?;
-        let cache = Some(cache).filter(|cache| cache.key == key)?;
+        let cache = self.cache_mut(key)?;
         let Some(Track::Plan(plan)) = cache.track.as_deref_mut() else {
             return None;
         };
-        let block = plan.put_elsewhere(index, death.clone())?;
+        let block = plan.put_elsewhere(addr, death)?;
         cache.live -= block.bytes;
         cache.cached += block.bytes;
         Some(block)
@@ -258,14 +264,6 @@ impl Inner {
             cache.end_track(|track| matches!(track, Track::Record(_)));
         }
     }
-}
-
-/// Which block of which cache's plan a table means.
-#[inline]
-fn planned(id: u32) -> Option<(usize, usize)> {
-    let number = (id & PLANNED != 0).then_some(id & !PLANNED)?;
-    let index = number & ((1 << CACHE_SHIFT) - 1);
-    Some(((number >> CACHE_SHIFT) as usize, index as usize))
 }
 
 /// Notes in the record that a block is live now.
