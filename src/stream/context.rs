@@ -19,11 +19,9 @@ pub struct Context<D: Driver> {
     current: Mutex<Vec<Option<Pool<D>>>>,
     /// The keys of what a null pool stands for, by device and kind; 0 when not known yet. Written
     /// under the lock of `current`, read without.
-    keys: Box<[[AtomicU64; KINDS.len()]]>,
+    keys: Box<[[AtomicU64; Kind::ALL.len()]]>,
     deleters: Mutex<Vec<Deleter>>,
 }
-
-const KINDS: [Kind; 3] = [Kind::Host, Kind::Device, Kind::Shared];
 
 type Pool<D> = Arc<Object<UsmPool<D>>>;
 
@@ -108,7 +106,7 @@ impl<D: Driver> Context<D> {
     }
 
     fn note_keys(&self, at: usize, pool: &Object<UsmPool<D>>) {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let key = pool.core().key(kind, &self.devices()[at]);
             self.keys[at][kind as usize].store(key.map_or(0, PoolKey::get), Ordering::Relaxed);
         }

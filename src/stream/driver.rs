@@ -23,6 +23,11 @@ pub enum Kind {
     Shared,
 }
 
+impl Kind {
+    /// In the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Host, Self::Device, Self::Shared];
+}
+
 /// Commands without side conditions: what a lane can be given to run.
 pub enum Work<D: Driver> {
     /// Nothing: its completion alone matters.

@@ -93,6 +93,12 @@ pub(crate) struct Part<D: Driver> {
 }
 
 impl<D: Driver> Part<D> {
+    fn serves(&self, kind: Kind, device: &Object<D::Device>) -> bool {
+        let own = self.device.as_deref();
+        let here = own.is_none_or(|own| std::ptr::eq(own, device));
+        self.kind == kind && (kind == Kind::Host || here)
+    }
+
     /// The live allocation that holds `addr`.
     pub fn lookup(&self, addr: u64) -> Option<Block> {
         match &self.native {
@@ -102,11 +108,33 @@ impl<D: Driver> Part<D> {
     }
 }
 
+/// What stashes know the parts by that serve a device: 0 for those that none has anything of.
+struct Keys {
+    device: usize,
+    kinds: [u64; Kind::ALL.len()],
+}
+
+impl Keys {
+    fn of<D: Driver>(device: &Arc<Object<D::Device>>, parts: &[Part<D>]) -> Self {
+        let key = |kind| {
+            let part = parts.iter().find(|part| part.serves(kind, device))?;
+            part.native.is_none().then(|| part.pool.key().get())
+        };
+        Self {
+            device: Arc::as_ptr(device).addr(),
+            kinds: Kind::ALL.map(|kind| key(kind).unwrap_or_default()),
+        }
+    }
+}
+
 pub(crate) struct PoolCore<D: Driver> {
     /// In the order in which this library made its pools, from 1.
     number: u64,
     domain: Weak<Domain<D>>,
+    /// Where that is: each allocation asks.
+    domain_at: usize,
     parts: Vec<Part<D>>,
+    keys: Vec<Keys>,
     max_bytes: u64,
     threshold: AtomicU64,
     closed: AtomicBool,
@@ -174,13 +202,19 @@ impl<D: Driver> PoolCore<D> {
                     pool: Pool::with_meter(source, config, Arc::clone(&used)),
                 }
             };
+            let kinds = (0..).zip(kinds);
+            let parts = kinds.map(|(at, (device, kind))| part(at, device, kind));
+            let parts: Vec<_> = parts.collect();
             Self {
                 number: NUMBERS.fetch_add(1, Ordering::Relaxed),
                 domain: Arc::downgrade(domain),
-                parts: (0..)
-                    .zip(kinds)
-                    .map(|(at, (device, kind))| part(at, device, kind))
+                domain_at: Arc::as_ptr(domain).addr(),
+                keys: plan
+                    .devices
+                    .iter()
+                    .map(|own| Keys::of(own, &parts))
                     .collect(),
+                parts,
                 max_bytes,
                 threshold: AtomicU64::new(plan.threshold),
                 closed: AtomicBool::new(false),
@@ -210,19 +244,16 @@ impl<D: Driver> PoolCore<D> {
 
     /// The part that serves this kind on this device of the context.
     pub fn part(&self, kind: Kind, device: &Object<D::Device>) -> Option<usize> {
-        self.parts.iter().position(|part| {
-            let device_fits = part
-                .device
-                .as_deref()
-                .is_none_or(|own| std::ptr::eq(own, device));
-            part.kind == kind && (kind == Kind::Host || device_fits)
-        })
+        self.parts.iter().position(|part| part.serves(kind, device))
     }
 
-    /// What a stash knows that part's pool by.
+    /// What a stash knows the memory by that serves this kind on a device of the pool.
+    #[inline]
     pub fn key(&self, kind: Kind, device: &Object<D::Device>) -> Option<PoolKey> {
-        let part = &self.parts[self.part(kind, device)?];
-        part.native.is_none().then(|| part.pool.key())
+        let device = std::ptr::from_ref(device).addr();
+        let keys = self.keys.iter().find(|keys| keys.device == device)?;
+        let key = keys.kinds[kind as usize];
+        (key > 0).then(|| PoolKey::from_raw(key))
     }
 
     /// Serves a request, giving back idle memory of the other kinds if that makes room for it.
@@ -400,7 +431,7 @@ impl<D: Driver> PoolCore<D> {
 
     /// Whether it is a pool of this domain.
     pub fn belongs_to(&self, domain: &Arc<Domain<D>>) -> bool {
-        std::ptr::eq(self.domain.as_ptr(), Arc::as_ptr(domain))
+        self.domain_at == Arc::as_ptr(domain).addr()
     }
 
     /// Gives back everything idle here. True if there was any.
