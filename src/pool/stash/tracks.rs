@@ -184,17 +184,12 @@ impl Inner {
 
     /// What came of it: a plan, or no more than the record. Returns a plan that came too late.
     pub fn end_turn(&mut self, key: PoolKey, track: Track) -> Option<Plan> {
-        let plans = &mut self.plans;
-        let cache = self
-            .caches
-            .iter_mut()
-            .flatten()
-            .find(|cache| cache.key == key)?;
+        let cache = self.cache_mut(key)?;
         let touched = !matches!(cache.set_track(None), Some(Track::Turning(false)));
         if let (Track::Plan(plan), false) = (&track, touched) {
             cache.cached += plan.bytes();
             cache.set_track(Some(track));
-            *plans += 1;
+            self.plans += 1;
             // What was there before may have ended later than what will be.
             self.ends.change();
             return None;
