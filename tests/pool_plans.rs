@@ -332,6 +332,44 @@ fn nothing_is_held_back_from_a_trim_nor_after_the_end() {
 }
 
 #[test]
+fn what_is_left_from_before_a_trim_ends_no_record_after_it() {
+    let (source, pool) = paged();
+    let mut queue = Queue::new();
+    let programs = [160, 80, 40, 20];
+    for (nth, count) in (1..).zip(programs) {
+        let first = steps(&mut queue, &pool, count);
+        assert_eq!(steps(&mut queue, &pool, count), first);
+        assert_eq!(plans(&pool).0, nth, "of {count} steps");
+        queue.finish();
+        pool.trim(0);
+        assert_eq!((source.bytes_out(), pool.lingers()), (0, false));
+    }
+    assert_eq!(plans(&pool).1, programs.iter().sum::<u64>());
+    assert_eq!(source.wrong(), [""; 0]);
+}
+
+#[test]
+fn who_failed_with_a_plan_begins_anew_after_a_trim() {
+    for trims in [false, true] {
+        let (_, pool) = paged();
+        let mut queue = Queue::new();
+        lap(&mut queue, &pool);
+        steps(&mut queue, &pool, 7);
+        let other = queue.alloc(&pool, 64);
+        queue.free(&pool, &other);
+        assert_eq!(plans(&pool), (1, 7));
+        queue.finish();
+        if trims {
+            pool.trim(0);
+        }
+        lap(&mut queue, &pool);
+        lap(&mut queue, &pool);
+        let more = u64::from(trims);
+        assert_eq!(plans(&pool), (1 + more, 7 + 20 * more));
+    }
+}
+
+#[test]
 fn who_hardly_ever_repeats_itself_hardly_ever_gets_a_plan() {
     let (_, pool) = pool_of(FakeSource::new(64));
     let mut queue = Queue::new();

@@ -4,7 +4,7 @@
 //! from its ways is marked as cold for its sake.
 
 use super::{Cache, Entry, Inner, Miss, NOTED, Stash, Taken, UNNOTED, Use, cache_it, take_from};
-use crate::pool::plan::{Plan, Record, Track};
+use crate::pool::plan::{Patience, Plan, Record, Track};
 use crate::pool::policy::round;
 use crate::pool::request::Block;
 use crate::pool::stash::PoolKey;
@@ -253,10 +253,12 @@ impl Inner {
         Some(block)
     }
 
-    /// Forgets what a lane did: addresses are no longer what they were.
+    /// Forgets what a lane did, and how its plans fared: addresses are no longer what they were, and a
+    /// program that gives memory back is about to do something else.
     pub fn forget_record(&mut self, key: PoolKey) {
         if let Some(cache) = self.cache_mut(key) {
             cache.end_track(|track| matches!(track, Track::Record(_)));
+            cache.patience = Patience::default();
         }
     }
 }

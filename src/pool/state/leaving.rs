@@ -68,8 +68,10 @@ impl State {
             out.slabs.push(slab);
         }
         if !out.slabs.is_empty() {
-            // Records name addresses there.
+            // Records name addresses there. Without them nothing wants old ones, for which whoever begins
+            // anew would only lose what it has by then.
             self.lending.forget_tracks(&mut self.store);
+            out.addresses.append(&mut self.expired());
         }
         out
     }
