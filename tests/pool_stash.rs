@@ -115,6 +115,40 @@ fn lanes_take_nothing_from_each_other_while_there_is_free_memory() {
 }
 
 #[test]
+fn lanes_that_waited_for_each_other_once_take_nothing_later() {
+    let pool = pool();
+    let mut queues: Vec<Queue> = (0..4).map(|_| Queue::new()).collect();
+    let mut last = Frontier::new();
+    for round in 0..200 {
+        let queue = &mut queues[round % 4];
+        queue.lane.wait_for(&last);
+        let block = queue.alloc(&pool, 1 << 20);
+        queue.lane.advance();
+        queue.free(&block);
+        last = queue.lane.frontier();
+    }
+    assert_eq!(pool.figures().reserved, 1 << 20, "one block");
+    let round = |queues: &mut [Queue]| {
+        for queue in queues {
+            let block = queue.alloc(&pool, 64);
+            queue.lane.advance();
+            queue.free(&block);
+            queue.lane.clock().raise(queue.lane.epoch());
+        }
+    };
+    (0..4).for_each(|_| round(&mut queues));
+    let before = pool.counters();
+    (0..10).for_each(|_| round(&mut queues));
+    let after = pool.counters();
+    let expected = Counters {
+        own_lane: before.own_lane + 40,
+        releases: before.releases + 40,
+        ..before
+    };
+    assert_eq!(after, expected);
+}
+
+#[test]
 fn highs_follow_what_is_used_and_not_what_lanes_hold() {
     let (pool, q, r) = (pool(), Queue::new(), Queue::new());
     for _ in 0..10 {

@@ -482,8 +482,12 @@ impl State {
         }
         let other = |lane| order.own_lane() != Some(lane);
         let enough = (need.bytes, 0);
-        let ordered = |lane| other(lane) && order.horizon(lane).is_some();
-        lending.recall(store, enough, ordered, |_, _| true);
+        // What died there later than the request reaches is of no use to it, and of use there.
+        let reached = |stash: &Stash, oldest| {
+            let horizon = order.horizon(stash.lane());
+            horizon.is_some_and(|horizon| horizon >= oldest)
+        };
+        lending.recall(store, enough, other, reached);
         if let Some(found) = policy::ready(store, need, order, &lending.others(lane)) {
             return Some(found);
         }
