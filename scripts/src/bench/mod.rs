@@ -3,6 +3,7 @@
 mod dispatch;
 mod instructions;
 mod pair;
+mod peers;
 mod plot;
 mod pool;
 mod submit;
@@ -28,6 +29,9 @@ pub enum Bench {
     /// What the CUDA adapter adds to a launch, a copy and a fill, in instructions under valgrind; fails if
     /// that is more than is committed.
     Submit,
+    /// The CUDA adapter beside other stream-ordered allocators, as adapters/cuda/bench/peers.sh measured
+    /// them on a machine with a GPU: tables, plots, verdicts
+    Peers(peers::Peers),
 }
 
 #[derive(Args)]
@@ -52,6 +56,7 @@ pub fn run(root: &Path, bench: &Bench) -> Result<()> {
         Bench::Pool(options) => pool::run(root, options),
         Bench::Dispatch(options) => dispatch::run(root, options),
         Bench::Submit => submit::run(root),
+        Bench::Peers(options) => peers::run(root, options),
     }
 }
 

@@ -105,6 +105,7 @@ impl ValueFormatter<f64> for Ruler {
     fn format_ext(&self, value: &f64) -> String {
         match self.scale {
             Scale::Even => RangedCoordf64::format(value),
+            Scale::Tens if *value < 1.0 => format!("{value:.1}"),
             Scale::Whole | Scale::Tens => format!("{value:.0}"),
             Scale::Bytes => bytes(*value as u64),
         }
@@ -120,10 +121,12 @@ pub fn bytes(size: u64) -> String {
     }
 }
 
-const COLOURS: [RGBColor; 3] = [
+const COLOURS: [RGBColor; 5] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 96, 39),
     RGBColor(44, 140, 60),
+    RGBColor(130, 90, 170),
+    RGBColor(110, 110, 110),
 ];
 
 /// Lines of no more points than this have each of them marked.
@@ -167,6 +170,65 @@ pub fn draw(path: &Path, title: &str, axes: [Axis; 2], lines: &[Line]) -> Result
         drawn
             .label(&line.name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .draw()
+        .map_err(|error| wrong(&error))?;
+    area.present().map_err(|error| wrong(&error))
+}
+
+/// Draws bars side by side: for each group one of each line, whose points are the groups' numbers and the
+/// bars' heights.
+pub fn bars(path: &Path, title: &str, up: Axis, groups: &[&str], lines: &[Line]) -> Result<()> {
+    let Axis(up, y) = up;
+    let heights = lines.iter().flat_map(|line| &line.points);
+    let high = Ruler::new(y, heights.map(|point| point.1), 0.35);
+    let foot = high.range().start;
+    // A place for each bar, and one between groups.
+    let each = lines.len() + 1;
+    let area = SVGBackend::new(path, (640, 360)).into_drawing_area();
+    let wrong = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
+    area.fill(&WHITE).map_err(|error| wrong(&error))?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 16))
+        .margin(12)
+        .margin_right(28)
+        .x_label_area_size(36)
+        .y_label_area_size(52)
+        .build_cartesian_2d((0..groups.len() * each).into_segmented(), high)
+        .map_err(|error| wrong(&error))?;
+    let name = |place: &SegmentValue<usize>| match place {
+        SegmentValue::CenterOf(place) if place % each == lines.len() / 2 => {
+            groups[place / each].to_owned()
+        }
+        _ => String::new(),
+    };
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .y_desc(up)
+        .x_labels(groups.len() * each)
+        .x_label_formatter(&name)
+        .light_line_style(WHITE)
+        .draw()
+        .map_err(|error| wrong(&error))?;
+    for (nth, (line, colour)) in lines.iter().zip(COLOURS.into_iter().cycle()).enumerate() {
+        let bar = |(group, height): &(f64, f64)| {
+            let place = *group as usize * each + nth;
+            let corners = [
+                (SegmentValue::Exact(place), foot),
+                (SegmentValue::Exact(place + 1), *height),
+            ];
+            Rectangle::new(corners, colour.filled())
+        };
+        let drawn = chart.draw_series(line.points.iter().map(bar));
+        drawn
+            .map_err(|error| wrong(&error))?
+            .label(&line.name)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 18, y + 5)], colour.filled()));
     }
     chart
         .configure_series_labels()

@@ -1,0 +1,364 @@
+// Stream-ordered allocators beside each other in one process: this project's through the C interface, the
+// driver's pool, RMM's pool and arena, PyTorch's caching allocator. peers.sh builds and runs it.
+//
+//   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./peers [trace...]
+//
+// Traces are text, as tools/traces/README.md says. Prints one figure a line, which `cargo xtask bench peers`
+// makes tables and plots of: measure, allocator, of what, value, with tabs between. Times are of the host.
+//
+// | measure | of | value |
+// |---------|----|-------|
+// | pair | bytes | ns for an allocation and its free on one queue, median of 9 times 2,000 |
+// | threads | how many | million pairs of 4 KiB a second, each thread on its own queue, median of 9 |
+// | chain | blocks | different addresses among 200 allocations of 64 MiB over four queues, each after the last free |
+// | chain | ms | what these take with a fill of each block, median of 9 |
+// | chain | ms alone | the fills in the same order and one block |
+// | first, again | trace | ns an operation of a program that does nothing else; of its second run |
+// | held | trace | most bytes held beside most bytes live, each operation followed by a fill of 4 KiB |
+
+#include <algorithm>
+#include <atomic>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <rmm/mr/arena_memory_resource.hpp>
+#include <rmm/mr/cuda_memory_resource.hpp>
+#include <rmm/mr/pool_memory_resource.hpp>
+#include <set>
+#include <string>
+#include <thread>
+#include <ur_api.h>
+#include <utility>
+#include <vector>
+
+template <class Code> static void check(Code code, const char *call) {
+    if ((int)code != 0) {
+        std::fprintf(stderr, "%s failed with %d\n", call, (int)code);
+        std::exit(1);
+    }
+}
+#define CHECK(call) check(call, #call)
+
+static const int QUEUES = 8;
+static const size_t WORK = 4096, LINK = 64 << 20;
+
+static CUcontext primary;
+static CUstream streams[QUEUES];
+static CUevent marks[QUEUES];
+static CUdeviceptr scratch;
+
+// What is measured, on queues by number. The driver's streams, unless an allocator has queues of its own.
+struct Allocator {
+    std::string name;
+    explicit Allocator(std::string name) : name(std::move(name)) {}
+    virtual ~Allocator() = default;
+    virtual void *take(size_t bytes, int queue) = 0;
+    virtual void give(void *block, size_t bytes, int queue) = 0;
+    // Gives back what is idle and counts anew.
+    virtual void reset() {}
+    // The most bytes held since then, or 0 if that is not known.
+    virtual size_t held() { return 0; }
+
+    virtual void wait() { CHECK(cuCtxSynchronize()); }
+    virtual void work(int queue) { CHECK(cuMemsetD8Async(scratch, 1, WORK, streams[queue])); }
+    // One link of a chain: after the last one, whichever queue that was on.
+    virtual void *link(int queue, bool allocates) {
+        CHECK(cuStreamWaitEvent(streams[queue], last, 0));
+        void *block = allocates ? take(LINK, queue) : (void *)scratch;
+        CHECK(cuMemsetD8Async((CUdeviceptr)block, 1, LINK, streams[queue]));
+        if (allocates) give(block, LINK, queue);
+        CHECK(cuEventRecord(last = marks[queue], streams[queue]));
+        return block;
+    }
+
+  private:
+    CUevent last = marks[0];
+};
+
+struct Driver : Allocator {
+    CUmemoryPool pool;
+    Driver() : Allocator("the driver's pool") {
+        CUmemPoolProps properties = {};
+        properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        CHECK(cuMemPoolCreate(&pool, &properties));
+        cuuint64_t all = ~0ull;
+        CHECK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    }
+    void *take(size_t bytes, int queue) override {
+        CUdeviceptr block;
+        CHECK(cuMemAllocFromPoolAsync(&block, bytes, pool, streams[queue]));
+        return (void *)block;
+    }
+    void give(void *block, size_t, int queue) override { CHECK(cuMemFreeAsync((CUdeviceptr)block, streams[queue])); }
+    void reset() override {
+        wait();
+        cuuint64_t none = 0;
+        CHECK(cuMemPoolTrimTo(pool, 0));
+        CHECK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &none));
+    }
+    size_t held() override {
+        cuuint64_t high;
+        CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &high));
+        return high;
+    }
+};
+
+static rmm::mr::cuda_memory_resource upstream;
+
+struct RmmPool : Allocator {
+    std::unique_ptr<rmm::mr::pool_memory_resource> pool;
+    RmmPool() : Allocator("RMM's pool") { reset(); }
+    void *take(size_t bytes, int queue) override {
+        return pool->allocate(cuda::stream_ref{(cudaStream_t)streams[queue]}, bytes, 256);
+    }
+    void give(void *block, size_t bytes, int queue) override {
+        pool->deallocate(cuda::stream_ref{(cudaStream_t)streams[queue]}, block, bytes, 256);
+    }
+    void reset() override {
+        wait();
+        pool.reset();
+        pool = std::make_unique<rmm::mr::pool_memory_resource>(upstream, 0);
+    }
+    size_t held() override { return pool->pool_size(); }
+};
+
+struct RmmArena : Allocator {
+    rmm::mr::arena_memory_resource arena{upstream, 4ull << 30};
+    RmmArena() : Allocator("RMM's arena") {}
+    void *take(size_t bytes, int queue) override {
+        return arena.allocate(cuda::stream_ref{(cudaStream_t)streams[queue]}, bytes, 256);
+    }
+    void give(void *block, size_t bytes, int queue) override {
+        arena.deallocate(cuda::stream_ref{(cudaStream_t)streams[queue]}, block, bytes, 256);
+    }
+};
+
+struct Torch : Allocator {
+    Torch() : Allocator("PyTorch's") { c10::cuda::CUDACachingAllocator::init(1); }
+    void *take(size_t bytes, int queue) override {
+        return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(bytes, (cudaStream_t)streams[queue]);
+    }
+    void give(void *block, size_t, int) override { c10::cuda::CUDACachingAllocator::raw_delete(block); }
+    void reset() override {
+        wait();
+        c10::cuda::CUDACachingAllocator::emptyCache();
+        c10::cuda::CUDACachingAllocator::resetPeakStats(0);
+    }
+    size_t held() override { return c10::cuda::CUDACachingAllocator::getDeviceStats(0).reserved_bytes[0].peak; }
+};
+
+struct Ours : Allocator {
+    ur_device_handle_t device;
+    ur_context_handle_t context;
+    ur_queue_handle_t queues[QUEUES];
+    ur_usm_pool_handle_t pool;
+    ur_event_handle_t last = nullptr;
+    Ours() : Allocator("ours") {
+        ur_adapter_handle_t adapter;
+        ur_platform_handle_t platform;
+        CHECK(urLoaderInit(0, nullptr));
+        CHECK(urAdapterGet(1, &adapter, nullptr));
+        CHECK(urPlatformGet(adapter, 1, &platform, nullptr));
+        CHECK(urDeviceGet(platform, UR_DEVICE_TYPE_ALL, 1, &device, nullptr));
+        CHECK(urContextCreate(1, &device, nullptr, &context));
+        for (auto &queue : queues) CHECK(urQueueCreate(context, device, nullptr, &queue));
+        CHECK(urUSMPoolGetDefaultDevicePoolExp(context, device, &pool));
+    }
+    void *take(size_t bytes, int queue) override {
+        void *block;
+        CHECK(urEnqueueUSMDeviceAllocExp(queues[queue], nullptr, bytes, nullptr, 0, nullptr, &block, nullptr));
+        return block;
+    }
+    void give(void *block, size_t, int queue) override {
+        CHECK(urEnqueueUSMFreeExp(queues[queue], nullptr, block, 0, nullptr, nullptr));
+    }
+    void reset() override {
+        wait();
+        size_t none = 0;
+        CHECK(urUSMPoolTrimToExp(context, device, pool, 0));
+        CHECK(urUSMPoolSetInfoExp(pool, UR_USM_POOL_INFO_RESERVED_HIGH_EXP, &none, sizeof none));
+    }
+    size_t held() override {
+        size_t high;
+        CHECK(urUSMPoolGetInfoExp(pool, UR_USM_POOL_INFO_RESERVED_HIGH_EXP, &high, nullptr));
+        return high;
+    }
+    void wait() override {
+        for (auto queue : queues) CHECK(urQueueFinish(queue));
+    }
+    void work(int queue) override { fill(queue, (void *)scratch, WORK, 0, nullptr); }
+    void *link(int queue, bool allocates) override {
+        void *block = (void *)scratch;
+        ur_event_handle_t before = last;
+        uint32_t waits = before ? 1 : 0;
+        const ur_event_handle_t *list = before ? &before : nullptr;
+        if (allocates) {
+            CHECK(urEnqueueUSMDeviceAllocExp(queues[queue], nullptr, LINK, nullptr, waits, list, &block, nullptr));
+            fill(queue, block, LINK, 0, nullptr);
+            CHECK(urEnqueueUSMFreeExp(queues[queue], nullptr, block, 0, nullptr, &last));
+        } else {
+            fill(queue, block, LINK, waits, list, &last);
+        }
+        if (before) CHECK(urEventRelease(before));
+        return block;
+    }
+    void fill(int queue, void *block, size_t bytes, uint32_t waits, const ur_event_handle_t *list,
+              ur_event_handle_t *event = nullptr) {
+        const unsigned char pattern = 1;
+        CHECK(urEnqueueUSMFill(queues[queue], block, 1, &pattern, bytes, waits, list, event));
+    }
+};
+
+using Clock = std::chrono::steady_clock;
+static double since(Clock::time_point start) {
+    return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+}
+static double median(const std::function<double()> &sample) {
+    std::vector<double> all(9);
+    for (auto &one : all) one = sample();
+    std::nth_element(all.begin(), all.begin() + 4, all.end());
+    return all[4];
+}
+static void tell(const char *measure, const Allocator &who, const std::string &of, double value) {
+    std::printf("%s\t%s\t%s\t%.4g\n", measure, who.name.c_str(), of.c_str(), value);
+    std::fflush(stdout);
+}
+
+static void pairs(Allocator &own) {
+    for (size_t bytes : {256ul, 4096ul, 65536ul, 1ul << 20, 16ul << 20, 256ul << 20}) {
+        tell("pair", own, std::to_string(bytes), median([&] {
+            const int count = 2000;
+            own.wait();
+            auto start = Clock::now();
+            for (int i = 0; i < count; ++i) own.give(own.take(bytes, 0), bytes, 0);
+            return since(start) / count;
+        }));
+    }
+}
+
+// Thread by thread, each from when all have made a pair.
+static void threads(Allocator &own) {
+    for (int count : {1, 2, 4, 8}) {
+        tell("threads", own, std::to_string(count), median([&] {
+            const int each = 10000;
+            std::atomic<int> ready{0};
+            std::vector<Clock::time_point> from(count), to(count);
+            std::vector<std::thread> all;
+            for (int queue = 0; queue < count; ++queue) {
+                all.emplace_back([&, queue] {
+                    CHECK(cuCtxSetCurrent(primary));
+                    CHECK(cudaSetDevice(0));
+                    own.give(own.take(4096, queue), 4096, queue);
+                    ++ready;
+                    while (ready < count) {}
+                    from[queue] = Clock::now();
+                    for (int i = 0; i < each; ++i) own.give(own.take(4096, queue), 4096, queue);
+                    to[queue] = Clock::now();
+                });
+            }
+            for (auto &one : all) one.join();
+            own.wait();
+            auto took = *std::max_element(to.begin(), to.end()) - *std::min_element(from.begin(), from.end());
+            return 1e3 * each * count / std::chrono::duration<double, std::nano>(took).count();
+        }));
+    }
+}
+
+static void chain(Allocator &own) {
+    std::set<void *> blocks;
+    auto links = [&](bool allocates) {
+        own.wait();
+        auto start = Clock::now();
+        for (int i = 0; i < 200; ++i) {
+            void *block = own.link(i % 4, allocates);
+            if (allocates) blocks.insert(block);
+        }
+        own.wait();
+        return since(start) / 1e6;
+    };
+    own.reset();
+    tell("chain", own, "ms", median([&] { return links(true); }));
+    tell("chain", own, "ms alone", median([&] { return links(false); }));
+    tell("chain", own, "blocks", blocks.size());
+}
+
+struct Op {
+    char kind;
+    size_t id, bytes;
+    int queue;
+};
+
+static void replay(const std::string &path, std::vector<std::unique_ptr<Allocator>> &all) {
+    std::vector<Op> ops;
+    Op op;
+    std::ifstream file(path);
+    size_t ids = 0, live = 0, peak = 0;
+    while (file >> op.kind >> op.id >> op.bytes >> op.queue) {
+        op.queue %= QUEUES;
+        ops.push_back(op);
+        ids = std::max(ids, op.id + 1);
+        live += op.kind == 'a' ? op.bytes : -op.bytes;
+        peak = std::max(peak, live);
+    }
+    std::string name = path.substr(path.rfind('/') + 1);
+    name = name.substr(0, name.find('.'));
+    for (auto &own : all) {
+        // An arena neither gives back nor tells what it holds.
+        if (dynamic_cast<RmmArena *>(own.get())) continue;
+        auto pass = [&](bool works) {
+            std::vector<void *> blocks(ids, nullptr);
+            auto give = [&](const Op &op) { own->give(std::exchange(blocks[op.id], nullptr), op.bytes, op.queue); };
+            auto start = Clock::now();
+            for (auto &op : ops) {
+                if (op.kind == 'a') blocks[op.id] = own->take(op.bytes, op.queue);
+                else give(op);
+                if (works) own->work(op.queue);
+            }
+            double took = since(start) / ops.size();
+            own->wait();
+            for (auto &op : ops)
+                if (op.kind == 'a' && blocks[op.id]) give(op);
+            own->wait();
+            return took;
+        };
+        own->reset();
+        tell("first", *own, name, pass(false));
+        tell("again", *own, name, pass(false));
+        own->reset();
+        pass(true);
+        tell("held", *own, name, (double)own->held() / peak);
+        own->reset();
+    }
+}
+
+int main(int argc, char **argv) {
+    CUdevice device;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&primary, device));
+    CHECK(cuCtxSetCurrent(primary));
+    CHECK(cudaFree(nullptr));
+    CHECK(cuMemAlloc(&scratch, LINK));
+    for (int i = 0; i < QUEUES; ++i) {
+        CHECK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        CHECK(cuEventCreate(&marks[i], CU_EVENT_DISABLE_TIMING));
+    }
+    std::vector<std::unique_ptr<Allocator>> all;
+    all.push_back(std::make_unique<Ours>());
+    all.push_back(std::make_unique<Driver>());
+    all.push_back(std::make_unique<RmmPool>());
+    all.push_back(std::make_unique<RmmArena>());
+    all.push_back(std::make_unique<Torch>());
+    for (auto &own : all) pairs(*own);
+    for (auto &own : all) threads(*own);
+    for (auto &own : all) chain(*own);
+    for (int i = 1; i < argc; ++i) replay(argv[i], all);
+    return 0;
+}

@@ -1,0 +1,211 @@
+//! `cargo xtask bench peers`: the CUDA adapter beside other stream-ordered allocators, as
+//! `adapters/cuda/bench/peers.sh` measured them on a machine with a GPU. Tables to read, plots for the
+//! README, verdicts.
+
+use super::plot::{self, Axis, Line, Scale, bytes};
+use super::verdicts::Verdicts;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub struct Peers {
+    /// What peers.sh printed
+    #[arg(default_value = "adapters/cuda/bench/h200.tsv")]
+    records: PathBuf,
+    /// Where the plots go
+    #[arg(long, default_value = "tools/plots")]
+    plots: PathBuf,
+}
+
+/// The most that may be held beside what is live.
+const HELD: [(&str, f64); 4] = [
+    ("gpt2_train", 1.02),
+    ("llama_decode", 1.03),
+    ("multistream", 1.30),
+    ("resnet50_train", 1.03),
+];
+
+pub fn run(root: &Path, options: &Peers) -> Result<()> {
+    let path = root.join(&options.records);
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let plots = root.join(&options.plots);
+    fs::create_dir_all(&plots)?;
+    let records = Records::read(&text)?;
+    println!("{}\n", records.circumstances);
+    for (measure, what) in [
+        ("pair", "An allocation and its free on one queue, ns"),
+        ("threads", "Pairs of 4 KiB from threads, millions a second"),
+        ("chain", "200 times 64 MiB over four queues, in order"),
+        ("held", "Bytes held beside bytes live, with work"),
+        ("first", "A program's first run, ns an operation"),
+        ("again", "Its second, ns an operation"),
+    ] {
+        println!("## {what}\n{}", records.table(measure));
+    }
+    records.verdicts()?.print();
+    records.draw(&plots)
+}
+
+/// One figure: of which measure, whose, of what.
+struct Record<'a> {
+    measure: &'a str,
+    who: &'a str,
+    of: &'a str,
+    value: f64,
+}
+
+struct Records<'a> {
+    circumstances: &'a str,
+    all: Vec<Record<'a>>,
+}
+
+impl<'a> Records<'a> {
+    fn read(text: &'a str) -> Result<Self> {
+        let (first, rest) = text.split_once('\n').context("a first line")?;
+        let all = rest.lines().map(|line| {
+            let mut fields = line.split('\t');
+            let mut field = || {
+                fields
+                    .next()
+                    .with_context(|| format!("four fields: {line}"))
+            };
+            Ok(Record {
+                measure: field()?,
+                who: field()?,
+                of: field()?,
+                value: field()?.parse().with_context(|| line.to_owned())?,
+            })
+        });
+        Ok(Self {
+            circumstances: first.trim_start_matches("# "),
+            all: all.collect::<Result<_>>()?,
+        })
+    }
+
+    fn of_measure(&self, measure: &str) -> impl Iterator<Item = &Record<'a>> {
+        self.all
+            .iter()
+            .filter(move |record| record.measure == measure)
+    }
+
+    fn value(&self, measure: &str, who: &str, of: &str) -> Option<f64> {
+        let mut all = self.of_measure(measure);
+        let found = all.find(|record| record.who == who && record.of == of);
+        found.map(|record| record.value)
+    }
+
+    /// In the order in which they came.
+    fn names(&self, measure: &str, name: impl Fn(&Record<'a>) -> &'a str) -> Vec<&'a str> {
+        let mut names = Vec::new();
+        for name in self.of_measure(measure).map(name) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn table(&self, measure: &str) -> String {
+        let whats = self.names(measure, |record| record.of);
+        let head = |of: &&str| match (measure, of.parse()) {
+            ("pair", Ok(size)) => bytes(size),
+            _ => (*of).to_owned(),
+        };
+        let heads: Vec<String> = whats.iter().map(head).collect();
+        let line = "---|".repeat(whats.len());
+        let mut table = format!("| | {} |\n|---|{line}\n", heads.join(" | "));
+        for who in self.names(measure, |record| record.who) {
+            let cell = |of: &&str| match self.value(measure, who, of) {
+                Some(value) if measure == "held" => format!("{value:.3}"),
+                Some(value) if value < 10.0 && value.fract() != 0.0 => format!("{value:.2}"),
+                Some(value) => format!("{value:.0}"),
+                None => String::new(),
+            };
+            let cells: Vec<String> = whats.iter().map(cell).collect();
+            table += &format!("| {who} | {} |\n", cells.join(" | "));
+        }
+        table
+    }
+
+    fn verdicts(&self) -> Result<Verdicts> {
+        let mut verdicts = Verdicts::default();
+        for record in self.all.iter().filter(|record| record.who == "ours") {
+            let (of, value) = (record.of, record.value);
+            match record.measure {
+                "pair" => verdicts.most(&format!("pair, {}, ns", bytes(of.parse()?)), value, 60.0),
+                "threads" if of == "8" => {
+                    verdicts.least("pairs from 8 threads, M/s", value, 40.0);
+                }
+                "chain" if of == "blocks" => verdicts.most("chain, blocks", value, 1.0),
+                "chain" if of == "ms" => {
+                    let alone = self.value("chain", "ours", "ms alone");
+                    let alone = alone.context("the chain without allocations")?;
+                    verdicts.most(
+                        "chain beside itself without allocations",
+                        value / alone,
+                        1.02,
+                    );
+                }
+                "again" => verdicts.most(&format!("{of}, second run, ns"), value, 80.0),
+                "held" => {
+                    let most = HELD.iter().find(|(trace, _)| *trace == of);
+                    let (_, most) = most.with_context(|| format!("a target for {of}"))?;
+                    verdicts.most(&format!("{of}, held"), value, *most);
+                }
+                _ => {}
+            }
+        }
+        Ok(verdicts)
+    }
+
+    /// What each allocator has, by what `place` makes of what it is of.
+    fn lines(&self, measure: &str, place: impl Fn(&str) -> Option<f64>) -> Vec<Line> {
+        let whose = |who: &str| {
+            let own = self.of_measure(measure).filter(|record| record.who == who);
+            let points = own.filter_map(|record| Some((place(record.of)?, record.value)));
+            Line::new(who, points.collect())
+        };
+        let names = self.names(measure, |record| record.who);
+        names.into_iter().map(whose).collect()
+    }
+
+    fn draw(&self, plots: &Path) -> Result<()> {
+        let number = |of: &str| of.parse().ok();
+        plot::draw(
+            &plots.join("h200-pair.svg"),
+            "an allocation and its free on one queue",
+            [Axis("size", Scale::Bytes), Axis("ns", Scale::Tens)],
+            &self.lines("pair", number),
+        )?;
+        plot::draw(
+            &plots.join("h200-threads.svg"),
+            "pairs of 4 KiB from threads, each on its own queue",
+            [
+                Axis("threads", Scale::Whole),
+                Axis("million pairs a second", Scale::Tens),
+            ],
+            &self.lines("threads", number),
+        )?;
+        let traces = self.names("again", |record| record.of);
+        let place = |of: &str| traces.iter().position(|trace| *trace == of);
+        let place = |of: &str| place(of).map(|at| at as f64);
+        for (measure, title, axis) in [
+            (
+                "again",
+                "a program's second run",
+                Axis("ns an operation", Scale::Tens),
+            ),
+            (
+                "held",
+                "with work behind each operation",
+                Axis("bytes held beside bytes live", Scale::Even),
+            ),
+        ] {
+            let path = plots.join(format!("h200-{measure}.svg"));
+            plot::bars(&path, title, axis, &traces, &self.lines(measure, place))?;
+        }
+        Ok(())
+    }
+}
