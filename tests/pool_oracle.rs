@@ -16,7 +16,7 @@ fn programs(first_seed: u64, operations: usize, length: usize) {
     let seen = all_legal(first_seed, operations, length, Random::script);
     // A program that never does something proves nothing about it.
     let floor = (operations * scale() / 1000) as u64;
-    let mut usual = seen.iter().filter(|(kind, _)| !kind.starts_with("plan"));
+    let mut usual = seen.iter().filter(|(kind, _)| !kind.contains("plan"));
     let often = |(_, times): (_, &u64)| *times > floor;
     assert!(usual.all(often), "too seldom: {seen:?}");
     println!("{seen:?}");
@@ -48,6 +48,8 @@ fn all_legal(
                     ("gathered", counters.gathers),
                     ("plans", counters.plans),
                     ("planned", counters.planned),
+                    ("joint plans", counters.joint_plans),
+                    ("planned jointly", counters.planned_jointly),
                 ] {
                     *seen.entry(kind).or_default() += times;
                 }
@@ -81,6 +83,19 @@ fn programs_that_do_the_same_over_and_over() {
     let enough = |kind, of: usize| seen[kind] > (operations * scale() / of) as u64;
     assert!(
         enough("plans", 2000) && enough("planned", 50),
+        "too seldom: {seen:?}"
+    );
+}
+
+/// So is what several lanes have again together.
+#[test]
+fn programs_whose_queues_share_their_memory_over_and_over() {
+    let operations = 60_000;
+    let seen = all_legal(1 << 35, operations, 800, Random::laps_together);
+    println!("{seen:?}");
+    let enough = |kind, of: usize| seen[kind] > (operations * scale() / of) as u64;
+    assert!(
+        enough("joint plans", 6000) && enough("planned jointly", 400),
         "too seldom: {seen:?}"
     );
 }

@@ -1,41 +1,14 @@
 //! Lanes that do the same again and again have the same memory again, as a pool's user sees it.
 
 mod lanes;
+#[path = "lanes/laps.rs"]
+mod laps;
 
 use lanes::{Queue, TestPool};
-use std::sync::Arc;
+use laps::{paged, pool_of};
 use ur::pool::oracle::FakeSource;
 use ur::pool::*;
 use ur::timeline::Frontier;
-
-const PAGE: u64 = 4096;
-
-fn pool_of(source: FakeSource) -> (Arc<FakeSource>, TestPool) {
-    let config = Config {
-        min_align: 64,
-        chunk_bytes: 0,
-        ..Config::default()
-    };
-    let source = Arc::new(source);
-    (Arc::clone(&source), Pool::new(source, config))
-}
-
-/// Of pages that keep their old addresses.
-fn paged() -> (Arc<FakeSource>, TestPool) {
-    pool_of(FakeSource::paged(PAGE).leaving_mapped())
-}
-
-impl Queue {
-    fn free(&self, pool: &TestPool, block: &Block) {
-        let freed = self.stash.free(block.addr, self.lane.epoch());
-        let freed = freed.map_or_else(|| pool.release(block.addr, self.lane.tip()), Ok);
-        assert_eq!(freed.as_ref(), Ok(block));
-    }
-
-    fn finish(&self) {
-        self.lane.clock().raise(self.lane.epoch());
-    }
-}
 
 /// Twenty blocks of rising sizes, each freed when two more are live; where they were.
 fn lap(queue: &mut Queue, pool: &TestPool) -> Vec<u64> {

@@ -3,17 +3,21 @@
 //! Owns the list of stashes that the pool lent to. To the store a lent block is live, whatever the
 //! stash does with it. Kept under the pool's lock.
 
+mod joint;
 mod plans;
 
 use super::meter::Meter;
 use super::offsets::{NIL, SegId};
 use super::old::Old;
 use super::others::Others;
+use super::plan::{Busy, Patience};
 use super::request::Block;
+use super::source::Slab;
 use super::stash::{Cache, Lent, PoolKey, Stash};
 use super::stats::Counters;
 use super::store::Store;
 use crate::timeline::{Frontier, Lane, LaneId};
+use joint::{Ensemble, Prepared, Turns};
 use plans::Stray;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +34,14 @@ pub(crate) struct Lending {
     back: Vec<Lent>,
     /// How many stashes have a plan.
     plans: usize,
+    /// The plan that some may have together, and the one that they have.
+    prepared: Option<Prepared>,
+    ensemble: Option<Ensemble>,
+    /// How many lanes have something live of what they did of late.
+    busy: Busy,
+    /// How they are to prove themselves before the next.
+    patience: Patience,
+    turns: Turns,
     /// Live blocks that lie elsewhere than their addresses say.
     strays: BTreeMap<u64, Stray>,
     /// Addresses that memory has left.
@@ -38,8 +50,9 @@ pub(crate) struct Lending {
     hits: u64,
     frees: u64,
     planned: u64,
-    /// Plans that were made.
+    /// Plans that were made, of one lane and of several.
     made: u64,
+    joined: u64,
 }
 
 /// A lane that has, or had, something of the pool.
@@ -76,12 +89,18 @@ impl Lending {
             recent: 0,
             back: Vec::new(),
             plans: 0,
+            prepared: None,
+            ensemble: None,
+            busy: Busy::default(),
+            patience: Patience::default(),
+            turns: Turns::default(),
             strays: BTreeMap::new(),
             old: Old::default(),
             hits: 0,
             frees: 0,
             planned: 0,
             made: 0,
+            joined: 0,
         }
     }
 
@@ -103,6 +122,13 @@ impl Lending {
         }
     }
 
+    /// Memory is at `to` now; what was enqueued before `death` still uses its old address.
+    pub fn moved(&mut self, from: Slab, to: u64, death: Frontier) {
+        self.prepared = None;
+        self.turns.meet();
+        self.old.moved(from, to, death);
+    }
+
     /// Most bytes that were live at once, in all pools of the meter.
     pub fn used_high(&self) -> u64 {
         self.meter.read().1
@@ -110,24 +136,29 @@ impl Lending {
 
     /// Frees the live block that starts at `addr`, if there is one.
     pub fn release(&mut self, store: &mut Store, addr: u64, death: Frontier) -> Option<Block> {
+        if let Some(block) = self.release_next(addr, &death) {
+            return Some(block);
+        }
         let Some((block, slot)) = store.live_around(addr) else {
             return self.release_far(store, addr, &death);
         };
         if block.addr != addr {
             return None;
         }
-        let block = match self.stash(slot) {
-            Some(stash) => Block {
-                requested: stash.lock().drop_live(addr)?.requested,
-                ..block
-            },
-            None => {
-                self.meter.put(block.bytes);
-                block
+        let (mut requested, mut ends_all) = (block.requested, false);
+        match self.stash(slot) {
+            Some(stash) => {
+                let lent;
+                (lent, ends_all) = stash.lock().drop_live(addr)?;
+                requested = lent.requested;
             }
-        };
+            None => self.meter.put(block.bytes),
+        }
         store.free(addr, death);
-        Some(block)
+        if ends_all {
+            self.end_lap();
+        }
+        Some(Block { requested, ..block })
     }
 
     /// The live block that holds `addr`.
@@ -179,6 +210,7 @@ impl Lending {
             found |= !self.back.is_empty() || planned;
             put_back(store, stash, self.back.drain(..));
             if planned {
+                self.turns.meet();
                 self.end_plan(store, slot);
             }
         }
@@ -225,7 +257,8 @@ impl Lending {
         counters.own_lane += self.hits;
         counters.releases += self.frees;
         counters.planned += self.planned;
-        counters.plans += self.made;
+        counters.plans += self.made + self.joined;
+        counters.joint_plans += self.joined;
         for Borrower { stash, .. } in self.stashes.iter().flatten() {
             if let Some(cache) = stash.lock().cache(self.key) {
                 counters.own_lane += cache.hits;
@@ -272,18 +305,20 @@ impl Lending {
             seen: Frontier::new(),
         });
         self.meter.attach(stash);
-        stash
-            .lock()
-            .open(self.key, self.meter.key(), min_align, slot as u32);
+        let keys = (self.key, self.meter.key());
+        stash.lock().open(keys, min_align, slot as u32, &self.busy);
         slot as u32
     }
 
     /// True if something was cached there.
     fn forget(&mut self, store: &mut Store, slot: usize) -> bool {
-        let planned = self.end_plan(store, slot);
+        let mut planned = self.end_plan(store, slot);
         let Some(Borrower { stash, .. }) = self.stashes[slot].take() else {
             return false;
         };
+        if self.is_joined(&stash) {
+            planned |= self.end_joint(store);
+        }
         let Some((cache, blocks)) = self.meter.detach(&stash, self.key) else {
             return false;
         };

@@ -186,11 +186,23 @@ impl<S: Source> Pool<S> {
             };
         });
         let mut state = self.state.lock();
-        if let Some(stash) = stash
-            && state.turn(stash, request)
-            && let Some(block) = self.cached(stash, request)
-        {
-            return Ok(Acquired::Ready(block));
+        if let Some(stash) = stash {
+            if let Some(block) = state.take_joint(stash, request) {
+                return Ok(Acquired::Ready(block));
+            }
+            if state.may_join(stash, request) {
+                drop(state);
+                self.source.observe();
+                state = self.state.lock();
+            }
+            if state.turn(stash, request)
+                && let Some(block) = self.cached(stash, request)
+            {
+                return Ok(Acquired::Ready(block));
+            }
+            if let Some(block) = state.take_joint(stash, request) {
+                return Ok(Acquired::Ready(block));
+            }
         }
         let result = match Need::new(request, state.config().min_align) {
             Ok(need) => {

@@ -14,26 +14,34 @@
 //! | a record | such a miss | a plan is made of it; it is too long; a time without misses |
 //! | neither, for as long as the pool takes | the lane is where it was, and waits or begins again | the plan is made, or it cannot be |
 //! | a plan | the lane is where it was, and begins as then | a request is another, or comes before a free; the pool wants the memory |
+//! | a part in a joint plan | several lanes are, and had the same memory in turn | the same, of any of them |
 //!
-//! Both are kept by the stash, under its lock. The addresses in a record may have been left by their
-//! memory since: see `old`.
+//! All but joint plans are kept by the stash, under its lock. The addresses in a record may have been
+//! left by their memory since: see `old`.
 
+mod joint;
 mod spots;
 
+pub(crate) use joint::{Joint, Lap};
 pub(crate) use spots::{extent, ranges, union};
 
 use super::offsets::SegId;
 use super::request::Block;
 use super::source::Slab;
 use super::stash::{Miss, Taken, afford};
-use crate::timeline::Frontier;
+use crate::timeline::sync::{AtomicU64, Ordering};
+use crate::timeline::{Frontier, LaneId};
 use spots::Spots;
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 /// Misses that a plan is made for at least, and operations for each of them at most: with fewer misses a
 /// stash serves as well.
 const LEAST: usize = 8;
 const WORTH: usize = 64;
+/// Allocations of a lap that got what other lanes had, for a joint plan: with fewer, lanes serve
+/// themselves as well.
+pub(crate) const LEAST_SHARED: usize = 8;
 /// Allocations without a miss after which a record ends, for each miss before and at least.
 const QUIET: usize = 128;
 const LEAST_QUIET: usize = 1 << 10;
@@ -52,6 +60,8 @@ struct Anchor {
     op: usize,
     block: usize,
     misses: usize,
+    /// Allocations before it that got what other lanes had before.
+    shared: usize,
     /// Blocks of the record that were live then, and are still.
     live: usize,
 }
@@ -70,7 +80,7 @@ impl Patience {
     }
 
     /// Whether the next lap is to be let pass.
-    fn waits(&mut self) -> bool {
+    pub fn waits(&mut self) -> bool {
         let waits = self.laps > 0;
         self.laps = self.laps.saturating_sub(1);
         waits
@@ -101,16 +111,67 @@ pub(crate) struct Planned {
 
 pub(crate) const NEVER: u64 = u64::MAX;
 
+impl Planned {
+    fn new(block: Block) -> Self {
+        Self {
+            block,
+            live: false,
+            ends_first: None,
+            epoch: NEVER,
+        }
+    }
+}
+
+/// How many records of a pool have something live.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Busy(Arc<AtomicU64>);
+
+/// Whether a record has.
+#[derive(Debug)]
+struct Share {
+    busy: Busy,
+    live: bool,
+}
+
+impl Share {
+    fn set(&mut self, live: bool) {
+        if std::mem::replace(&mut self.live, live) == live {
+            return;
+        }
+        // Relaxed: only a hint that it is worth to look under the locks.
+        match live {
+            true => self.busy.0.fetch_add(1, Ordering::Relaxed),
+            false => self.busy.0.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
+/// A number for each operation in turn. A plain `std` atomic: loom's cannot live in a static, and what
+/// threads do side by side has no order that would come again.
+fn stamp() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
 /// What a lane asked of a pool, in order.
 #[derive(Debug)]
 pub(crate) struct Record {
     /// What entries know it by.
     pub number: u32,
     ops: Vec<u32>,
+    /// When each was, among those of all lanes.
+    stamps: Vec<u64>,
     blocks: Vec<Planned>,
     /// With what was live then still live, the fewest first.
     anchors: Vec<Anchor>,
     live: usize,
+    share: Share,
     misses: usize,
     /// Allocations since the last miss.
     quiet: usize,
@@ -118,20 +179,32 @@ pub(crate) struct Record {
     freed: bool,
     /// The lane is where it was there.
     due: Option<Anchor>,
+    /// Where its lap began, if no block from before was freed since.
+    lap: Option<Anchor>,
+    /// All lanes have ended a lap, and this one did nothing since.
+    ended: bool,
+    /// Allocations that got what other lanes had before.
+    shared: usize,
 }
 
 impl Record {
-    pub fn new(number: u32) -> Self {
+    pub fn new(number: u32, busy: &Busy) -> Self {
+        let busy = busy.clone();
         Self {
             number,
             ops: Vec::new(),
+            stamps: Vec::new(),
             blocks: Vec::new(),
             anchors: vec![Anchor::default()],
             live: 0,
+            share: Share { busy, live: false },
             misses: 0,
             quiet: 0,
             freed: false,
             due: None,
+            lap: Some(Anchor::default()),
+            ended: false,
+            shared: 0,
         }
     }
 
@@ -153,16 +226,16 @@ impl Record {
             self.anchors.push(anchor);
         }
         self.due = None;
+        if std::mem::take(&mut self.ended) {
+            self.lap = Some(anchor);
+        }
         self.quiet = if missed { 0 } else { self.quiet + 1 };
         self.misses += usize::from(missed);
         self.live += 1;
+        self.share.set(true);
         self.ops.push(ALLOC);
-        self.blocks.push(Planned {
-            block: *block,
-            live: false,
-            ends_first: None,
-            epoch: NEVER,
-        });
+        self.stamps.push(stamp());
+        self.blocks.push(Planned::new(*block));
         (self.blocks.len() - 1) as u32
     }
 
@@ -173,25 +246,39 @@ impl Record {
         let Some(block) = block else {
             // It was live at all anchors.
             self.anchors.clear();
+            self.lap = None;
             return;
         };
         self.ops.push(block);
+        self.stamps.push(stamp());
         self.live -= 1;
+        self.share.set(self.live > 0);
         while self
             .anchors
             .pop_if(|last| last.block > block as usize)
             .is_some()
         {}
         // Of what was live there nothing was freed since, so as many are the same.
-        let back = self.anchors.last().filter(|last| last.live == self.live);
-        let worth = |anchor: &&Anchor| {
+        let here = self.here();
+        let Some(back) = self
+            .anchors
+            .last_mut()
+            .filter(|last| last.live == here.live)
+        else {
+            return;
+        };
+        if here.shared - back.shared >= LEAST_SHARED {
+            // What lanes have in turn none can keep for itself: it counts from here.
+            *back = here;
+        }
+        let worth = |anchor: &Anchor| {
             let (ops, misses) = (self.ops.len() - anchor.op, self.misses - anchor.misses);
             misses >= LEAST && misses * WORTH >= ops
         };
-        self.due = back.filter(worth).copied();
+        self.due = Some(*back).filter(worth);
     }
 
-    /// A block was freed in a way that cannot come again the same.
+    /// A block was freed in a way that cannot come again the same in a plan of one lane.
     pub fn lose(&mut self, block: u32) {
         self.free(Some(block));
         self.due = None;
@@ -226,11 +313,71 @@ impl Record {
         self.anchors.clear();
     }
 
+    /// The last allocation got what another lane had before.
+    pub fn shares(&mut self) {
+        self.shared += 1;
+    }
+
+    /// How many of its lap did.
+    pub fn shared(&self) -> usize {
+        self.shared - self.lap.map_or(0, |lap| lap.shared)
+    }
+
+    /// Whether with the next free all lanes will have ended a lap in which they shared memory.
+    pub fn ends_all(&self) -> bool {
+        let last = self.live == 1 && self.share.busy.0.load(Ordering::Relaxed) == 1;
+        last && self.shared() >= LEAST_SHARED && !self.ended
+    }
+
+    /// Whether all that it has the allocations of is free again.
+    pub fn is_at_rest(&self) -> bool {
+        self.live == 0
+    }
+
+    /// All lanes have ended a lap, unless that is so already.
+    pub fn end_lap(&mut self) {
+        if std::mem::replace(&mut self.ended, true) || self.lap.is_none() {
+            self.lap = Some(self.here());
+        }
+    }
+
+    /// Whether all lanes have ended a lap, and this one did nothing since.
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// When the lap that has ended began, and for how many bytes its first request was. None if there was
+    /// nothing in it.
+    pub fn lap_start(&self) -> Option<(u64, u64)> {
+        let lap = self.lap.filter(|_| self.ended)?;
+        let first = self.blocks.get(lap.block)?;
+        Some((self.stamps[lap.op], first.block.requested))
+    }
+
+    /// The lap that has ended, unless there was nothing in it.
+    pub fn lap(&self, lane: LaneId) -> Option<Lap> {
+        let lap = self
+            .lap
+            .filter(|lap| self.ended && self.blocks.len() > lap.block)?;
+        let ops = self.stamps[lap.op..].iter().zip(&self.ops[lap.op..]);
+        let name = |op: u32| match op {
+            ALLOC => ALLOC,
+            block => block - lap.block as u32,
+        };
+        let blocks = self.blocks[lap.block..].iter();
+        Some(Lap {
+            lane,
+            ops: ops.map(|(stamp, op)| (*stamp, name(*op))).collect(),
+            blocks: blocks.map(|planned| planned.block).collect(),
+        })
+    }
+
     fn here(&self) -> Anchor {
         Anchor {
             op: self.ops.len(),
             block: self.blocks.len(),
             misses: self.misses,
+            shared: self.shared,
             live: self.live,
         }
     }
@@ -275,9 +422,13 @@ impl Plan {
             let blocks = record.ops.iter_mut().filter(|op| **op != ALLOC);
             blocks.for_each(|block| *block -= due.block as u32);
         }
+        Self::of(record.ops, record.blocks, held)
+    }
+
+    fn of(ops: Vec<u32>, blocks: Vec<Planned>, held: Vec<Held>) -> Self {
         Self {
-            ops: record.ops,
-            blocks: record.blocks,
+            ops,
+            blocks,
             spots: OnceCell::new(),
             held,
             next: 0,
@@ -431,4 +582,6 @@ pub(crate) enum Track {
     /// The pool makes a plan; whether the lane did anything meanwhile.
     Turning(bool),
     Plan(Plan),
+    /// The pool has one for this lane and others together.
+    Joint,
 }

@@ -20,7 +20,7 @@
 mod tracks;
 
 use super::ends::{Ends, EndsTeller};
-use super::plan::{Patience, Record, Track};
+use super::plan::{Busy, Patience, Record, Track};
 use super::policy::round;
 use super::request::Block;
 use super::table::Table;
@@ -152,6 +152,8 @@ pub(crate) struct Cache {
     /// Hits by way of a plan.
     pub planned: u64,
     track: Option<Box<Track>>,
+    /// What its records tell whether they have something live.
+    busy: Busy,
     patience: Patience,
     bins: Box<Bins>,
 }
@@ -359,7 +361,13 @@ impl Inner {
     }
 
     /// Makes room for a pool's blocks.
-    pub fn open(&mut self, key: PoolKey, meter: PoolKey, min_align: u64, slot: u32) {
+    pub fn open(
+        &mut self,
+        (key, meter): (PoolKey, PoolKey),
+        min_align: u64,
+        slot: u32,
+        busy: &Busy,
+    ) {
         let empty = Bin {
             bytes: 0,
             head: NIL,
@@ -378,6 +386,7 @@ impl Inner {
             frees: 0,
             planned: 0,
             track: None,
+            busy: busy.clone(),
             patience: Patience::default(),
             bins: Box::new(Bins([empty; BINS])),
         };
@@ -396,7 +405,7 @@ impl Inner {
             cache.credit += block.bytes;
             if cache.track.is_none() {
                 self.records = self.records % (NOTED - 1) + 1;
-                let record = Record::new(self.records);
+                let record = Record::new(self.records, &cache.busy);
                 cache.set_track(Some(Track::Record(record)));
             }
             note(cache, &mut self.entries[id as usize], block, true);
@@ -425,8 +434,8 @@ impl Inner {
         Some(entry.lent())
     }
 
-    /// Lets a live block go: it is freed elsewhere.
-    pub fn drop_live(&mut self, addr: u64) -> Option<Lent> {
+    /// Lets a live block go: it is freed elsewhere, or all lanes have ended a lap with it, as is told.
+    pub fn drop_live(&mut self, addr: u64) -> Option<(Lent, bool)> {
         let lent = self.look(addr).filter(|lent| lent.died.is_none())?;
         let id = self.table.remove(addr)?;
         self.spare.push(id);
@@ -436,10 +445,14 @@ impl Inner {
             if let Some(Track::Record(record)) = cache.track.as_deref_mut()
                 && entry.record == record.number
             {
+                if record.ends_all() {
+                    record.free(Some(entry.nth));
+                    return Some((lent, true));
+                }
                 record.lose(entry.nth);
             }
         }
-        Some(lent)
+        Some((lent, false))
     }
 
     /// Takes out the cached blocks of a pool that have so many bytes.

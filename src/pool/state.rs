@@ -173,11 +173,27 @@ impl State {
 
     /// Before a request that the stash did not serve. True if it may now.
     pub fn turn(&mut self, stash: &Arc<Stash>, request: &Request<'_>) -> bool {
-        self.lending.turn(&mut self.store, stash, &request.order)
+        self.lending.turn(&mut self.store, stash, request)
+    }
+
+    /// Whether it is worth to have the source look for what has completed: if all has, lanes that begin
+    /// again with this request have a plan together.
+    pub fn may_join(&self, stash: &Stash, request: &Request<'_>) -> bool {
+        self.grain.observes && self.lending.may_join(stash, request.bytes)
+    }
+
+    /// What a joint plan has for the request.
+    pub fn take_joint(&mut self, stash: &Arc<Stash>, request: &Request<'_>) -> Option<Block> {
+        let (block, reuse) = self.lending.take_joint(&mut self.store, stash, request)?;
+        self.count(reuse);
+        self.stats.counters.planned += 1;
+        self.stats.counters.planned_jointly += 1;
+        request.tell(|story| story.reuse = Some(reuse));
+        Some(block)
     }
 
     pub fn plan(&mut self, stash: &Arc<Stash>, order: &Order<'_>) {
-        self.lending.plan(&mut self.store, stash, order, true);
+        self.lending.plan(&mut self.store, stash, order, None);
     }
 
     /// How many old addresses may still be used, or will be left.
@@ -194,6 +210,9 @@ impl State {
             let block = self.take(place, need, attempt);
             let reuse = if attempt.grew { Reuse::Grown } else { reuse };
             self.count(reuse);
+            if let Some(stash) = attempt.stash {
+                self.lending.got(stash, reuse);
+            }
             request.tell(|story| story.reuse = Some(reuse));
             return Step::Done(Ok(Acquired::Ready(block)));
         }
@@ -401,7 +420,7 @@ impl State {
         for mut piece in gather.pieces {
             let mut all = Frontier::new();
             piece.parts.iter().for_each(|(_, death)| all.join(death));
-            self.lending.old.moved(piece.slab, to, all);
+            self.lending.moved(piece.slab, to, all);
             to += piece.slab.bytes;
             parts.append(&mut piece.parts);
         }
@@ -422,6 +441,7 @@ impl State {
 
     /// What has to be seen before anything is counted or given back: what stashes cache is free.
     pub fn recall(&mut self) {
+        self.lending.end_joint(&mut self.store);
         self.lending
             .recall(&mut self.store, (1, 0), |_| true, |_, _| true);
     }
@@ -498,7 +518,8 @@ impl State {
         {
             return Some(found);
         }
-        if !lending.recall(store, (1, 0), |_| true, |_, _| true) {
+        let joined = lending.end_joint(store);
+        if !lending.recall(store, (1, 0), |_| true, |_, _| true) && !joined {
             return None;
         }
         let others = lending.others(lane);

@@ -39,10 +39,13 @@ pub struct Counters {
     pub gathered_bytes: u64,
     /// Points in the waits inserted.
     pub waits: u64,
-    /// Times that a lane got the memory of all it had had, to do the same again, and requests served
-    /// from that, which are `own_lane` too.
+    /// Times that a lane, or several together, got the memory of all that they had had, to do the same
+    /// again, and requests served from that, which are `own_lane`, `ordered` or `completed` too.
     pub plans: u64,
     pub planned: u64,
+    /// Of these, those of several together.
+    pub joint_plans: u64,
+    pub planned_jointly: u64,
 }
 
 impl Counters {
@@ -72,6 +75,8 @@ impl AddAssign for Counters {
             waits,
             plans,
             planned,
+            joint_plans,
+            planned_jointly,
         } = other;
         self.own_lane += own_lane;
         self.ordered += ordered;
@@ -89,6 +94,8 @@ impl AddAssign for Counters {
         self.waits += waits;
         self.plans += plans;
         self.planned += planned;
+        self.joint_plans += joint_plans;
+        self.planned_jointly += planned_jointly;
     }
 }
 

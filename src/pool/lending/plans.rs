@@ -8,7 +8,7 @@
 use super::{Borrower, Lending, put_back};
 use crate::pool::offsets::SegId;
 use crate::pool::plan::{Held, NEVER, Plan, Planned, Record, Track, extent, ranges, union};
-use crate::pool::request::{Block, Order};
+use crate::pool::request::{Block, Order, Request};
 use crate::pool::source::Slab;
 use crate::pool::stash::Stash;
 use crate::pool::store::Store;
@@ -20,14 +20,14 @@ use std::sync::Arc;
 /// A live block that lies elsewhere than its address says.
 #[derive(Debug)]
 pub(super) struct Stray {
-    block: Block,
-    segs: Vec<SegId>,
+    pub block: Block,
+    pub segs: Vec<SegId>,
 }
 
 impl Lending {
     /// Before a request is served that the lane's stash did not serve: ends its plan, or makes one. True
     /// if the stash may serve now.
-    pub fn turn(&mut self, store: &mut Store, stash: &Arc<Stash>, order: &Order<'_>) -> bool {
+    pub fn turn(&mut self, store: &mut Store, stash: &Arc<Stash>, request: &Request<'_>) -> bool {
         let inner = stash.lock();
         let slot = inner.cache(self.key).map(|cache| cache.slot as usize);
         let (tracked, planned) = (inner.is_tracked(self.key), inner.has_plan(self.key));
@@ -35,23 +35,30 @@ impl Lending {
         if let Some(slot) = slot.filter(|_| planned) {
             self.end_plan(store, slot);
         }
-        tracked && !planned && self.plan(store, stash, order, false)
+        tracked && !planned && self.plan(store, stash, &request.order, Some(request.bytes))
     }
 
-    /// Makes a plan if the lane is where it was, and looks at it closely if there is time.
+    /// Makes a plan if the lane is where it was, and looks at it closely if there is time, which is if
+    /// there is no request. True if the stash may serve now.
     pub fn plan(
         &mut self,
         store: &mut Store,
         stash: &Arc<Stash>,
         order: &Order<'_>,
-        time: bool,
+        requested: Option<u64>,
     ) -> bool {
         if order.own_lane() != Some(stash.lane()) {
             return false;
         }
+        match requested {
+            Some(bytes) => self.join(store, stash, bytes),
+            None if self.end_lap() => return false,
+            None => {}
+        }
         // The stash is locked for as short as can be: others may want to know what it has.
         let mut inner = stash.lock();
-        let Some(record) = inner.begin_turn(self.key) else {
+        let due = |record: &Record| record.again().is_some();
+        let Some(record) = inner.begin_turn(self.key, due) else {
             return false;
         };
         inner.recall(self.key, 0, &mut self.back);
@@ -60,12 +67,12 @@ impl Lending {
         let mut track = self.make_plan(store, record, order);
         let made = match &mut track {
             Track::Plan(plan) => {
-                if time {
+                if requested.is_none() {
                     plan.study();
                 }
                 true
             }
-            Track::Record(_) | Track::Turning(_) => false,
+            Track::Record(_) | Track::Turning(_) | Track::Joint => false,
         };
         let late = stash.lock().end_turn(self.key, track);
         if let Some(plan) = late {
@@ -79,22 +86,25 @@ impl Lending {
 
     /// If not all the memory is free, no more than the record.
     fn make_plan(&self, store: &mut Store, mut record: Record, order: &Order<'_>) -> Track {
+        let again = record.again().unwrap_or_default();
+        let memory = self.memory_of(again.iter().map(|planned| &planned.block));
+        match hold(store, &memory, order) {
+            Some(held) => Track::Plan(Plan::new(record, held)),
+            None => {
+                record.refuse();
+                Track::Record(record)
+            }
+        }
+    }
+
+    /// All that some blocks had, where it is now.
+    pub(super) fn memory_of<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> Vec<Slab> {
         let mut now = Vec::new();
-        for slab in ranges(record.again().unwrap_or_default()) {
+        for slab in ranges(blocks) {
             self.old.present(slab, &mut now);
         }
         // By way of several addresses some memory may be there twice.
-        let Some(places) = store.all_free(&union(now), order) else {
-            record.refuse();
-            return Track::Record(record);
-        };
-        // From the last one on, as their names want it.
-        let held = places.into_iter().rev().map(|(place, slab, parts)| Held {
-            slab,
-            seg: store.hold(place, slab.bytes),
-            parts,
-        });
-        Track::Plan(Plan::new(record, held.collect()))
+        union(now)
     }
 
     /// What a plan has, and what became of it, is the store's again. False if there is none.
@@ -113,29 +123,16 @@ impl Lending {
 
     fn settle_plan(&mut self, store: &mut Store, stash: &Arc<Stash>, plan: Plan) {
         let lent = stash.lock().cache(self.key).map(|cache| cache.slot);
-        let canvas = self.paint(stash, &plan);
-        let mut segs: BTreeMap<usize, Vec<SegId>> = BTreeMap::new();
-        for held in &plan.held {
-            let painted = canvas.read(held.slab);
-            let part = |(bytes, paint): &(u64, Paint)| {
-                let death = match *paint {
-                    Paint::Before(at, part) => Some(plan.held[at].parts[part].1.clone()),
-                    Paint::Here(epoch) => Some(stash.death(epoch)),
-                    Paint::Elsewhere(at) => Some(plan.elsewhere[at].1.clone()),
-                    Paint::Live(_) => None,
-                };
-                (*bytes, death)
-            };
-            let ids = store.divide(held.seg, painted.iter().map(part).collect());
-            for ((_, paint), id) in painted.iter().zip(ids) {
-                if let Paint::Live(index) = *paint {
-                    segs.entry(index).or_default().push(id);
-                }
+        let died = |planned: &Planned| {
+            // What has completed died alike.
+            match stash.is_complete(planned.epoch) {
+                true => 0,
+                false => planned.epoch,
             }
-        }
+        };
+        let death = |epoch| stash.death(epoch);
         let (mut strays, mut kept) = (0, Vec::new());
-        for (index, segs) in segs {
-            let block = plan.blocks[index].block;
+        for (block, segs) in self.give_back(store, &plan, died, death) {
             match (&segs[..], lent) {
                 ([seg], Some(slot)) if store.offsets.seg(*seg).addr == block.addr => {
                     store.offsets.set_live(*seg, block.requested, slot);
@@ -153,11 +150,50 @@ impl Lending {
                 inner.keep(self.key, block, *seg);
             }
         });
-        self.left_behind(stash, &plan);
+        let died = plan.blocks.iter().map(|own| own.epoch);
+        let last = died.filter(|epoch| *epoch != NEVER).max();
+        let mut last = last.map_or_else(Frontier::new, |epoch| stash.death(epoch));
+        for (_, death) in &plan.elsewhere {
+            last.join(death);
+        }
+        self.left_behind(&last);
+    }
+
+    /// A plan's memory is the store's again. Its live blocks, and where each lies.
+    pub(super) fn give_back(
+        &self,
+        store: &mut Store,
+        plan: &Plan,
+        died: impl Fn(&Planned) -> u64,
+        death: impl Fn(u64) -> Frontier,
+    ) -> Vec<(Block, Vec<SegId>)> {
+        let canvas = self.paint(plan, died);
+        let mut segs: BTreeMap<usize, Vec<SegId>> = BTreeMap::new();
+        for held in &plan.held {
+            let painted = canvas.read(held.slab);
+            let part = |(bytes, paint): &(u64, Paint)| {
+                let death = match *paint {
+                    Paint::Before(at, part) => Some(plan.held[at].parts[part].1.clone()),
+                    Paint::Here(epoch) => Some(death(epoch)),
+                    Paint::Elsewhere(at) => Some(plan.elsewhere[at].1.clone()),
+                    Paint::Live(_) => None,
+                };
+                (*bytes, death)
+            };
+            let ids = store.divide(held.seg, painted.iter().map(part).collect());
+            for ((_, paint), id) in painted.iter().zip(ids) {
+                if let Paint::Live(index) = *paint {
+                    segs.entry(index).or_default().push(id);
+                }
+            }
+        }
+        let live = segs.into_iter();
+        live.map(|(index, segs)| (plan.blocks[index].block, segs))
+            .collect()
     }
 
     /// What each part of a plan's memory was last: from the last on, as the first paint stays.
-    fn paint(&self, stash: &Stash, plan: &Plan) -> Canvas {
+    fn paint(&self, plan: &Plan, died: impl Fn(&Planned) -> u64) -> Canvas {
         let mut canvas = Canvas::new(plan.held.iter().map(|held| held.slab));
         let mut parts = Vec::new();
         let mut cover = |canvas: &mut Canvas, block: &Block, paint| {
@@ -177,20 +213,14 @@ impl Lending {
                 Paint::Elsewhere(at),
             );
         }
-        let died = plan.blocks.iter().filter(|own| own.epoch != NEVER);
-        let mut died: Vec<&Planned> = died.collect();
-        died.sort_unstable_by_key(|own| Reverse(own.epoch));
-        for own in died {
+        let dead = plan.blocks.iter().filter(|own| own.epoch != NEVER);
+        let mut dead: Vec<&Planned> = dead.collect();
+        dead.sort_unstable_by_key(|own| Reverse(own.epoch));
+        for own in dead {
             if canvas.is_full() {
                 break;
             }
-            // What has completed died alike.
-            let epoch = if stash.is_complete(own.epoch) {
-                0
-            } else {
-                own.epoch
-            };
-            cover(&mut canvas, &own.block, Paint::Here(epoch));
+            cover(&mut canvas, &own.block, Paint::Here(died(own)));
         }
         for (at, held) in plan.held.iter().enumerate() {
             let mut base = held.slab.base;
@@ -203,20 +233,14 @@ impl Lending {
         canvas
     }
 
-    /// Old addresses were in use again.
-    fn left_behind(&mut self, stash: &Stash, plan: &Plan) {
-        let died = plan.blocks.iter().map(|own| own.epoch);
-        let last = died.filter(|epoch| *epoch != NEVER).max();
-        let mut last = last.map_or_else(Frontier::new, |epoch| stash.death(epoch));
-        for (_, death) in &plan.elsewhere {
-            last.join(death);
-        }
+    /// Old addresses were in use again, until `last`.
+    pub(super) fn left_behind(&mut self, last: &Frontier) {
         if !last.is_empty() {
             let everywhere = Slab {
                 base: 0,
                 bytes: u64::MAX,
             };
-            self.old.used(everywhere, &last);
+            self.old.used(everywhere, last);
         }
     }
 
@@ -227,6 +251,9 @@ impl Lending {
         addr: u64,
         death: &Frontier,
     ) -> Option<Block> {
+        if let Some(block) = self.release_early(addr, death) {
+            return Some(block);
+        }
         if let Some(Stray { block, segs }) = self.strays.remove(&addr) {
             self.meter.put(block.bytes);
             self.old.used(extent(&block), death);
@@ -247,6 +274,9 @@ impl Lending {
         let stray = self.strays.range(..=addr).next_back();
         let stray = stray.map(|(_, stray)| stray.block);
         if let Some(block) = stray.filter(|block| addr - block.addr < block.bytes) {
+            return Some(block);
+        }
+        if let Some(block) = self.look_joint(addr) {
             return Some(block);
         }
         if self.plans == 0 {
@@ -275,6 +305,7 @@ impl Lending {
 
     /// Ends all plans, and what might become one.
     pub fn forget_tracks(&mut self, store: &mut Store) {
+        self.forget_joint(store);
         for slot in 0..self.stashes.len() {
             self.end_plan(store, slot);
             if let Some(own) = &self.stashes[slot] {
@@ -282,6 +313,18 @@ impl Lending {
             }
         }
     }
+}
+
+/// Takes memory out for a plan, if all of it is free and ordered.
+pub(super) fn hold(store: &mut Store, memory: &[Slab], order: &Order<'_>) -> Option<Vec<Held>> {
+    let places = store.all_free(memory, order)?;
+    // From the last one on, as their names want it.
+    let held = places.into_iter().rev().map(|(place, slab, parts)| Held {
+        slab,
+        seg: store.hold(place, slab.bytes),
+        parts,
+    });
+    Some(held.collect())
 }
 
 /// What a part of a plan's memory was last.

@@ -89,9 +89,19 @@ impl Random {
     /// A program that does the same over and over, mostly: laps of a queue that frees what it allocates,
     /// and now and then something else.
     pub fn laps(seed: u64, length: usize) -> Script {
+        Self::repeating(seed, length, false)
+    }
+
+    /// The same of all queues together, each taking what others are done with, until all are awaited.
+    pub fn laps_together(seed: u64, length: usize) -> Script {
+        Self::repeating(seed, length, true)
+    }
+
+    fn repeating(seed: u64, length: usize, together: bool) -> Script {
         let mut rng = Rng::new(seed);
         let setup = setup(&mut rng);
-        let queues = (0..=rng.below(3) as u32).map(QueueName::InOrder).collect();
+        let others = u32::from(together) + rng.below(3) as u32;
+        let queues = (0..=others).map(QueueName::InOrder).collect();
         let largest = rng.pick(&[256, 1024, 4096]);
         let mut random = Self {
             rng,
@@ -108,7 +118,7 @@ impl Random {
             for _ in 0..random.rng.below(12) {
                 random.add();
             }
-            random.repeat();
+            random.repeat(together);
         }
         Script::new(setup, random.steps)
     }
@@ -118,18 +128,22 @@ impl Random {
         self.steps.push(step);
     }
 
-    /// One to three laps at once, each of a queue, again and again.
-    fn repeat(&mut self) {
+    /// Laps of some queues at once, or of all, again and again.
+    fn repeat(&mut self, together: bool) {
         let outer = std::mem::take(&mut self.held);
         let all = std::mem::take(&mut self.queues);
         let from = self.steps.len();
         let some = 0..=self.rng.below(2);
-        self.queues = some.map(|_| self.rng.pick(&all)).collect();
+        self.queues = match together {
+            true => all.clone(),
+            false => some.map(|_| self.rng.pick(&all)).collect(),
+        };
         self.lap = self.rng.chance(90);
         for _ in 0..40 + self.rng.below(50) {
             let step = match self.rng.below(10) {
                 0..5 => self.alloc(),
                 5..8 if !self.held.is_empty() => self.free(),
+                8 if together && self.held.len() > 2 => Step::Finish(self.queue()),
                 _ => self.command(),
             };
             self.steps.push(step);
@@ -138,9 +152,11 @@ impl Random {
             let step = self.free();
             self.steps.push(step);
         }
+        let last = all.iter().filter(|_| together);
+        self.steps.extend(last.map(|queue| Step::Finish(*queue)));
         (self.held, self.queues, self.lap) = (outer, all, false);
         let lap = self.steps[from..].to_vec();
-        for _ in 0..2 + self.rng.below(5) {
+        for _ in 0..2 + 2 * u64::from(together) + self.rng.below(5) {
             let mut now = vec![0; lap.len()];
             let odd = self.rng.chance(40);
             for at in self.order(&lap, from) {
@@ -154,7 +170,7 @@ impl Random {
                 };
                 self.steps.push(lap[at].with(again));
             }
-            if self.rng.chance(30) {
+            if self.rng.chance(if together { 5 } else { 30 }) {
                 self.add();
             }
         }

@@ -272,7 +272,12 @@ impl Engine<'_> {
     fn finish(&mut self, queue: QueueName) {
         self.open(queue);
         match self.queues.get(&queue) {
-            Some(Queue::InOrder(lane, _)) => lane.frontier().mark_awaited(),
+            Some(Queue::InOrder(lane, stash)) => {
+                if stash.wants_plans().contains(&self.pool.key()) {
+                    self.pool.plan(stash, lane);
+                }
+                lane.frontier().mark_awaited();
+            }
             Some(Queue::OutOfOrder { all, .. }) => all.mark_awaited(),
             None => {}
         }

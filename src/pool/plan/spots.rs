@@ -64,11 +64,11 @@ impl Spots {
 }
 
 /// The addresses of all these together, ascending and without overlap.
-pub(crate) fn ranges(blocks: &[Planned]) -> Vec<Slab> {
+pub(crate) fn ranges<'a>(blocks: impl Iterator<Item = &'a Block>) -> Vec<Slab> {
     // The same place comes again and again, mostly soon.
     let mut recent = [(0, 0); 1 << RECENT];
     let mut all: Vec<Slab> = Vec::new();
-    for Planned { block, .. } in blocks {
+    for block in blocks {
         let spread = block.addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT);
         let recent = &mut recent[spread as usize];
         if *recent != (block.addr, block.bytes) {

@@ -11,7 +11,7 @@ use crate::pool::stash::PoolKey;
 use crate::timeline::Frontier;
 
 impl Stash {
-    /// The pools that could make a plan for the lane now.
+    /// The pools that could make a plan for the lane now, or for all.
     pub fn wants_plans(&self) -> Vec<PoolKey> {
         let inner = self.inner.lock();
         let due = inner.caches.iter().flatten().filter(|cache| cache.is_due());
@@ -40,7 +40,10 @@ impl Cache {
     /// Whether a plan could be made now.
     fn is_due(&self) -> bool {
         match self.track.as_deref() {
-            Some(Track::Record(record)) => record.again().is_some() && !self.patience.lacks(),
+            Some(Track::Record(record)) => {
+                let again = record.again().is_some() && !self.patience.lacks();
+                again || record.shared() > 0 && record.is_at_rest()
+            }
             _ => false,
         }
     }
@@ -57,7 +60,7 @@ impl Entry {
             }
             Track::Turning(touched) => *touched = true,
             // It is none of the plan's, and nowhere in its way.
-            Track::Plan(_) => {}
+            Track::Plan(_) | Track::Joint => {}
         }
     }
 }
@@ -93,8 +96,9 @@ impl Inner {
         match cache.track.as_deref_mut() {
             Some(Track::Turning(touched)) => *touched = true,
             Some(Track::Record(record)) => {
-                // If it does, the pool makes a plan of it.
-                if !record.begins_again(requested, &mut cache.patience) {
+                // If it does, the pool makes a plan of it, or of that of all lanes.
+                let again = record.begins_again(requested, &mut cache.patience);
+                if !again && !record.is_ended() {
                     let sizes = (bytes, requested);
                     let block = take_from(cache, &mut self.entries, &mut self.ends, sizes)?;
                     if let Some(id) = self.table.get(block.addr) {
@@ -103,7 +107,7 @@ impl Inner {
                     return Ok(block);
                 }
             }
-            Some(Track::Plan(_)) | None => {}
+            Some(Track::Plan(_) | Track::Joint) | None => {}
         }
         Err(Miss::NoBlock)
     }
@@ -120,6 +124,13 @@ impl Inner {
         if let Some(track) = cache.track.as_deref_mut()
             && entry.record != NOTED
         {
+            if let Track::Record(record) = track
+                && entry.record == record.number
+                && record.ends_all()
+            {
+                // The pool is to know.
+                return None;
+            }
             entry.is_freed(track);
         }
         let block = cache_it(cache, entry, id, epoch);
@@ -169,12 +180,26 @@ impl Inner {
         matches!(track, Some(Track::Plan(_)))
     }
 
-    /// The record, if a plan can be made of it now. Until there is another track what the lane does is
-    /// seen and nothing more.
-    pub fn begin_turn(&mut self, key: PoolKey) -> Option<Record> {
+    pub fn record(&self, key: PoolKey) -> Option<&Record> {
+        match self.cache(key)?.track.as_deref()? {
+            Track::Record(record) => Some(record),
+            Track::Turning(_) | Track::Plan(_) | Track::Joint => None,
+        }
+    }
+
+    pub fn record_mut(&mut self, key: PoolKey) -> Option<&mut Record> {
+        match self.cache_mut(key)?.track.as_deref_mut()? {
+            Track::Record(record) => Some(record),
+            Track::Turning(_) | Track::Plan(_) | Track::Joint => None,
+        }
+    }
+
+    /// The record, if it is such a one. Until there is another track what the lane does is seen and
+    /// nothing more.
+    pub fn begin_turn(&mut self, key: PoolKey, is: impl Fn(&Record) -> bool) -> Option<Record> {
         let track = self.cache_mut(key)?.track.as_deref_mut()?;
         match std::mem::replace(track, Track::Turning(false)) {
-            Track::Record(record) if record.again().is_some() => Some(record),
+            Track::Record(record) if is(&record) => Some(record),
             other => {
                 *track = other;
                 None
@@ -202,6 +227,31 @@ impl Inner {
                 cache.set_track((!touched).then_some(other));
                 None
             }
+        }
+    }
+
+    /// Nothing came of it: the record goes on, if it has all that the lane did.
+    pub fn resume(&mut self, key: PoolKey, record: Record) {
+        if let Some(cache) = self.cache_mut(key) {
+            let untouched = matches!(cache.set_track(None), Some(Track::Turning(false)));
+            cache.set_track(untouched.then_some(Track::Record(record)));
+        }
+    }
+
+    /// A joint plan came of it. False if it came too late for this lane.
+    pub fn join(&mut self, key: PoolKey) -> bool {
+        let Some(cache) = self.cache_mut(key) else {
+            return false;
+        };
+        let untouched = matches!(cache.set_track(None), Some(Track::Turning(false)));
+        cache.set_track(untouched.then_some(Track::Joint));
+        untouched
+    }
+
+    /// The joint plan has ended.
+    pub fn leave(&mut self, key: PoolKey) {
+        if let Some(cache) = self.cache_mut(key) {
+            cache.end_track(|track| matches!(track, Track::Joint));
         }
     }
 
@@ -237,7 +287,7 @@ impl Inner {
     pub fn planned_around(&self, key: PoolKey, addr: u64) -> Option<Block> {
         match self.cache(key)?.track.as_deref()? {
             Track::Plan(plan) => plan.around(addr),
-            Track::Record(_) | Track::Turning(_) => None,
+            Track::Record(_) | Track::Turning(_) | Track::Joint => None,
         }
     }
 

@@ -1,0 +1,35 @@
+//! Queues that free what they allocate, over and over, and pools for them.
+
+use super::lanes::{Queue, TestPool};
+use std::sync::Arc;
+use ur::pool::oracle::FakeSource;
+use ur::pool::*;
+
+const PAGE: u64 = 4096;
+
+pub fn pool_of(source: FakeSource) -> (Arc<FakeSource>, TestPool) {
+    let config = Config {
+        min_align: 64,
+        chunk_bytes: 0,
+        ..Config::default()
+    };
+    let source = Arc::new(source);
+    (Arc::clone(&source), Pool::new(source, config))
+}
+
+/// Of pages that keep their old addresses.
+pub fn paged() -> (Arc<FakeSource>, TestPool) {
+    pool_of(FakeSource::paged(PAGE).leaving_mapped())
+}
+
+impl Queue {
+    pub fn free(&self, pool: &TestPool, block: &Block) {
+        let freed = self.stash.free(block.addr, self.lane.epoch());
+        let freed = freed.map_or_else(|| pool.release(block.addr, self.lane.tip()), Ok);
+        assert_eq!(freed.as_ref(), Ok(block));
+    }
+
+    pub fn finish(&self) {
+        self.lane.clock().raise(self.lane.epoch());
+    }
+}
