@@ -303,13 +303,14 @@ fn lanes_that_could_share_and_do_not_have_plans_of_their_own() {
     let (source, pool) = paged();
     let pair = Pair::new();
     for _ in 0..6 {
-        let live: Vec<(usize, Block)> = (0..2 * TURN)
+        // More sizes than a lane can keep for itself, all live at once.
+        let live: Vec<(usize, Block)> = (0..160)
             .map(|nth| {
                 let own = nth as usize % 2;
-                pair.0[own].finish();
-                (own, pair.0[own].alloc(&pool, Pair::bytes(own, nth / 2)))
+                (own, pair.0[own].alloc(&pool, 64 * (1 + nth / 2)))
             })
             .collect();
+        pair.finish(&pool);
         let ends = live.iter().rev();
         ends.for_each(|(own, block)| pair.0[*own].free(&pool, block));
         pair.finish(&pool);

@@ -50,6 +50,8 @@ pub(crate) struct Lending {
     hits: u64,
     frees: u64,
     planned: u64,
+    /// The same by joint plans that are gone.
+    served: Counters,
     /// Plans that were made, of one lane and of several.
     made: u64,
     joined: u64,
@@ -99,6 +101,7 @@ impl Lending {
             hits: 0,
             frees: 0,
             planned: 0,
+            served: Counters::default(),
             made: 0,
             joined: 0,
         }
@@ -136,9 +139,6 @@ impl Lending {
 
     /// Frees the live block that starts at `addr`, if there is one.
     pub fn release(&mut self, store: &mut Store, addr: u64, death: Frontier) -> Option<Block> {
-        if let Some(block) = self.release_next(addr, &death) {
-            return Some(block);
-        }
         let Some((block, slot)) = store.live_around(addr) else {
             return self.release_far(store, addr, &death);
         };
@@ -254,6 +254,8 @@ impl Lending {
 
     /// The counters with what stashes have counted.
     pub fn add_to(&self, mut counters: Counters) -> Counters {
+        counters += self.served;
+        counters += self.served_jointly();
         counters.own_lane += self.hits;
         counters.releases += self.frees;
         counters.planned += self.planned;

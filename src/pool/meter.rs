@@ -1,11 +1,12 @@
 //! Bytes used, now and at most, exactly, without a counter that all threads write.
 //!
-//! Owns `base`, what is used directly, and how much credit each stash has: what may be live through
-//! it. `base` and all credit together never exceed the high, so a stash that stays within its credit
+//! Owns `base`, what is used directly, and how much credit each stash and joint plan has: what may be live
+//! through it. `base` and all credit together never exceed the high, so a stash that stays within its credit
 //! cannot raise it, and asks nobody. Who needs more takes it from what is left below the high, and from
 //! what others have idle: of one after the other, until it is enough. If it never is, all idle credit is
 //! called back under all the stashes' locks at once, and only what is really used then raises the high.
 
+use super::plan::{Joint, Shared};
 use super::request::Block;
 use super::stash::{Cache, Inner, Lent, Miss, PoolKey, Stash, Taken};
 use crate::timeline::sync::{BriefGuard, Mutex};
@@ -23,10 +24,11 @@ pub struct Meter {
 pub(crate) struct Level {
     high: u64,
     base: u64,
-    /// The sum of all stashes' credit.
+    /// The sum of all credit.
     granted: u64,
     /// Ascending by lane.
     members: Vec<Member>,
+    joints: Vec<Shared>,
     /// How often idle credit was looked for.
     searches: u64,
 }
@@ -55,20 +57,24 @@ impl Meter {
     /// Bytes used now, and at most since [`Meter::reset_high`].
     pub fn read(&self) -> (u64, u64) {
         let mut level = self.level.lock();
-        let mut stashes = lock_all(&mut level.members);
-        let caches = stashes.iter_mut().flat_map(|own| own.inner.caches_mut());
+        let level = &mut *level;
+        let mut all = All::lock(&mut level.members, &level.joints);
+        let caches = all
+            .stashes
+            .iter_mut()
+            .flat_map(|own| own.inner.caches_mut());
         let caches = caches.filter(|cache| cache.meter == self.key);
         let live = caches.map(|cache| cache.live).sum::<u64>();
-        drop(stashes);
-        (level.base + live, level.high)
+        let jointly = all.joints.iter().map(|joint| joint.live).sum::<u64>();
+        (level.base + live + jointly, level.high)
     }
 
     /// Sets the high to what is used now.
     pub fn reset_high(&self) {
         let mut level = self.level.lock();
         let level = &mut *level;
-        let mut stashes = lock_all(&mut level.members);
-        level.granted = self.call_in(&mut stashes);
+        let mut all = All::lock(&mut level.members, &level.joints);
+        level.granted = self.call_all_in(&mut all);
         level.high = level.base + level.granted;
     }
 
@@ -114,8 +120,8 @@ impl Meter {
         let mut level = self.level.lock();
         let level = &mut *level;
         if level.spare() < block.bytes {
-            let mut stashes = lock_all(&mut level.members);
-            level.granted = self.call_in(&mut stashes);
+            let mut all = All::lock(&mut level.members, &level.joints);
+            level.granted = self.call_all_in(&mut all);
             let used = level.base + level.granted;
             level.high = level.high.max(used + block.bytes);
         }
@@ -170,9 +176,9 @@ impl Meter {
         let mut level = self.level.lock();
         let level = &mut *level;
         let mine = level.find(stash).map_err(|_| Miss::NoBlock)?;
-        let mut stashes = lock_all(&mut level.members);
-        level.granted = self.call_in(&mut stashes);
-        let own = &mut stashes[mine];
+        let mut all = All::lock(&mut level.members, &level.joints);
+        level.granted = self.call_all_in(&mut all);
+        let own = &mut all.stashes[mine];
         match own.inner.take(key, requested) {
             Err(Miss::NoCredit(lack)) => {
                 let used = level.base + level.granted;
@@ -184,6 +190,51 @@ impl Meter {
         }
     }
 
+    /// A joint plan has credit of its own from now on: enough for all of it, unless the high would have to
+    /// rise for that.
+    pub(crate) fn join(&self, joint: &Shared) {
+        let mut level = self.level.lock();
+        let level = &mut *level;
+        let peak = joint.lock().peak;
+        if level.spare() < peak {
+            let mut all = All::lock(&mut level.members, &level.joints);
+            level.granted = self.call_all_in(&mut all);
+        }
+        let grant = level.spare().min(peak);
+        joint.lock().credit = grant;
+        level.granted += grant;
+        level.joints.push(Arc::clone(joint));
+    }
+
+    /// A joint plan's next block may become live, also if the high rises for that.
+    pub(crate) fn raise(&self, joint: &Shared) {
+        let mut level = self.level.lock();
+        let level = &mut *level;
+        let is = |own: &Shared| Arc::ptr_eq(own, joint);
+        let Some(at) = level.joints.iter().position(is) else {
+            return;
+        };
+        let mut all = All::lock(&mut level.members, &level.joints);
+        level.granted = self.call_all_in(&mut all);
+        let used = level.base + level.granted;
+        let own = &mut all.joints[at];
+        let bytes = own.next_bytes();
+        level.high = level.high.max(used + bytes);
+        let grant = own.peak.saturating_sub(own.live).max(bytes);
+        let grant = grant.min(level.high - used);
+        own.credit += grant;
+        level.granted += grant;
+    }
+
+    /// Bytes that are live in a joint plan are used directly from now on.
+    pub(crate) fn leave(&self, joint: &Shared) {
+        let mut level = self.level.lock();
+        level.joints.retain(|own| !Arc::ptr_eq(own, joint));
+        let own = joint.lock();
+        level.granted -= own.credit;
+        level.base += own.live;
+    }
+
     /// Calls in what others than `mine` have idle until there is so much: first of those that were
     /// granted most.
     fn search(&self, level: &mut Level, mine: usize, enough: u64) {
@@ -193,6 +244,9 @@ impl Meter {
             let others = level.members.iter_mut();
             let others = others.filter(|own| own.searched != level.searches);
             let Some(richest) = others.max_by_key(|own| own.credit) else {
+                for joint in &level.joints {
+                    level.granted -= joint.lock().call_in();
+                }
                 return;
             };
             richest.searched = level.searches;
@@ -201,7 +255,17 @@ impl Meter {
         }
     }
 
-    /// Takes back idle credit. What remains: the bytes live through these stashes.
+    /// Takes back all idle credit. What remains: the bytes live through stashes and joint plans.
+    fn call_all_in(&self, all: &mut All<'_>) -> u64 {
+        let mut live = self.call_in(&mut all.stashes);
+        for joint in &mut all.joints {
+            joint.call_in();
+            live += joint.live;
+        }
+        live
+    }
+
+    /// The same of stashes.
     fn call_in(&self, stashes: &mut [Locked<'_>]) -> u64 {
         let mut live = 0;
         for own in stashes {
@@ -257,7 +321,18 @@ struct Locked<'a> {
     credit: &'a mut u64,
 }
 
-/// Room for as many queues as programs have; more take a call for memory.
-fn lock_all(members: &mut [Member]) -> SmallVec<[Locked<'_>; 8]> {
-    members.iter_mut().map(Member::lock).collect()
+/// All who have credit, whom nobody else changes. Room for as many queues as programs have; more take a call
+/// for memory.
+struct All<'a> {
+    stashes: SmallVec<[Locked<'a>; 8]>,
+    joints: SmallVec<[BriefGuard<'a, Joint>; 2]>,
+}
+
+impl<'a> All<'a> {
+    fn lock(members: &'a mut [Member], joints: &'a [Shared]) -> Self {
+        Self {
+            stashes: members.iter_mut().map(Member::lock).collect(),
+            joints: joints.iter().map(|joint| joint.lock()).collect(),
+        }
+    }
 }

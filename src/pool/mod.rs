@@ -19,7 +19,7 @@
 //! them to be out of date, `stash` is what a lane has for itself, `plan` what it does again and again,
 //! `lending` who has what, `old` which addresses memory has left; this file
 //! locks, keeps limits and talks to the source. Lock ranks: the pool's one lock comes after any queue's lock, its meter's
-//! after that, stashes' last, in the order of their lanes; nothing is called under them.
+//! after that, stashes' in the order of their lanes, joint plans' last; nothing is called under them.
 
 #![forbid(unsafe_code)]
 
@@ -148,7 +148,14 @@ impl<S: Source> Pool<S> {
         if request.align > 1 || request.order.own_lane() != Some(stash.lane()) {
             return None;
         }
-        let take = || stash.lock().take(self.key, request.bytes);
+        let take = || {
+            let mut inner = stash.lock();
+            match inner.is_joined(self.key) {
+                // Only the pool can tell why that is legal.
+                true => Err(Miss::NoBlock),
+                false => inner.take(self.key, request.bytes),
+            }
+        };
         let cached = match take() {
             Err(Miss::NoCredit(lack)) if self.meter.find_credit(stash, self.key, lack) => take(),
             answer => answer,

@@ -16,21 +16,21 @@
 //! | a plan | the lane is where it was, and begins as then | a request is another, or comes before a free; the pool wants the memory |
 //! | a part in a joint plan | several lanes are, and had the same memory in turn | the same, of any of them |
 //!
-//! All but joint plans are kept by the stash, under its lock. The addresses in a record may have been
+//! All are kept by the stash, under its lock; a joint plan is shared, under one of its own. The addresses in a record may have been
 //! left by their memory since: see `old`.
 
 mod joint;
 mod spots;
 
-pub(crate) use joint::{Joint, Lap};
+pub(crate) use joint::{Joint, Lap, Seat, Shared};
 pub(crate) use spots::{extent, ranges, union};
 
 use super::offsets::SegId;
 use super::request::Block;
 use super::source::Slab;
 use super::stash::{Miss, Taken, afford};
+use crate::timeline::Frontier;
 use crate::timeline::sync::{AtomicU64, Ordering};
-use crate::timeline::{Frontier, LaneId};
 use spots::Spots;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -355,7 +355,7 @@ impl Record {
     }
 
     /// The lap that has ended, unless there was nothing in it.
-    pub fn lap(&self, lane: LaneId) -> Option<Lap> {
+    pub fn lap(&self) -> Option<Lap> {
         let lap = self
             .lap
             .filter(|lap| self.ended && self.blocks.len() > lap.block)?;
@@ -366,7 +366,6 @@ impl Record {
         };
         let blocks = self.blocks[lap.block..].iter();
         Some(Lap {
-            lane,
             ops: ops.map(|(stamp, op)| (*stamp, name(*op))).collect(),
             blocks: blocks.map(|planned| planned.block).collect(),
         })
@@ -582,6 +581,6 @@ pub(crate) enum Track {
     /// The pool makes a plan; whether the lane did anything meanwhile.
     Turning(bool),
     Plan(Plan),
-    /// The pool has one for this lane and others together.
-    Joint,
+    /// One for this lane and others together.
+    Joint(Seat),
 }

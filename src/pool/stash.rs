@@ -15,7 +15,7 @@
 //! lanes that a request comes after whenever they might serve it. How much may become live here
 //! before a high has to be looked at is `credit` (see `meter`).
 //!
-//! Lock ranks: a pool's, its meter's, stashes in the order of their lanes.
+//! Lock ranks: a pool's, its meter's, stashes in the order of their lanes, joint plans.
 
 mod tracks;
 
@@ -218,6 +218,10 @@ impl Stash {
 
     pub fn lane(&self) -> LaneId {
         self.clock.id()
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<Clock> {
+        &self.clock
     }
 
     /// A block of that pool which died on this lane, for the lane's next command. `None` sends the

@@ -185,9 +185,6 @@ impl State {
     /// What a joint plan has for the request.
     pub fn take_joint(&mut self, stash: &Arc<Stash>, request: &Request<'_>) -> Option<Block> {
         let (block, reuse) = self.lending.take_joint(&mut self.store, stash, request)?;
-        self.count(reuse);
-        self.stats.counters.planned += 1;
-        self.stats.counters.planned_jointly += 1;
         request.tell(|story| story.reuse = Some(reuse));
         Some(block)
     }

@@ -4,12 +4,14 @@ use super::plans::{Stray, hold};
 use super::{Lending, put_back};
 use crate::pool::offsets::NIL;
 use crate::pool::plan::{
-    Joint, LEAST_SHARED, Lap, NEVER, Patience, Planned, Record, extent, union,
+    Joint, LEAST_SHARED, Lap, NEVER, Patience, Planned, Record, Seat, Shared, extent, union,
 };
 use crate::pool::request::{Block, Order, Request, Reuse};
 use crate::pool::source::Slab;
-use crate::pool::stash::Stash;
+use crate::pool::stash::{Miss, Stash};
+use crate::pool::stats::Counters;
 use crate::pool::store::Store;
+use crate::timeline::sync::Brief;
 use crate::timeline::{Frontier, LaneId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,14 +19,24 @@ use std::sync::Arc;
 /// Lanes that have a plan together, and the plan.
 #[derive(Debug)]
 pub(super) struct Ensemble {
-    joint: Joint,
+    joint: Shared,
     stashes: Vec<Arc<Stash>>,
+}
+
+impl Ensemble {
+    /// Where a lane is among them.
+    fn place(&self, stash: &Stash) -> Option<u32> {
+        let lane = stash.lane();
+        let at = self.stashes.iter().position(|own| own.lane() == lane)?;
+        Some(at as u32)
+    }
 }
 
 /// A plan that lanes may have together, if they begin again.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    ensemble: Ensemble,
+    joint: Joint,
+    stashes: Vec<Arc<Stash>>,
     /// How the lap of each began.
     starts: Vec<(u64, u64)>,
     /// All that they had in it.
@@ -69,19 +81,24 @@ impl Lending {
         stash: &Arc<Stash>,
         request: &Request<'_>,
     ) -> Option<(Block, Reuse)> {
-        let ensemble = self.ensemble.as_mut()?;
-        let lane = stash.lane();
-        if !ensemble.stashes.iter().any(|own| own.lane() == lane) {
-            return None;
+        let ensemble = self.ensemble.as_ref()?;
+        let place = ensemble.place(stash)?;
+        let order = &request.order;
+        let own = request.align <= 1 && order.own_lane() == Some(stash.lane());
+        let joint = &ensemble.joint;
+        let take = || joint.lock().take(place, request.bytes, Some(order));
+        let mut taken = if own { take() } else { Err(Miss::NoBlock) };
+        if let Err(Miss::NoCredit(_)) = taken {
+            self.meter.raise(joint);
+            taken = take();
         }
-        let own = request.align <= 1 && request.order.own_lane() == Some(lane);
-        let mut take = || ensemble.joint.take(lane, request.bytes, &request.order);
-        let Some((block, reuse)) = own.then(&mut take).flatten() else {
-            self.end_joint(store);
-            return None;
-        };
-        self.meter.take(&block, None);
-        Some((block, reuse))
+        match taken {
+            Ok((block, _, reuse)) => Some((block, reuse)),
+            Err(_) => {
+                self.end_joint(store);
+                None
+            }
+        }
     }
 
     /// Notes what a lane got that its stash did not have.
@@ -122,7 +139,7 @@ impl Lending {
                 continue;
             };
             record.end_lap();
-            if let Some(lap) = record.lap(own.stash.lane()).filter(|_| !waits) {
+            if let Some(lap) = record.lap().filter(|_| !waits) {
                 stashes.push(Arc::clone(&own.stash));
                 laps.push(lap);
             }
@@ -148,21 +165,19 @@ impl Lending {
             return None;
         }
         let find = |block: &Block, slabs: &mut Vec<Slab>| self.old.present(extent(block), slabs);
+        let lanes = stashes.iter().map(|own| Arc::clone(own.clock())).collect();
         Some(Prepared {
             starts: laps.iter().map(Lap::start).collect(),
-            ensemble: Ensemble {
-                joint: Joint::new(laps, find),
-                stashes,
-            },
+            joint: Joint::new(lanes, laps, find),
+            stashes,
             memory,
         })
     }
 
     /// Whether a prepared plan begins with such a request.
     pub fn may_join(&self, stash: &Stash, requested: u64) -> bool {
-        let next = self.prepared.as_ref();
-        let next = next.and_then(|prepared| prepared.ensemble.joint.next());
-        next == Some((stash.lane(), requested))
+        let prepared = self.prepared.as_ref();
+        prepared.is_some_and(|prepared| prepared.begins(stash, requested))
     }
 
     /// The prepared plan is what lanes have from now on, if a request begins it and nobody did anything
@@ -171,17 +186,18 @@ impl Lending {
         let Some(prepared) = self.prepared.take() else {
             return;
         };
-        let Prepared {
-            mut ensemble,
-            starts,
-            memory,
-        } = prepared;
-        if ensemble.joint.next() != Some((stash.lane(), requested)) {
+        if !prepared.begins(stash, requested) {
             self.patience.learn(false);
             return;
         }
+        let Prepared {
+            mut joint,
+            stashes,
+            starts,
+            memory,
+        } = prepared;
         let mut records = Vec::with_capacity(starts.len());
-        for (own, start) in ensemble.stashes.iter().zip(&starts) {
+        for (own, start) in stashes.iter().zip(&starts) {
             let mut inner = own.lock();
             let same = |record: &Record| record.lap_start() == Some(*start);
             records.push(inner.begin_turn(self.key, same));
@@ -194,18 +210,25 @@ impl Lending {
         let held = all.then(|| hold(store, &memory, &Order::Sync)).flatten();
         let Some(held) = held else {
             self.patience.learn(false);
-            for (own, record) in ensemble.stashes.iter().zip(records) {
+            for (own, record) in stashes.iter().zip(records) {
                 if let Some(record) = record {
                     own.lock().resume(self.key, record);
                 }
             }
             return;
         };
-        ensemble.joint.plan.held = held;
-        let late = ensemble.stashes.iter();
-        let late = late.filter(|own| !own.lock().join(self.key)).count();
+        joint.plan.held = held;
+        let joint = Arc::new(Brief::new(joint));
+        self.meter.join(&joint);
+        let seats = (0..).map(|place| Seat {
+            joint: Arc::clone(&joint),
+            place,
+        });
+        let late = stashes.iter().zip(seats);
+        let late = late.filter(|(own, seat)| !own.lock().join(self.key, seat.clone()));
+        let late = late.count();
         self.joined += 1;
-        self.ensemble = Some(ensemble);
+        self.ensemble = Some(Ensemble { joint, stashes });
         if late > 0 {
             self.end_joint(store);
         }
@@ -216,17 +239,21 @@ impl Lending {
         let Some(Ensemble { joint, stashes }) = self.ensemble.take() else {
             return false;
         };
-        self.patience.learn(joint.plan.has_served());
         for own in &stashes {
             own.lock().leave(self.key);
         }
+        // Nobody else has it any more.
+        self.meter.leave(&joint);
+        let joint = joint.lock();
+        self.patience.learn(joint.plan.has_served());
+        self.served += joint.served;
         let mut deaths = HashMap::new();
         let mut last = Frontier::new();
-        for (nth, own) in joint.plan.blocks.iter().enumerate() {
+        for (nth, own) in (0..).zip(&joint.plan.blocks) {
             let death = joint.death(nth);
-            if own.epoch != NEVER && !death.is_complete() {
-                last.join(death);
-                deaths.insert(own.epoch, death.clone());
+            if own.epoch != NEVER && !death.is_empty() {
+                last.join(&death);
+                deaths.insert(own.epoch, death);
             }
         }
         // What has completed died alike.
@@ -259,26 +286,35 @@ impl Lending {
 
     /// Whether a lane has a part in the joint plan.
     pub(super) fn is_joined(&self, stash: &Stash) -> bool {
-        let mut all = self.ensemble.iter().flat_map(|ensemble| &ensemble.stashes);
-        all.any(|own| own.lane() == stash.lane())
+        let ensemble = self.ensemble.as_ref();
+        ensemble.is_some_and(|ensemble| ensemble.place(stash).is_some())
     }
 
-    /// Frees the joint plan's live block that starts at an address, if that is what comes next.
-    pub(super) fn release_next(&mut self, addr: u64, death: &Frontier) -> Option<Block> {
-        let block = self.ensemble.as_mut()?.joint.put(addr, death)?;
-        self.meter.put(block.bytes);
-        Some(block)
-    }
-
-    /// The same if something else comes next.
-    pub(super) fn release_early(&mut self, addr: u64, death: &Frontier) -> Option<Block> {
-        let block = self.ensemble.as_mut()?.joint.put_early(addr, death)?;
-        self.meter.put(block.bytes);
-        Some(block)
+    /// Frees the joint plan's live block that starts at an address.
+    pub(super) fn release_jointly(&mut self, addr: u64, death: &Frontier) -> Option<Block> {
+        let mut joint = self.ensemble.as_ref()?.joint.lock();
+        joint.put_until(addr, death)
     }
 
     /// The joint plan's live block that holds an address.
     pub(super) fn look_joint(&self, addr: u64) -> Option<Block> {
-        self.ensemble.as_ref()?.joint.plan.around(addr)
+        let joint = self.ensemble.as_ref()?.joint.lock();
+        joint.plan.around(addr)
+    }
+
+    /// What the joint plan has counted.
+    pub(super) fn served_jointly(&self) -> Counters {
+        let ensemble = self.ensemble.as_ref();
+        ensemble.map_or_else(Counters::default, |ensemble| ensemble.joint.lock().served)
+    }
+}
+
+impl Prepared {
+    /// Whether it begins with such a request of that lane.
+    fn begins(&self, stash: &Stash, requested: u64) -> bool {
+        let next = self.joint.next();
+        next.is_some_and(|(place, bytes)| {
+            self.stashes[place as usize].lane() == stash.lane() && bytes == requested
+        })
     }
 }

@@ -72,7 +72,7 @@ impl Lending {
                 }
                 true
             }
-            Track::Record(_) | Track::Turning(_) | Track::Joint => false,
+            Track::Record(_) | Track::Turning(_) | Track::Joint(_) => false,
         };
         let late = stash.lock().end_turn(self.key, track);
         if let Some(plan) = late {
@@ -251,7 +251,7 @@ impl Lending {
         addr: u64,
         death: &Frontier,
     ) -> Option<Block> {
-        if let Some(block) = self.release_early(addr, death) {
+        if let Some(block) = self.release_jointly(addr, death) {
             return Some(block);
         }
         if let Some(Stray { block, segs }) = self.strays.remove(&addr) {

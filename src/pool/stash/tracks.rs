@@ -4,7 +4,7 @@
 //! from its ways is marked as cold for its sake.
 
 use super::{Cache, Entry, Inner, Miss, NOTED, Stash, Taken, UNNOTED, Use, cache_it, take_from};
-use crate::pool::plan::{Patience, Plan, Record, Track};
+use crate::pool::plan::{Patience, Plan, Record, Seat, Track};
 use crate::pool::policy::round;
 use crate::pool::request::Block;
 use crate::pool::stash::PoolKey;
@@ -60,7 +60,7 @@ impl Entry {
             }
             Track::Turning(touched) => *touched = true,
             // It is none of the plan's, and nowhere in its way.
-            Track::Plan(_) | Track::Joint => {}
+            Track::Plan(_) | Track::Joint(_) => {}
         }
     }
 }
@@ -73,8 +73,18 @@ impl Inner {
         let mut caches = self.caches.iter_mut().flatten();
         let cache = caches.find(|cache| cache.key == key);
         let cache = cache.ok_or(Miss::NoBlock)?;
-        let Some(Track::Plan(plan)) = cache.track.as_deref_mut() else {
-            return self.take_noted(key, requested);
+        let plan = match cache.track.as_deref_mut() {
+            Some(Track::Plan(plan)) => plan,
+            Some(Track::Joint(seat)) => {
+                let taken = seat.joint.lock().take(seat.place, requested, None);
+                // What else there is to find out the pool does.
+                let (block, ends_first, _) = taken.map_err(|_| Miss::NoBlock)?;
+                if ends_first {
+                    self.ends.change();
+                }
+                return Ok(block);
+            }
+            _ => return self.take_noted(key, requested),
         };
         let (block, ends_first) = plan.take(requested, cache.credit - cache.live)?;
         cache.live += block.bytes;
@@ -107,7 +117,7 @@ impl Inner {
                     return Ok(block);
                 }
             }
-            Some(Track::Plan(_) | Track::Joint) | None => {}
+            Some(Track::Plan(_) | Track::Joint(_)) | None => {}
         }
         Err(Miss::NoBlock)
     }
@@ -144,28 +154,39 @@ impl Inner {
     #[cold]
     #[inline(never)]
     pub(super) fn put_next(&mut self, addr: u64, epoch: u64) -> Option<Block> {
-        self.put_planned(|plan| plan.put(addr, epoch))
+        self.put_planned(
+            |plan| plan.put(addr, epoch),
+            |seat| seat.joint.lock().put(seat.place, addr, epoch),
+        )
     }
 
     /// The same if something else comes next.
     #[cold]
     #[inline(never)]
     pub(super) fn put_early(&mut self, addr: u64, epoch: u64) -> Option<Block> {
-        self.put_planned(|plan| plan.put_early(addr, epoch))
+        self.put_planned(
+            |plan| plan.put_early(addr, epoch),
+            |seat| seat.joint.lock().put_early(seat.place, addr, epoch),
+        )
     }
 
     #[inline]
-    fn put_planned(&mut self, put: impl Fn(&mut Plan) -> Option<Block>) -> Option<Block> {
+    fn put_planned(
+        &mut self,
+        put: impl Fn(&mut Plan) -> Option<Block>,
+        put_jointly: impl Fn(&Seat) -> Option<Block>,
+    ) -> Option<Block> {
         let mut caches = self.caches.iter_mut().flatten();
-        caches.find_map(|cache| {
-            let Some(Track::Plan(plan)) = cache.track.as_deref_mut() else {
-                return None;
-            };
-            let block = put(plan)?;
-            cache.live -= block.bytes;
-            cache.cached += block.bytes;
-            cache.frees += 1;
-            Some(block)
+        caches.find_map(|cache| match cache.track.as_deref_mut()? {
+            Track::Plan(plan) => {
+                let block = put(plan)?;
+                cache.live -= block.bytes;
+                cache.cached += block.bytes;
+                cache.frees += 1;
+                Some(block)
+            }
+            Track::Joint(seat) => put_jointly(seat),
+            Track::Record(_) | Track::Turning(_) => None,
         })
     }
 
@@ -180,17 +201,23 @@ impl Inner {
         matches!(track, Some(Track::Plan(_)))
     }
 
+    /// Whether the lane has a part in a joint plan.
+    pub fn is_joined(&self, key: PoolKey) -> bool {
+        let track = self.cache(key).and_then(|cache| cache.track.as_deref());
+        matches!(track, Some(Track::Joint(_)))
+    }
+
     pub fn record(&self, key: PoolKey) -> Option<&Record> {
         match self.cache(key)?.track.as_deref()? {
             Track::Record(record) => Some(record),
-            Track::Turning(_) | Track::Plan(_) | Track::Joint => None,
+            Track::Turning(_) | Track::Plan(_) | Track::Joint(_) => None,
         }
     }
 
     pub fn record_mut(&mut self, key: PoolKey) -> Option<&mut Record> {
         match self.cache_mut(key)?.track.as_deref_mut()? {
             Track::Record(record) => Some(record),
-            Track::Turning(_) | Track::Plan(_) | Track::Joint => None,
+            Track::Turning(_) | Track::Plan(_) | Track::Joint(_) => None,
         }
     }
 
@@ -239,20 +266,26 @@ impl Inner {
     }
 
     /// A joint plan came of it. False if it came too late for this lane.
-    pub fn join(&mut self, key: PoolKey) -> bool {
+    pub fn join(&mut self, key: PoolKey, seat: Seat) -> bool {
         let Some(cache) = self.cache_mut(key) else {
             return false;
         };
         let untouched = matches!(cache.set_track(None), Some(Track::Turning(false)));
-        cache.set_track(untouched.then_some(Track::Joint));
+        if untouched {
+            cache.set_track(Some(Track::Joint(seat)));
+            self.plans += 1;
+            // As in `end_turn`.
+            self.ends.change();
+        }
         untouched
     }
 
     /// The joint plan has ended.
     pub fn leave(&mut self, key: PoolKey) {
-        if let Some(cache) = self.cache_mut(key) {
-            cache.end_track(|track| matches!(track, Track::Joint));
-        }
+        let cache = self.cache_mut(key);
+        let left =
+            cache.and_then(|cache| cache.end_track(|track| matches!(track, Track::Joint(_))));
+        self.plans -= u32::from(left.is_some());
     }
 
     /// Ends the plan. What is live of it stays counted as live here, but is not found any more.
@@ -287,7 +320,7 @@ impl Inner {
     pub fn planned_around(&self, key: PoolKey, addr: u64) -> Option<Block> {
         match self.cache(key)?.track.as_deref()? {
             Track::Plan(plan) => plan.around(addr),
-            Track::Record(_) | Track::Turning(_) | Track::Joint => None,
+            Track::Record(_) | Track::Turning(_) | Track::Joint(_) => None,
         }
     }
 
