@@ -3,11 +3,12 @@
 //!
 //! `stage` opens the library and runs tests in processes of their own, since an adapter looks for its
 //! driver once; `scene` is a piece of everything that a client does.
-//! `native` is about the driver's own pools, `graph` about command buffers.
+//! `native` is about the driver's own pools, `graph` about command buffers, `posts` about small fills.
 
 mod current;
 mod faults;
 mod graph;
 mod native;
+mod posts;
 mod scene;
 mod stage;

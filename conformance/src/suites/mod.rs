@@ -18,6 +18,7 @@ mod enqueue;
 mod event;
 mod event_times;
 mod every_function;
+mod fills;
 mod global_variable;
 mod graph;
 mod host_task;
@@ -55,6 +56,7 @@ pub fn all() -> Vec<Test> {
         event_times::all,
         usm::all,
         usm_commands::all,
+        fills::all,
         usm_2d::all,
         usm_pool::all,
         buffer::all,

@@ -316,6 +316,16 @@ pub fn made(
             items,
         }));
     }
+    if name == "ur_fill_posted" {
+        // SAFETY: that kernel takes an address and a number.
+        let (shelf, launch) = unsafe {
+            (
+                (*params).cast::<usize>().read(),
+                (*params.add(1)).cast::<u32>().read(),
+            )
+        };
+        return Ok(Some(Command::Posted { shelf, launch }));
+    }
     let Some(unit) = name.strip_prefix("ur_fill_") else {
         return Ok(None);
     };

@@ -1,6 +1,6 @@
 //! What streams run, and when: whoever holds the world runs all that can run.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::code::Kernel;
@@ -25,6 +25,8 @@ pub enum Command {
         args: [usize; 3],
         items: usize,
     },
+    /// Fills that stand on a shelf, up to those of a launch.
+    Posted { shelf: usize, launch: u32 },
     /// The event has happened, for the how-manieth time.
     Record { event: usize, count: u64 },
     /// Waits for that.
@@ -117,6 +119,14 @@ impl World {
                 // SAFETY: the caller promises what it launches on.
                 unsafe { kernel.run(args, items) };
             }
+            Command::Posted { shelf, launch } => {
+                // SAFETY: the caller keeps the shelf as long as anything is pending.
+                for (dst, pattern, bytes) in unsafe { posted(shelf, launch) } {
+                    let pattern = pattern.to_vec();
+                    #[rustfmt::skip]
+                    self.run(Command::Fill { dst, pattern, bytes });
+                }
+            }
             Command::Record { event, count } => {
                 if let Some(event) = self.events.get_mut(&event) {
                     event.happened = event.happened.max(count);
@@ -148,6 +158,40 @@ impl World {
         self.pump();
         Ok(())
     }
+}
+
+/// Takes from a shelf what the adapter's kernel would do: where, what and how many bytes each. The words of a
+/// shelf are told in `fill.cu`.
+///
+/// # Safety
+/// There is one.
+unsafe fn posted(shelf: usize, launch: u32) -> Vec<(usize, [u8; 16], usize)> {
+    const POSTS: u64 = 128;
+    let word = |at: usize| -> &AtomicU64 {
+        let word = std::ptr::with_exposed_provenance_mut(shelf + 8 * at);
+        // SAFETY: promised by the caller.
+        unsafe { AtomicU64::from_ptr(word) }
+    };
+    let (all, done, closed) = (word(0), word(1), word(8));
+    closed.store(u64::from(launch), Ordering::SeqCst);
+    let (mut next, all) = (done.load(Ordering::SeqCst), all.load(Ordering::SeqCst));
+    let mut taken = Vec::new();
+    while next != all {
+        let at = 16 + 4 * (next % POSTS) as usize;
+        let [to, low, high, rest] =
+            std::array::from_fn(|part| word(at + part).load(Ordering::Relaxed));
+        let (latest, count) = (rest as u32, (rest >> 32) as usize);
+        if latest.wrapping_sub(launch).cast_signed() > 0 {
+            break;
+        }
+        let mut pattern = [0; 16];
+        pattern[..8].copy_from_slice(&low.to_ne_bytes());
+        pattern[8..].copy_from_slice(&high.to_ne_bytes());
+        taken.push((to as usize, pattern, 8 * count));
+        next += 1;
+    }
+    done.store(next, Ordering::SeqCst);
+    taken
 }
 
 /// Waits, letting go of the world in between, until something holds.

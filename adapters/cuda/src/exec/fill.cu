@@ -27,3 +27,48 @@ extern "C" __global__ void ur_fill_words(unsigned int *to, unsigned long long co
 extern "C" __global__ void ur_fill_bytes(unsigned char *to, unsigned long long count, Bytes pattern, unsigned int bytes) {
     EACH(at, count) to[at] = pattern.byte[at % bytes];
 }
+
+// A fill that the host has posted: up to 4096 bytes, at a multiple of eight.
+struct Post {
+    unsigned long long to, pattern[2];
+    // The launch that is to do it, at the latest, and how many times eight bytes.
+    unsigned int launch, count;
+};
+
+#define POSTS 128
+#define WORDS (sizeof(Post) / 8)
+
+// What host and device tell each other: how many were posted, and done; the last launch that takes no more.
+struct Box {
+    volatile unsigned long long posted, done, unused[6], closed, unused2[7];
+    volatile unsigned long long posts[POSTS * WORDS];
+};
+
+// Does what has been posted for this launch or one before, by one work-group. First says that it takes nothing
+// more from then on: the host, which posts first and looks then, so knows what was in time.
+extern "C" __global__ void ur_fill_posted(Box *box, unsigned int launch) {
+    __shared__ Post posts[POSTS];
+    __shared__ unsigned long long from;
+    __shared__ unsigned int count;
+    if (threadIdx.x == 0) {
+        box->closed = launch;
+        __threadfence_system();
+        from = box->done;
+        count = (unsigned int)(box->posted - from);
+        __threadfence_system();
+    }
+    __syncthreads();
+    const unsigned int words = count * WORDS, first = (unsigned int)(from % POSTS) * WORDS;
+    for (unsigned int at = threadIdx.x; at < words; at += blockDim.x)
+        ((unsigned long long *)posts)[at] = box->posts[(first + at) % (POSTS * WORDS)];
+    __syncthreads();
+    unsigned int own = 0;
+    // Numbers of launches come round.
+    for (; own < count && (int)(posts[own].launch - launch) <= 0; ++own) {
+        unsigned long long *to = (unsigned long long *)posts[own].to;
+        for (unsigned int at = threadIdx.x; at < posts[own].count; at += blockDim.x) to[at] = posts[own].pattern[at % 2];
+        // Later ones may write over it.
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) box->done = from + own;
+}

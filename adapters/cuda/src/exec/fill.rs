@@ -18,7 +18,7 @@ use crate::cu::{Api, check};
 const PTX: &str = concat!(include_str!("fill.ptx"), "\0");
 
 /// Work-items of a work-group.
-const GROUP: u32 = 256;
+pub const GROUP: u32 = 256;
 
 /// Most work-groups: enough for any device, and each does the rest in a loop.
 const MOST_GROUPS: u64 = 1024;
@@ -33,6 +33,7 @@ pub struct Fills {
     eight: CUfunction,
     words: CUfunction,
     bytes: CUfunction,
+    posted: CUfunction,
 }
 
 impl Fills {
@@ -64,7 +65,13 @@ impl Fills {
             eight: find(c"ur_fill_8")?,
             words: find(c"ur_fill_words")?,
             bytes: find(c"ur_fill_bytes")?,
+            posted: find(c"ur_fill_posted")?,
         })
+    }
+
+    /// What does fills that were posted: see `posts`.
+    pub fn posted(&self) -> CUfunction {
+        self.posted
     }
 
     pub fn unload(self, api: &Api) {
@@ -74,7 +81,7 @@ impl Fills {
 }
 
 impl Gpu {
-    fn fills(&self) -> Result<&Fills> {
+    pub fn fills(&self) -> Result<&Fills> {
         if let Some(fills) = self.fills.get() {
             return Ok(fills);
         }
@@ -87,7 +94,7 @@ impl Gpu {
 }
 
 /// A pattern that repeats a shorter one is that one.
-fn shortest(pattern: &[u8]) -> &[u8] {
+pub fn shortest(pattern: &[u8]) -> &[u8] {
     let repeats = |size: &usize| {
         pattern.len().is_multiple_of(*size)
             && pattern

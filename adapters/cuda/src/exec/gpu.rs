@@ -8,6 +8,7 @@ use ur::object::Result;
 
 use super::fill::Fills;
 use super::memory::Pages;
+use super::posts::Boards;
 use super::times::Clock;
 use super::words::Words;
 use crate::cu::sys::{CUcontext, CUdevice, CUevent, CUstream};
@@ -24,6 +25,7 @@ pub struct Gpu {
     pub(super) words: Words,
     pub(super) clock: Clock,
     pub(super) fills: OnceLock<Fills>,
+    pub(super) boards: Boards,
     /// For what must be done at once. Held while it is.
     errands: Mutex<Option<Errands>>,
     /// The device's pages, and the host's.
@@ -76,6 +78,7 @@ impl Gpu {
             words: Words::default(),
             clock: Clock::default(),
             fills: OnceLock::new(),
+            boards: Boards::default(),
             errands: Mutex::default(),
             pages,
             host_pages,
@@ -154,6 +157,7 @@ impl Drop for Gpu {
                 unsafe { (self.api.cuStreamDestroy)(stream) };
             }
             self.words.close(self.api);
+            self.boards.close(self.api);
             if let Some(fills) = self.fills.take() {
                 fills.unload(self.api);
             }

@@ -25,6 +25,7 @@ use ur::stream::{Stamps, Work};
 use super::fill;
 use super::gpu::{Event, Gpu};
 use super::marker::{Marker, Promise};
+use super::posts::{Post, Posts};
 use super::times;
 use super::work;
 use crate::Cuda;
@@ -53,6 +54,9 @@ pub struct Stream {
     /// Whether anything is kept back. What is given to the lane comes one at a time, by the engine's
     /// promise, and nothing else is ever kept back: who gives and finds nothing here needs no lock.
     keeps: AtomicBool,
+    /// Whether all that its work comes after is given through us, and by itself.
+    alone: bool,
+    posts: Posts,
     held: Mutex<Held>,
 }
 
@@ -93,7 +97,7 @@ impl Lane {
     pub fn open(gpu: &Arc<Gpu>, flags: ur_queue_flags_t) -> Result<Self> {
         let _current = gpu.enter()?;
         if flags.contains(UR_QUEUE_FLAG_USE_DEFAULT_STREAM) {
-            return Ok(Self::adopt(gpu, null_mut(), false));
+            return Ok(Self::new(gpu, null_mut(), (false, false)));
         }
         let blocking = flags.contains(UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM);
         let (mut lowest, mut highest) = (0, 0);
@@ -113,11 +117,15 @@ impl Lane {
         // SAFETY: room for one handle.
         let code = unsafe { (gpu.api.cuStreamCreateWithPriority)(&mut stream, kind, priority) };
         gpu.check(code, "cuStreamCreateWithPriority")?;
-        Ok(Self::adopt(gpu, stream, true))
+        Ok(Self::new(gpu, stream, (true, !blocking)))
     }
 
     /// A stream that others made; `own` if it is to end with the lane.
     pub fn adopt(gpu: &Arc<Gpu>, raw: CUstream, own: bool) -> Self {
+        Self::new(gpu, raw, (own, false))
+    }
+
+    fn new(gpu: &Arc<Gpu>, raw: CUstream, (own, alone): (bool, bool)) -> Self {
         Self {
             api: gpu.api,
             context: gpu.context(),
@@ -127,6 +135,8 @@ impl Lane {
                 raw,
                 own,
                 keeps: AtomicBool::new(false),
+                alone,
+                posts: Posts::default(),
                 held: Mutex::default(),
             }),
         }
@@ -139,6 +149,7 @@ impl Lane {
     /// Has `give` do its one call of the driver, for the stream.
     #[inline(always)]
     fn call(&self, name: &str, give: impl Fn() -> Code) -> Result<()> {
+        self.stream.posts.pass();
         let code = on_stream(self.api, self.context, self.raw, give);
         check(self.api, code, name)
     }
@@ -173,8 +184,7 @@ impl Lane {
     #[inline(never)]
     fn fill_slowly(&self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
         if !self.stream.keeps() {
-            let _current = self.stream.gpu.enter()?;
-            return fill::linear(&self.stream.gpu, self.raw, dst, pattern, bytes);
+            return self.stream.fill(dst, pattern, bytes);
         }
         let pattern = pattern.into();
         #[rustfmt::skip]
@@ -204,9 +214,11 @@ impl Lane {
 
     pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
         if stamps.is_none() && !self.stream.keeps() {
-            let gpu = &self.stream.gpu;
-            let _current = gpu.enter()?;
-            return work::give(gpu, self.raw, work);
+            #[rustfmt::skip]
+            let Work::Fill { dst, pattern, bytes } = work else {
+                return self.stream.give(work, None);
+            };
+            return self.stream.fill(dst, &pattern, bytes);
         }
         self.submit_slowly(work, stamps)
     }
@@ -233,6 +245,7 @@ impl Lane {
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         if stamps.is_none() && !self.stream.keeps() {
+            self.stream.posts.pass();
             let gpu = &self.stream.gpu;
             let _current = gpu.enter()?;
             return ready.enqueue(kernel.code_of(ready), gpu, self.raw);
@@ -270,6 +283,7 @@ impl Lane {
         let held = self.stream.held();
         let _current = self.stream.gpu.enter()?;
         if held.steps.is_empty() {
+            self.stream.posts.pass();
             return give(self.raw);
         }
         drop(held);
@@ -349,6 +363,7 @@ impl Lane {
 
     /// Others put work on the stream from now on, or no longer.
     pub fn set_open(&self, open: bool) -> Result<()> {
+        self.stream.posts.pass();
         self.stream.held().open = open;
         if open { self.stream.force() } else { Ok(()) }
     }
@@ -369,6 +384,21 @@ impl Stream {
         self.keeps.store(true, Ordering::Relaxed);
     }
 
+    fn fill(&self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+        let (gpu, raw) = (&self.gpu, self.raw);
+        let alone = || {
+            let _current = gpu.enter()?;
+            fill::linear(gpu, raw, dst, pattern, bytes)
+        };
+        match Post::of(dst, pattern, bytes) {
+            Some(post) if self.alone && !self.held().open => self.posts.fill(gpu, raw, post, alone),
+            _ => {
+                self.posts.pass();
+                alone()
+            }
+        }
+    }
+
     /// Gives work to the stream.
     fn give(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
         self.give_with(stamps, |gpu, stream| work::give(gpu, stream, work))
@@ -381,6 +411,7 @@ impl Stream {
         stamps: Option<Arc<Stamps>>,
         give: impl FnOnce(&Gpu, CUstream) -> Result<()>,
     ) -> Result<()> {
+        self.posts.pass();
         let gpu = &self.gpu;
         let _current = gpu.enter()?;
         let Some(stamps) = stamps else {
@@ -396,6 +427,8 @@ impl Stream {
     }
 
     fn record(&self) -> Result<Arc<Event>> {
+        // It covers nothing that comes later.
+        self.posts.pass();
         let event = self.gpu.event(false)?;
         event.record(self.raw)?;
         Ok(Arc::new(event))
@@ -404,6 +437,7 @@ impl Stream {
     /// Has the stream wait, if it can without keeping anything else from going on; or anyway, if
     /// `alone`. False if it cannot.
     fn wait(&self, marker: &Marker, alone: bool) -> Result<bool> {
+        self.posts.pass();
         let event = match marker {
             Marker::Event(event) => event,
             Marker::Promise(promise) => match promise.event()? {
@@ -525,6 +559,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        self.posts.end(&self.gpu);
         if self.own
             && let Ok(_current) = self.gpu.enter()
         {

@@ -5,7 +5,7 @@
 //! recorded behind a command unless the engine asks for a marker. What waits for the host is kept back
 //! by the host: the top of `lane` says why. `gpu` is a device's primary context
 //! and what is kept with it, `lane` a stream, `work` what one piece of work becomes there, `fill` how
-//! patterns get repeated, `graph` recorded commands as one, `marker` how far a stream has come, `words` the memory that streams watch
+//! patterns get repeated, `posts` how many small fills are one launch, `graph` recorded commands as one, `marker` how far a stream has come, `words` the memory that streams watch
 //! for the host, `times` when commands ran, `memory` slabs and pages, `pool`
 //! the driver's own pools. Uses `cu`. Must never know the
 //! engine's handles.
@@ -17,6 +17,7 @@ mod lane;
 mod marker;
 mod memory;
 mod pool;
+mod posts;
 mod times;
 mod words;
 mod work;

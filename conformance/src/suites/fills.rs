@@ -1,0 +1,229 @@
+//! Small fills that follow each other, over the same memory, with other commands in between: an adapter may
+//! make few of many, and what it makes must be what each in its turn would have been.
+
+use crate::check;
+use crate::fixture::Fixture;
+use crate::objects::{Context, Event, Kind, Queue, Usm};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use std::ops::Range;
+use std::ptr::{null, null_mut};
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["fills"; in_a_row, on_loose_queues, with_commands_between, between_queues, more_than_are_kept, on_a_stream_shown_to_others]
+}
+
+/// Words of eight bytes, and the most that a fill has.
+const WORDS: usize = 4096;
+const MOST: usize = 512;
+
+/// Memory, and what is in it once all is done.
+struct Field<'a> {
+    fixture: &'a Fixture,
+    memory: Usm,
+    model: Vec<u64>,
+    random: u64,
+    /// Last, so that it is there when the memory is freed.
+    context: Context,
+}
+
+impl<'a> Field<'a> {
+    fn new(fixture: &'a Fixture, seed: u64) -> Result<Self, Stop> {
+        let context = Context::new(fixture)?;
+        let memory = context.usm(fixture, Kind::Device, 8 * WORDS)?;
+        let queue = context.in_order(fixture)?;
+        queue.fill(memory.ptr, 0_u8, 8 * WORDS, &[])?.wait()?;
+        Ok(Self {
+            fixture,
+            memory,
+            model: vec![0; WORDS],
+            random: seed,
+            context,
+        })
+    }
+
+    /// A number below `end`. Knuth's linear congruential generator, its upper bits.
+    fn below(&mut self, end: usize) -> usize {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) as usize % end
+    }
+
+    /// Some words, an even number of them.
+    fn some(&mut self) -> Range<usize> {
+        let count = 2 * (1 + self.below(MOST / 2));
+        let first = self.below(WORDS - count);
+        first..first + count
+    }
+
+    fn at(&self, word: usize) -> *mut std::ffi::c_void {
+        self.memory.ptr.wrapping_byte_add(8 * word)
+    }
+
+    /// A fill of some words with a pattern of eight or sixteen bytes, without an event.
+    fn fill(&mut self, queue: &Queue) -> Done {
+        let words = self.some();
+        let mut pattern = [0, 1].map(|half| self.random.rotate_left(17 * (half + 1)));
+        let size = match self.below(2) {
+            0 => 16,
+            _ => {
+                pattern[1] = pattern[0];
+                8
+            }
+        };
+        let (to, from) = (self.at(words.start), pattern.as_ptr().cast());
+        let bytes = 8 * words.len();
+        let ur = self.fixture.ur;
+        let status = ur.urEnqueueUSMFill(queue.raw, to, size, from, bytes, 0, null(), null_mut());
+        status.ok()?;
+        for (at, word) in self.model[words].iter_mut().enumerate() {
+            *word = pattern[at % 2];
+        }
+        Ok(())
+    }
+
+    /// The same with a pattern of four bytes, and an event.
+    fn word(&mut self, queue: &Queue, wait: &[&Event]) -> Result<Event, Stop> {
+        let words = self.some();
+        let half = self.random as u32;
+        let event = queue.fill(self.at(words.start), half, 8 * words.len(), wait)?;
+        self.model[words].fill(u64::from(half) << 32 | u64::from(half));
+        Ok(event)
+    }
+
+    /// Copies some words to where others are.
+    fn copy(&mut self, queue: &Queue, wait: &[&Event]) -> Result<Event, Stop> {
+        let count = 1 + self.below(MOST);
+        let from = self.below(WORDS / 2 - count);
+        let to = WORDS / 2 + self.below(WORDS / 2 - count);
+        let event = queue.copy(self.at(to), self.at(from), 8 * count, wait)?;
+        self.model.copy_within(from..from + count, to);
+        Ok(event)
+    }
+
+    fn check(&self, queue: &Queue, when: &str) -> Done {
+        let found = queue.read::<u64>(self.memory.ptr, WORDS, &[])?;
+        let wrong = found
+            .iter()
+            .zip(&self.model)
+            .position(|(one, two)| one != two);
+        check!(wrong.is_none(), "word {wrong:?} is wrong {when}");
+        Ok(())
+    }
+}
+
+fn in_a_row(fixture: &Fixture) -> Done {
+    let mut field = Field::new(fixture, 1)?;
+    let queue = field.context.in_order(fixture)?;
+    for count in [1, 2, 3, 5, 20, 100, 300] {
+        for _ in 0..count {
+            field.fill(&queue)?;
+        }
+        field.check(&queue, &format!("after {count} fills"))?;
+    }
+    Ok(())
+}
+
+/// Where nothing orders them, each has its own words.
+fn on_loose_queues(fixture: &Fixture) -> Done {
+    let field = Field::new(fixture, 2)?;
+    let queue = field.context.out_of_order(fixture)?;
+    for round in 0..20_u64 {
+        let mut all = Vec::new();
+        for at in 0..64 {
+            let pattern = [round << 32 | at, !at];
+            let to = field.at(WORDS / 64 * at as usize);
+            all.push(queue.fill(to, pattern, WORDS / 8, &[])?);
+        }
+        queue.finish()?;
+        let found = queue.read::<u64>(field.memory.ptr, WORDS, &[])?;
+        for (at, part) in (0..).zip(found.chunks(WORDS / 64)) {
+            let right = part.chunks(2).all(|two| two == [round << 32 | at, !at]);
+            check!(right, "part {at} is wrong in round {round}");
+        }
+    }
+    Ok(())
+}
+
+fn with_commands_between(fixture: &Fixture) -> Done {
+    let mut field = Field::new(fixture, 3)?;
+    let queue = field.context.in_order(fixture)?;
+    for round in 0..20 {
+        for _ in 0..200 {
+            match field.below(20) {
+                0 => drop(field.word(&queue, &[])?),
+                1 => drop(field.copy(&queue, &[])?),
+                2 => drop(queue.marker(&[])?),
+                3 if field.below(10) == 0 => queue.finish()?,
+                _ => field.fill(&queue)?,
+            }
+        }
+        field.check(&queue, &format!("in round {round}"))?;
+    }
+    Ok(())
+}
+
+/// Each command comes after all that the other queue had before, by an event.
+fn between_queues(fixture: &Fixture) -> Done {
+    let mut field = Field::new(fixture, 4)?;
+    let queues = [
+        field.context.in_order(fixture)?,
+        field.context.in_order(fixture)?,
+    ];
+    for round in 0..20 {
+        for turn in 0..40 {
+            let (own, other) = (&queues[turn % 2], &queues[1 - turn % 2]);
+            for _ in 0..=field.below(6) {
+                field.fill(own)?;
+            }
+            let done = match field.below(3) {
+                0 => own.marker(&[])?,
+                1 => field.word(own, &[])?,
+                _ => field.copy(own, &[])?,
+            };
+            // What comes next there is after that, and so is a fill.
+            other.marker(&[&done])?;
+        }
+        field.check(&queues[0], &format!("in round {round}"))?;
+    }
+    Ok(())
+}
+
+/// While the queue is at something that takes long, so that none of them can run.
+fn more_than_are_kept(fixture: &Fixture) -> Done {
+    let mut field = Field::new(fixture, 5)?;
+    let queue = field.context.in_order(fixture)?;
+    let large = field.context.usm(fixture, Kind::Device, 64 << 20)?;
+    for round in 0..3_u8 {
+        // Long enough that the fills are there before it has ended.
+        for _ in 0..4 {
+            queue.fill(large.ptr, round, 64 << 20, &[])?;
+        }
+        for _ in 0..1000 {
+            field.fill(&queue)?;
+        }
+        field.check(&queue, &format!("in round {round}"))?;
+    }
+    Ok(())
+}
+
+/// Once its native handle is known, others may put work between any two commands.
+fn on_a_stream_shown_to_others(fixture: &Fixture) -> Done {
+    let mut field = Field::new(fixture, 6)?;
+    let queue = field.context.in_order(fixture)?;
+    for _ in 0..10 {
+        field.fill(&queue)?;
+    }
+    let mut native = 0;
+    let ur = fixture.ur;
+    let status = ur.urQueueGetNativeHandle(queue.raw, null_mut(), &mut native);
+    if !status.is_unsupported() {
+        status.ok()?;
+    }
+    for _ in 0..200 {
+        field.fill(&queue)?;
+    }
+    field.check(&queue, "behind a native handle")
+}
