@@ -128,12 +128,28 @@ impl Driver for Cuda {
     }
 
     #[inline(always)]
-    fn fill(lane: &Lane, _: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
-        lane.fill(dst, pattern, bytes).map(|()| Progress::Pending)
+    fn fill(lane: &Lane, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
+        lane.fill(epoch, dst, pattern, bytes)
+            .map(|()| Progress::Pending)
     }
 
-    fn submit(lane: &Lane, _: u64, work: Work<Self>, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        lane.submit(work, stamps)
+    fn submit(
+        lane: &Lane,
+        epoch: u64,
+        work: Work<Self>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
+        match (work, stamps) {
+            (
+                Work::Fill {
+                    dst,
+                    pattern,
+                    bytes,
+                },
+                None,
+            ) => lane.fill(epoch, dst, &pattern, bytes),
+            (work, stamps) => lane.submit(work, stamps),
+        }
     }
 
     fn is_idle(lane: &Lane) -> Result<bool> {

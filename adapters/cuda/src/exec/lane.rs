@@ -149,7 +149,6 @@ impl Lane {
     /// Has `give` do its one call of the driver, for the stream.
     #[inline(always)]
     fn call(&self, name: &str, give: impl Fn() -> Code) -> Result<()> {
-        self.stream.posts.pass();
         let code = on_stream(self.api, self.context, self.raw, give);
         check(self.api, code, name)
     }
@@ -168,10 +167,10 @@ impl Lane {
     }
 
     #[inline(always)]
-    pub fn fill(&self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+    pub fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
         let word = fill::word(dst, pattern, bytes);
         let Some(word) = word.filter(|_| !self.stream.keeps()) else {
-            return self.fill_slowly(dst, pattern, bytes);
+            return self.fill_slowly(epoch, dst, pattern, bytes);
         };
         let (run, stream) = (self.api.cuMemsetD32Async, self.raw);
         self.call("cuMemsetD32Async", move || {
@@ -182,9 +181,9 @@ impl Lane {
 
     /// As [`Lane::fill`], of other patterns, or where work is kept back.
     #[inline(never)]
-    fn fill_slowly(&self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+    fn fill_slowly(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
         if !self.stream.keeps() {
-            return self.stream.fill(dst, pattern, bytes);
+            return self.stream.fill(epoch, dst, pattern, bytes);
         }
         let pattern = pattern.into();
         #[rustfmt::skip]
@@ -214,11 +213,7 @@ impl Lane {
 
     pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
         if stamps.is_none() && !self.stream.keeps() {
-            #[rustfmt::skip]
-            let Work::Fill { dst, pattern, bytes } = work else {
-                return self.stream.give(work, None);
-            };
-            return self.stream.fill(dst, &pattern, bytes);
+            return self.stream.give(work, None);
         }
         self.submit_slowly(work, stamps)
     }
@@ -245,7 +240,6 @@ impl Lane {
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         if stamps.is_none() && !self.stream.keeps() {
-            self.stream.posts.pass();
             let gpu = &self.stream.gpu;
             let _current = gpu.enter()?;
             return ready.enqueue(kernel.code_of(ready), gpu, self.raw);
@@ -384,14 +378,16 @@ impl Stream {
         self.keeps.store(true, Ordering::Relaxed);
     }
 
-    fn fill(&self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
+    fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
         let (gpu, raw) = (&self.gpu, self.raw);
         let alone = || {
             let _current = gpu.enter()?;
             fill::linear(gpu, raw, dst, pattern, bytes)
         };
         match Post::of(dst, pattern, bytes) {
-            Some(post) if self.alone && !self.held().open => self.posts.fill(gpu, raw, post, alone),
+            Some(post) if self.alone && !self.held().open => {
+                self.posts.fill(gpu, (raw, epoch), post, alone)
+            }
             _ => {
                 self.posts.pass();
                 alone()

@@ -15,12 +15,14 @@
 //! | a fill | posted, and a launch does it | a launch that takes more |
 //! | a launch that takes more | posted; if that came too late, another launch does it | a launch that takes more |
 //!
+//! Commands are numbered, so whether any came in between is seen by that; what has no number says so.
+//!
 //! Only on streams that none but us give work to, and nobody's wait for the default stream.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ur::object::Result;
@@ -83,50 +85,67 @@ impl Post {
 }
 
 /// What a stream was given last.
-const OTHER: u8 = 0;
-const FILL: u8 = 1;
-const LAUNCH: u8 = 2;
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+enum Last {
+    Other = 0,
+    Fill = 1,
+    Launch = 2,
+}
+
+impl Last {
+    /// As one word, with the number of the command that it was.
+    fn at(self, epoch: u64) -> u64 {
+        epoch << 2 | self as u64
+    }
+
+    /// What came right before the command of this number.
+    fn before(epoch: u64, word: u64) -> Self {
+        let is = |last: &Self| word == last.at(epoch.wrapping_sub(1));
+        let found = [Self::Fill, Self::Launch].into_iter().find(is);
+        found.unwrap_or(Self::Other)
+    }
+}
 
 /// What a stream has of it. Who gives to the stream does so one at a time.
 #[derive(Default)]
 pub struct Posts {
-    last: AtomicU8,
+    last: AtomicU64,
     board: Mutex<Option<Board>>,
 }
 
 impl Posts {
     /// The stream is given something else.
-    #[inline(always)]
     pub fn pass(&self) {
-        self.last.store(OTHER, Ordering::Relaxed);
+        self.last.store(0, Ordering::Relaxed);
     }
 
     /// Posts a fill if others come before it, else has `alone` launch it by itself.
     pub fn fill(
         &self,
         gpu: &Arc<Gpu>,
-        stream: CUstream,
+        (stream, epoch): (CUstream, u64),
         post: Post,
         alone: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let last = self.last.swap(OTHER, Ordering::Relaxed);
+        let last = Last::before(epoch, self.last.swap(0, Ordering::Relaxed));
         let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
-        if last != OTHER && board.is_none() {
+        if last != Last::Other && board.is_none() {
             // Without memory for it each goes by itself.
             *board = Boards::take(gpu).ok();
         }
         let given = match &mut *board {
-            Some(own) if last != OTHER && own.has_room() => {
-                let posted = own.post(gpu, stream, post, last == LAUNCH);
+            Some(own) if last != Last::Other && own.has_room() => {
+                let posted = own.post(gpu, stream, post, last == Last::Launch);
                 if posted.is_err() {
                     // What stands there must never be done.
                     *board = None;
                 }
-                posted.map(|()| LAUNCH)
+                posted.map(|()| Last::Launch)
             }
-            _ => alone().map(|()| FILL),
+            _ => alone().map(|()| Last::Fill),
         }?;
-        self.last.store(given, Ordering::Relaxed);
+        self.last.store(given.at(epoch), Ordering::Relaxed);
         Ok(())
     }
 
