@@ -378,3 +378,107 @@ fn loom_a_free_beside_a_recall_loses_nothing() {
         assert_eq!((pool.figures().used, pool.source().calls()), (256, 1));
     });
 }
+
+/// A lane with its stash.
+struct Own {
+    lane: Lane,
+    stash: Arc<Stash>,
+}
+
+impl Own {
+    fn new() -> Self {
+        let lane = Lane::new();
+        let stash = Stash::new(lane.clock(), &Arc::default());
+        Self { lane, stash }
+    }
+
+    fn alloc(&self, pool: &TestPool, bytes: u64) -> u64 {
+        let own = self.stash.alloc(pool.key(), bytes);
+        let block = own.unwrap_or_else(|| match ask_on(pool, &self.lane, &self.stash, bytes) {
+            Ok(acquired) => acquired.block(),
+            Err(error) => panic!("{error}"),
+        });
+        block.addr
+    }
+
+    fn free(&self, pool: &TestPool, addr: u64) {
+        let freed = self.stash.free(addr, self.lane.epoch()).is_some();
+        assert!(freed || pool.release(addr, self.lane.tip()).is_ok());
+    }
+
+    /// Three blocks, each freed after the next one's request, and then all is complete.
+    fn turn(&mut self, pool: &TestPool, more: u64) {
+        let mut before = None;
+        for nth in 1..4 {
+            let addr = self.alloc(pool, 64 * (2 * nth + more));
+            self.lane.advance();
+            if let Some(before) = before.replace(addr) {
+                self.free(pool, before);
+            }
+        }
+        before.into_iter().for_each(|last| self.free(pool, last));
+        self.lane.clock().raise(self.lane.epoch());
+    }
+}
+
+/// Two lanes that have had the same memory in turn, and have a plan of it together when the first begins.
+fn in_turn() -> (Arc<TestPool>, [Own; 2]) {
+    let pool = pool(1 << 13, 0);
+    let mut lanes = [Own::new(), Own::new()];
+    for _ in 0..2 {
+        let [first, second] = &mut lanes;
+        first.turn(&pool, 0);
+        second.turn(&pool, 1);
+    }
+    let counters = pool.counters();
+    assert_eq!((counters.joint_plans, counters.planned_jointly), (1, 6));
+    (pool, lanes)
+}
+
+#[test]
+fn loom_a_joint_plan_that_ends_leaves_what_is_live() {
+    loom::model(|| {
+        let (pool, [first, second]) = in_turn();
+        let other = {
+            let pool = Arc::clone(&pool);
+            // Another size than it had: the plan ends.
+            thread::spawn(move || (second.alloc(&pool, 256), second))
+        };
+        let mine = first.alloc(&pool, 128);
+        let (theirs, second) = other.join().expect("it does not fail");
+        assert!(
+            mine + 128 <= theirs || theirs + 256 <= mine,
+            "{mine} {theirs}"
+        );
+        assert_eq!(pool.figures().used, 384);
+        first.free(&pool, mine);
+        second.free(&pool, theirs);
+        assert_eq!(pool.figures().used, 0);
+    });
+}
+
+#[test]
+fn loom_a_joint_plan_s_credit_keeps_highs_exact() {
+    loom::model(|| {
+        let (pool, [first, second]) = in_turn();
+        pool.reset_used_high();
+        let other = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                let addr = first.alloc(&pool, 128);
+                first.free(&pool, addr);
+            })
+        };
+        let third = now(&pool, 64);
+        let high = pool.figures().used_high;
+        assert!([64, 128, 192].contains(&high), "{high}");
+        other.join().expect("it does not fail");
+        let figures = pool.figures();
+        assert!(
+            figures.used == 64 && [128, 192].contains(&figures.used_high),
+            "{figures:?}"
+        );
+        assert!(pool.release(third, Frontier::new()).is_ok());
+        drop(second);
+    });
+}

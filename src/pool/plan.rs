@@ -40,8 +40,8 @@ use std::sync::Arc;
 const LEAST: usize = 8;
 const WORTH: usize = 64;
 /// Allocations of a lap that got what other lanes had, for a joint plan: with fewer, lanes serve
-/// themselves as well.
-pub(crate) const LEAST_SHARED: usize = 8;
+/// themselves as well. Models have few.
+pub(crate) const LEAST_SHARED: usize = if cfg!(loom) { 2 } else { 8 };
 /// Allocations without a miss after which a record ends, for each miss before and at least.
 const QUIET: usize = 128;
 const LEAST_QUIET: usize = 1 << 10;
