@@ -13,6 +13,7 @@
 // | chain | blocks | different addresses among 200 allocations of 64 MiB over four queues, each after the last free |
 // | chain | ms | what these take with a fill of each block, median of 9 |
 // | chain | ms alone | the fills in the same order and one block |
+// | growth | ms | 256 allocations of 64 MiB from nothing; and what mapping as much takes by itself, median of 9 |
 // | first, again | trace | ns an operation of a program that does nothing else; of its second run |
 // | held | trace | most bytes held beside most bytes live, each operation followed by a fill of 4 KiB |
 
@@ -64,6 +65,8 @@ struct Allocator {
     virtual void reset() {}
     // The most bytes held since then, or 0 if that is not known.
     virtual size_t held() { return 0; }
+    // Whether it neither grows nor gives back, nor tells what it holds.
+    virtual bool is_fixed() { return false; }
 
     virtual void wait() { CHECK(cuCtxSynchronize()); }
     virtual void work(int queue) { CHECK(cuMemsetD8Async(scratch, 1, WORK, streams[queue])); }
@@ -132,6 +135,7 @@ struct RmmPool : Allocator {
 struct RmmArena : Allocator {
     rmm::mr::arena_memory_resource arena{upstream, 4ull << 30};
     RmmArena() : Allocator("RMM's arena") {}
+    bool is_fixed() override { return true; }
     void *take(size_t bytes, int queue) override {
         return arena.allocate(cuda::stream_ref{(cudaStream_t)streams[queue]}, bytes, 256);
     }
@@ -216,6 +220,36 @@ struct Ours : Allocator {
     }
 };
 
+// Memory that is mapped in the same steps, by whoever has no pool: for the growth alone.
+struct Mapping : Allocator {
+    static const size_t STEPS = 256;
+    CUdeviceptr range, next;
+    CUmemAllocationProp properties = {};
+    std::vector<CUmemGenericAllocationHandle> handles;
+    Mapping() : Allocator("mapping alone") {
+        properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        CHECK(cuMemAddressReserve(&range, STEPS * LINK, 0, 0, 0));
+        next = range;
+    }
+    void *take(size_t bytes, int) override {
+        CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        CUdeviceptr block = std::exchange(next, next + bytes);
+        handles.emplace_back();
+        CHECK(cuMemCreate(&handles.back(), bytes, &properties, 0));
+        CHECK(cuMemMap(block, bytes, 0, handles.back(), 0));
+        CHECK(cuMemSetAccess(block, bytes, &access, 1));
+        return (void *)block;
+    }
+    void give(void *, size_t, int) override {}
+    void reset() override {
+        if (next > range) CHECK(cuMemUnmap(range, next - range));
+        for (auto handle : handles) CHECK(cuMemRelease(handle));
+        handles.clear();
+        next = range;
+    }
+};
+
 using Clock = std::chrono::steady_clock;
 static double since(Clock::time_point start) {
     return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
@@ -289,6 +323,19 @@ static void chain(Allocator &own) {
     tell("chain", own, "blocks", blocks.size());
 }
 
+static void growth(Allocator &own) {
+    tell("growth", own, "ms", median([&] {
+        std::vector<void *> blocks;
+        own.reset();
+        auto start = Clock::now();
+        for (size_t i = 0; i < Mapping::STEPS; ++i) blocks.push_back(own.take(LINK, 0));
+        double took = since(start);
+        for (auto block : blocks) own.give(block, LINK, 0);
+        own.reset();
+        return took / 1e6;
+    }));
+}
+
 struct Op {
     char kind;
     size_t id, bytes;
@@ -310,8 +357,7 @@ static void replay(const std::string &path, std::vector<std::unique_ptr<Allocato
     std::string name = path.substr(path.rfind('/') + 1);
     name = name.substr(0, name.find('.'));
     for (auto &own : all) {
-        // An arena neither gives back nor tells what it holds.
-        if (dynamic_cast<RmmArena *>(own.get())) continue;
+        if (own->is_fixed()) continue;
         auto pass = [&](bool works) {
             std::vector<void *> blocks(ids, nullptr);
             auto give = [&](const Op &op) { own->give(std::exchange(blocks[op.id], nullptr), op.bytes, op.queue); };
@@ -359,6 +405,10 @@ int main(int argc, char **argv) {
     for (auto &own : all) pairs(*own);
     for (auto &own : all) threads(*own);
     for (auto &own : all) chain(*own);
+    for (auto &own : all)
+        if (!own->is_fixed()) growth(*own);
+    Mapping mapping;
+    growth(mapping);
     for (int i = 1; i < argc; ++i) replay(argv[i], all);
     return 0;
 }

@@ -38,6 +38,7 @@ pub fn run(root: &Path, options: &Peers) -> Result<()> {
         ("pair", "An allocation and its free on one queue, ns"),
         ("threads", "Pairs of 4 KiB from threads, millions a second"),
         ("chain", "200 times 64 MiB over four queues, in order"),
+        ("growth", "16 GiB in steps of 64 MiB, from nothing"),
         ("held", "Bytes held beside bytes live, with work"),
         ("first", "A program's first run, ns an operation"),
         ("again", "Its second, ns an operation"),
@@ -147,6 +148,11 @@ impl<'a> Records<'a> {
                         value / alone,
                         1.02,
                     );
+                }
+                "growth" => {
+                    let alone = self.value("growth", "mapping alone", of);
+                    let alone = alone.context("mapping alone")?;
+                    verdicts.most("growth beside mapping alone", value / alone, 1.1);
                 }
                 "again" => verdicts.most(&format!("{of}, second run, ns"), value, 80.0),
                 "held" => {
