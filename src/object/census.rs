@@ -6,6 +6,7 @@
 //! or drops an object meanwhile.
 
 use super::Kind;
+use super::spare::Spares;
 use std::cell::Cell;
 use std::fmt;
 use std::iter;
@@ -16,14 +17,16 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 #[repr(align(128))]
 struct Place {
     counts: [AtomicIsize; Kind::ALL.len()],
+    spares: Spares,
     taken: AtomicBool,
     next: OnceLock<&'static Place>,
 }
 
 impl Place {
-    const fn taken() -> Self {
+    const fn taken(spares: Spares) -> Self {
         Self {
             counts: [const { AtomicIsize::new(0) }; Kind::ALL.len()],
+            spares,
             taken: AtomicBool::new(true),
             next: OnceLock::new(),
         }
@@ -36,7 +39,7 @@ impl Place {
 }
 
 /// For threads that have let go of theirs, as they end.
-static SHARED: Place = Place::taken();
+static SHARED: Place = Place::taken(Spares::none());
 
 /// The place that a thread has.
 struct Own(Cell<Option<&'static Place>>);
@@ -51,7 +54,7 @@ impl Own {
     fn take(&self) -> &'static Place {
         let vacant = |place: &&Place| !place.taken.swap(true, Ordering::Acquire);
         let place = Place::all().find(vacant).unwrap_or_else(|| {
-            let new: &'static Place = Box::leak(Box::new(Place::taken()));
+            let new: &'static Place = Box::leak(Box::new(Place::taken(Spares::new())));
             let mut last = &SHARED;
             while !std::ptr::eq(last, new) {
                 last = last.next.get_or_init(|| new);
@@ -78,6 +81,12 @@ thread_local! {
 /// One more object of a kind, given by its number.
 pub(super) fn born(kind: u32) {
     count(kind, 1);
+}
+
+/// The thread's spare memory. None while the thread ends.
+#[inline]
+pub(super) fn spares() -> Option<&'static Spares> {
+    OWN.try_with(|own| &own.place().spares).ok()
 }
 
 /// One less.

@@ -10,8 +10,10 @@
 //! | n | n + 1, n - 1 | `retain`, `release` |
 //! | one | none | `release`: `Body::released` runs, the API's Rust reference goes |
 
+use super::spare::Spares;
 use super::{Error, Result, census, ensure};
 use crate::abi::*;
+use std::alloc::Layout;
 use std::ffi::c_void;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Deref;
@@ -175,8 +177,7 @@ impl<T: Body> Object<T> {
     #[inline]
     pub fn handed_out(ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) -> *mut c_void {
         census::born(T::KIND as u32);
-        let object = Arc::into_raw(Arc::new(MaybeUninit::<Self>::uninit())).cast_mut();
-        let object = object.cast::<Self>();
+        let object = Self::memory();
         // SAFETY: new memory for an object, which nobody else knows of; all of it is written. If
         // `body` panics it is lost, and nothing else.
         unsafe {
@@ -187,6 +188,47 @@ impl<T: Body> Object<T> {
             (&raw mut (*object).body).write(body());
         }
         object.cast()
+    }
+
+    /// Whether they come and go so often that their memory is kept for the next: an event for each command.
+    const KEPT: bool = T::KIND as u32 == Kind::Event as u32 && Spares::fits(Layout::new::<Self>());
+
+    /// Memory for an object, in an `Arc` of its own.
+    #[inline]
+    fn memory() -> *mut Self {
+        let spare = match Self::KEPT {
+            true => census::spares().and_then(|own| own.take(Layout::new::<Self>())),
+            false => None,
+        };
+        match spare {
+            Some(memory) => memory.cast(),
+            None => Arc::into_raw(Arc::new(MaybeUninit::<Self>::uninit()))
+                .cast_mut()
+                .cast(),
+        }
+    }
+
+    /// Lets the API's Rust reference go.
+    ///
+    /// # Safety
+    /// There is one, and the caller does not touch the object any more.
+    unsafe fn let_go(this: *const Self) {
+        // SAFETY: promised by the caller.
+        let mut own = unsafe { Arc::from_raw(this) };
+        // Of an object that nobody else has only the memory is left, and the `Arc` around it as it was made.
+        if Self::KEPT
+            && Arc::get_mut(&mut own).is_some()
+            && let Some(spares) = census::spares()
+        {
+            let memory = Arc::into_raw(own).cast_mut();
+            // SAFETY: nobody else has it; its memory is then given away or freed, and not used.
+            unsafe {
+                memory.drop_in_place();
+                if !spares.give(memory.cast(), Layout::new::<Self>()) {
+                    drop(Arc::from_raw(memory.cast::<MaybeUninit<Self>>()));
+                }
+            }
+        }
     }
 
     /// The object behind a handle, if it is one of this adapter and of this kind.
@@ -250,7 +292,7 @@ impl<T: Body> Object<T> {
             Ok(1) => {
                 T::released(self);
                 // SAFETY: the reference that the first `retain` took; nothing touches `self` after.
-                unsafe { Arc::decrement_strong_count(self) };
+                unsafe { Self::let_go(self) };
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -305,6 +347,40 @@ mod tests {
     fn table() -> &'static ur_dditable_t {
         static TABLE: std::sync::OnceLock<ur_dditable_t> = std::sync::OnceLock::new();
         TABLE.get_or_init(ur_dditable_t::default)
+    }
+
+    #[test]
+    fn memory_of_the_last_is_the_next_one_s() {
+        let count = Arc::new(AtomicU32::new(0));
+        let make = || Object::<Probe>::handed_out(table(), || Probe(count.clone()));
+        // SAFETY: the handle is alive.
+        let end = |handle| unsafe { Object::<Probe>::borrow(handle, table()) }.map(Object::release);
+        let all = [(); 3].map(|()| make());
+        for handle in all {
+            assert_eq!(end(handle), Ok(Ok(())));
+        }
+        assert_eq!(
+            count.load(Ordering::Relaxed),
+            3 * 17,
+            "each released and dropped"
+        );
+        // What was an event is none until it is one again.
+        let gone = Err(Error::new(UR_RESULT_ERROR_INVALID_EVENT));
+        assert_eq!(end(all[2]), gone);
+        assert_eq!([(); 3].map(|()| make()), [all[2], all[1], all[0]]);
+        // Not of what somebody inside still has.
+        // SAFETY: as above.
+        let inside = unsafe { Object::<Probe>::borrow(all[0], table()) }
+            .unwrap()
+            .arc();
+        assert_eq!(end(all[0]), Ok(Ok(())));
+        let other = make();
+        assert_ne!(other, all[0]);
+        drop(inside);
+        for handle in [all[1], all[2], other] {
+            assert_eq!(end(handle), Ok(Ok(())));
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 7 * 17);
     }
 
     #[test]

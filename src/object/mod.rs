@@ -14,6 +14,7 @@ mod info;
 mod list;
 pub mod log;
 mod out;
+mod spare;
 
 pub use boundary::{boundary, watch};
 pub use census::Census;

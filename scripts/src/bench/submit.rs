@@ -13,9 +13,9 @@ const LIMITS: [(&str, f64); 7] = [
     ("launch", 493.0),
     ("copy", 259.0),
     ("fill", 257.0),
-    ("event launch", 990.0),
-    ("event copy", 760.0),
-    ("event fill", 763.0),
+    ("event launch", 908.0),
+    ("event copy", 671.0),
+    ("event fill", 675.0),
     ("joined copy", 8730.0),
 ];
 

@@ -1,0 +1,120 @@
+//! Memory of objects that are gone, for the next ones: to ask the heap for an event's and to give it back
+//! costs as much as to make the event.
+//!
+//! Owns a few pieces of memory for each thread, in the thread's place of the census; what a thread leaves
+//! there is the next one's. Any object's memory may be there, so each piece says what its layout is.
+
+use std::alloc::Layout;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// How many there are at most.
+const MOST: u32 = 16;
+
+/// One thread's. Atomics for the sake of those who have the place after each other; no two ever at once.
+pub(super) struct Spares {
+    first: AtomicPtr<Piece>,
+    room: AtomicU32,
+}
+
+/// What stands in memory that is nobody's.
+struct Piece {
+    next: *mut Piece,
+    layout: Layout,
+}
+
+impl Spares {
+    pub const fn new() -> Self {
+        Self {
+            first: AtomicPtr::new(null_mut()),
+            room: AtomicU32::new(MOST),
+        }
+    }
+
+    /// Where several threads are at once: nothing is ever kept.
+    pub const fn none() -> Self {
+        Self {
+            first: AtomicPtr::new(null_mut()),
+            room: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether objects of this layout can be kept at all.
+    pub const fn fits(layout: Layout) -> bool {
+        layout.size() >= size_of::<Piece>() && layout.align() >= align_of::<Piece>()
+    }
+
+    /// The piece that came last, if it has this layout.
+    #[inline]
+    pub fn take(&self, layout: Layout) -> Option<*mut u8> {
+        let piece = self.first.load(Ordering::Relaxed);
+        if piece.is_null() {
+            return None;
+        }
+        // SAFETY: `give` wrote it, and nobody has had it since.
+        let found = unsafe { &*piece };
+        if found.layout != layout {
+            return None;
+        }
+        self.first.store(found.next, Ordering::Relaxed);
+        let room = self.room.load(Ordering::Relaxed);
+        self.room.store(room + 1, Ordering::Relaxed);
+        Some(piece.cast())
+    }
+
+    /// Keeps a piece. False if there are enough.
+    ///
+    /// # Safety
+    /// Memory of this layout, which fits, and nobody's from now on.
+    #[inline]
+    pub unsafe fn give(&self, memory: *mut u8, layout: Layout) -> bool {
+        let room = self.room.load(Ordering::Relaxed);
+        if room == 0 {
+            return false;
+        }
+        let piece = memory.cast::<Piece>();
+        let next = self.first.load(Ordering::Relaxed);
+        // SAFETY: promised by the caller.
+        unsafe { piece.write(Piece { next, layout }) };
+        self.first.store(piece, Ordering::Relaxed);
+        self.room.store(room - 1, Ordering::Relaxed);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_is_taken_by_who_needs_as_much() {
+        let spares = Spares::new();
+        let mut all = [[0_u64; 8]; MOST as usize + 1];
+        let layout = Layout::new::<[u64; 8]>();
+        assert!(Spares::fits(layout) && !Spares::fits(Layout::new::<u64>()));
+        assert_eq!(spares.take(layout), None);
+        let places = all
+            .each_mut()
+            .map(|own| std::ptr::from_mut(own).cast::<u8>());
+        // SAFETY: memory of the test's, which it does not use meanwhile.
+        let kept = places.map(|place| unsafe { spares.give(place, layout) });
+        assert!(kept[..MOST as usize].iter().all(|kept| *kept) && !kept[MOST as usize]);
+        assert_eq!(spares.take(Layout::new::<[u64; 9]>()), None);
+        for place in places[..MOST as usize].iter().rev() {
+            assert_eq!(spares.take(layout), Some(*place));
+        }
+        assert_eq!(spares.take(layout), None);
+        // SAFETY: as above.
+        let again = unsafe { spares.give(places[0], layout) };
+        assert!(again, "there is room again");
+    }
+
+    #[test]
+    fn where_several_are_nothing_is_kept() {
+        let mut own = [0_u64; 8];
+        let layout = Layout::new::<[u64; 8]>();
+        let place = std::ptr::from_mut(&mut own).cast();
+        // SAFETY: memory of the test's.
+        assert!(!unsafe { Spares::none().give(place, layout) });
+    }
+}
