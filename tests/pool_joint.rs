@@ -45,17 +45,7 @@ impl Pair {
                 self.0[1].lane.wait_for(&before);
             }
             let queue = &mut self.0[own];
-            let mut live = Vec::new();
-            for nth in 0..TURN {
-                let block = queue.alloc(pool, Self::bytes(own, nth));
-                queue.lane.advance();
-                all.push(block.addr);
-                live.push(block);
-                if live.len() > 2 {
-                    queue.free(pool, &live.remove(0));
-                }
-            }
-            live.iter().for_each(|block| queue.free(pool, block));
+            all.extend(queue.turn(pool, (0..TURN).map(|nth| Self::bytes(own, nth))));
             if turns == Turns::Awaited {
                 queue.finish();
             }

@@ -16,18 +16,7 @@ fn lap(queue: &mut Queue, pool: &TestPool) -> Vec<u64> {
 }
 
 fn steps(queue: &mut Queue, pool: &TestPool, count: u64) -> Vec<u64> {
-    let (mut all, mut live) = (Vec::new(), Vec::new());
-    for nth in 0..count {
-        let block = queue.alloc(pool, 64 * (3 + 5 * nth));
-        queue.lane.advance();
-        all.push(block.addr);
-        live.push(block);
-        if live.len() > 2 {
-            queue.free(pool, &live.remove(0));
-        }
-    }
-    live.iter().for_each(|block| queue.free(pool, block));
-    all
+    queue.turn(pool, (0..count).map(|nth| 64 * (3 + 5 * nth)))
 }
 
 fn plans(pool: &TestPool) -> (u64, u64) {

@@ -29,6 +29,22 @@ impl Queue {
         assert_eq!(freed.as_ref(), Ok(block));
     }
 
+    /// Blocks of these sizes, each freed when two more are live; where they were.
+    pub fn turn(&mut self, pool: &TestPool, sizes: impl Iterator<Item = u64>) -> Vec<u64> {
+        let (mut all, mut live) = (Vec::new(), Vec::new());
+        for bytes in sizes {
+            let block = self.alloc(pool, bytes);
+            self.lane.advance();
+            all.push(block.addr);
+            live.push(block);
+            if live.len() > 2 {
+                self.free(pool, &live.remove(0));
+            }
+        }
+        live.iter().for_each(|block| self.free(pool, block));
+        all
+    }
+
     pub fn finish(&self) {
         self.lane.clock().raise(self.lane.epoch());
     }
