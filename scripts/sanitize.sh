@@ -57,10 +57,12 @@ sanitizer() {
     mkdir -p "$reports"
     # Two things are known. Nothing is left to wait for where all handles were released: that suite
     # watches the memory itself, on purpose.
-    # triomphe's Arc frees behind a fence, which the thread sanitizer does not follow (std's Arc loads
-    # instead where it knows of it): what that frees is taken as ordered.
+    # triomphe's Arc frees behind a fence, and so does an event's memory become the next one's, which the
+    # thread sanitizer does not follow (std's Arc loads instead where it knows of it): what that frees is
+    # taken as ordered.
     local known=$folder/known
-    printf 'race:%s\n' 'triomphe::arc::Arc*drop_slow' 'suites::outlive::Landing' >"$known"
+    printf 'race:%s\n' 'triomphe::arc::Arc*drop_slow' 'object::handle::Object*let_go' \
+        'suites::outlive::Landing' >"$known"
     # Threads that ended but were not joined are no finding: a worker of ur-conformance keeps its
     # adapter to the end of the process, and the last release is what joins them.
     export ASAN_OPTIONS=log_path=$reports/address TSAN_OPTIONS=log_path=$reports/thread:report_thread_leaks=0:suppressions=$known

@@ -18,7 +18,7 @@ use std::ffi::c_void;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// What kind of object a handle stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -214,12 +214,16 @@ impl<T: Body> Object<T> {
     /// There is one, and the caller does not touch the object any more.
     unsafe fn let_go(this: *const Self) {
         // SAFETY: promised by the caller.
-        let mut own = unsafe { Arc::from_raw(this) };
+        let own = unsafe { Arc::from_raw(this) };
         // Of an object that nobody else has only the memory is left, and the `Arc` around it as it was made.
         if Self::KEPT
-            && Arc::get_mut(&mut own).is_some()
+            && Arc::strong_count(&own) == 1
+            && Arc::weak_count(&own) == 0
             && let Some(spares) = census::spares()
         {
+            // What those did who let go of theirs comes before. That is less than `Arc::get_mut` does, which
+            // also keeps off those who hold it weakly: nobody holds an event so.
+            fence(Ordering::Acquire);
             let memory = Arc::into_raw(own).cast_mut();
             // SAFETY: nobody else has it; its memory is then given away or freed, and not used.
             unsafe {
