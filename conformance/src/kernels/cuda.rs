@@ -1,11 +1,14 @@
 //! Kernels for CUDA: PTX, made ahead from `cuda/kernels.cu`.
 
-use super::{KernelProvider, Source};
+use super::{KernelProvider, Source, Variable};
 
 pub struct Cuda;
 
 /// Ends in no zero: an adapter is told the length.
 const PTX: &str = include_str!("cuda/kernels.ptx");
+
+/// A program with a variable and nothing else.
+const VARIABLE: &str = include_str!("cuda/variable.ptx");
 
 impl KernelProvider for Cuda {
     fn source(&self, _: bool) -> Source {
@@ -13,5 +16,13 @@ impl KernelProvider for Cuda {
             data: PTX.as_ptr().cast(),
             size: PTX.len(),
         }
+    }
+
+    fn variable(&self) -> Option<Variable> {
+        Some(Variable {
+            binary: VARIABLE.into(),
+            name: c"ur_variable",
+            size: 16,
+        })
     }
 }

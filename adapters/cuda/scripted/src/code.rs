@@ -97,7 +97,8 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
         return 218;
     }
     let name = world.name();
-    world.modules.insert(name, ());
+    let variables = variables_of(&String::from_utf8_lossy(text));
+    world.modules.insert(name, variables);
     // SAFETY: room for a handle, as for all outputs here.
     unsafe { module.write(std::ptr::without_provenance_mut(name)) };
     SUCCESS
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 pub extern "C" fn cuModuleUnload(module: Handle) -> u32 {
     let mut world = hold();
     match world.modules.remove(&module.addr()) {
-        Some(()) => SUCCESS,
+        Some(_) => SUCCESS,
         None => code(world.broken("a module unloaded twice")),
     }
 }
@@ -139,14 +140,49 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     SUCCESS
 }
 
+/// `.visible .global .align A .b8 NAME[BYTES] = {VALUES};`
+fn variables_of(text: &str) -> Variables {
+    let lines = text.lines();
+    let lines = lines.filter_map(|line| line.trim().strip_prefix(".visible .global"));
+    let variable = |line: &str| {
+        let (head, rest) = line.split_once('[')?;
+        let (size, rest) = rest.split_once(']')?;
+        let name = head.split_whitespace().last()?.to_owned();
+        let mut bytes = vec![0; size.parse().ok()?];
+        let values = rest.trim_matches([' ', '=', '{', '}', ';']).split(',');
+        for (byte, value) in bytes.iter_mut().zip(values) {
+            *byte = value.trim().parse().unwrap_or_default();
+        }
+        Some((name, bytes.into_boxed_slice()))
+    };
+    lines.filter_map(variable).collect()
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetGlobal_v2(
-    _: *mut u64,
-    _: *mut usize,
-    _: Handle,
-    _: *const c_char,
+    addr: *mut u64,
+    bytes: *mut usize,
+    module: Handle,
+    name: *const c_char,
 ) -> u32 {
-    hold().acts("cuModuleGetGlobal").unwrap_or(NOT_FOUND)
+    let mut world = hold();
+    if let Some(code) = world.acts("cuModuleGetGlobal") {
+        return code;
+    }
+    let Some(variables) = world.modules.get(&module.addr()) else {
+        return code(world.broken("a variable of a dead module"));
+    };
+    // SAFETY: a C string.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    let Some(found) = variables.get(&*name) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: as above.
+    unsafe {
+        addr.write(found.as_ptr().expose_provenance() as u64);
+        bytes.write(found.len());
+    }
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]

@@ -35,6 +35,9 @@ pub fn context_of(device: usize) -> usize {
     CONTEXT + device * 0x10
 }
 
+/// What programs may look for in a module, by name: bytes.
+pub type Variables = HashMap<String, Box<[u8]>>;
+
 #[derive(Default)]
 pub struct World {
     pub script: Script,
@@ -45,7 +48,7 @@ pub struct World {
     pub retained: [usize; MOST_DEVICES],
     pub streams: BTreeMap<usize, Stream>,
     pub events: HashMap<usize, Event>,
-    pub modules: HashMap<usize, ()>,
+    pub modules: HashMap<usize, Variables>,
     /// Names of functions, and how many local bytes each was told.
     pub functions: HashMap<usize, String>,
     /// Allocations: their bytes.
