@@ -7,6 +7,9 @@ pub struct Cuda;
 /// Ends in no zero: an adapter is told the length.
 const PTX: &str = include_str!("cuda/kernels.ptx");
 
+/// A program that does not compile.
+const BROKEN: &str = include_str!("cuda/broken.ptx");
+
 /// A program with a variable and nothing else.
 const VARIABLE: &str = include_str!("cuda/variable.ptx");
 
@@ -16,6 +19,13 @@ impl KernelProvider for Cuda {
             data: PTX.as_ptr().cast(),
             size: PTX.len(),
         }
+    }
+
+    fn broken(&self) -> Option<Source> {
+        Some(Source::Binary {
+            data: BROKEN.as_ptr().cast(),
+            size: BROKEN.len(),
+        })
     }
 
     fn variable(&self) -> Option<Variable> {

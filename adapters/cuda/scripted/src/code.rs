@@ -82,9 +82,9 @@ impl Kernel {
 pub unsafe extern "C" fn cuModuleLoadDataEx(
     module: *mut Handle,
     image: *const c_char,
-    _: c_uint,
-    _: *const c_int,
-    _: *const Handle,
+    count: c_uint,
+    options: *const c_int,
+    values: *const Handle,
 ) -> u32 {
     let mut world = hold();
     if let Some(code) = world.acts("cuModuleLoadDataEx") {
@@ -92,7 +92,18 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     }
     // SAFETY: text that ends in a zero.
     let text = unsafe { CStr::from_ptr(image) }.to_bytes();
-    if !text.starts_with(b".version") {
+    let broken = text.windows(8).any(|word| word == b"nothing;");
+    if broken || !text.starts_with(b".version") {
+        let told = c"no such instruction";
+        for at in 0..count as usize {
+            // SAFETY: as many options as is said; 5 is the buffer for errors, which has room.
+            unsafe {
+                if *options.add(at) == 5 {
+                    let log = (*values.add(at)).cast::<c_char>();
+                    told.as_ptr().copy_to(log, told.count_bytes() + 1);
+                }
+            }
+        }
         // `CUDA_ERROR_INVALID_PTX`
         return 218;
     }
