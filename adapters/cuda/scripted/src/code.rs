@@ -108,8 +108,10 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
         return 218;
     }
     let name = world.name();
-    let variables = variables_of(&String::from_utf8_lossy(text));
-    world.modules.insert(name, variables);
+    for (own, bytes) in variables_of(&String::from_utf8_lossy(text)) {
+        world.variables.insert((name, own), bytes);
+    }
+    world.modules.insert(name, ());
     // SAFETY: room for a handle, as for all outputs here.
     unsafe { module.write(std::ptr::without_provenance_mut(name)) };
     SUCCESS
@@ -118,8 +120,9 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuModuleUnload(module: Handle) -> u32 {
     let mut world = hold();
+    world.variables.retain(|(own, _), _| *own != module.addr());
     match world.modules.remove(&module.addr()) {
-        Some(_) => SUCCESS,
+        Some(()) => SUCCESS,
         None => code(world.broken("a module unloaded twice")),
     }
 }
@@ -152,7 +155,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(
 }
 
 /// `.visible .global .align A .b8 NAME[BYTES] = {VALUES};`
-fn variables_of(text: &str) -> Variables {
+fn variables_of(text: &str) -> Vec<(String, Box<[u8]>)> {
     let lines = text.lines();
     let lines = lines.filter_map(|line| line.trim().strip_prefix(".visible .global"));
     let variable = |line: &str| {
@@ -180,12 +183,12 @@ pub unsafe extern "C" fn cuModuleGetGlobal_v2(
     if let Some(code) = world.acts("cuModuleGetGlobal") {
         return code;
     }
-    let Some(variables) = world.modules.get(&module.addr()) else {
+    if !world.modules.contains_key(&module.addr()) {
         return code(world.broken("a variable of a dead module"));
-    };
+    }
     // SAFETY: a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-    let Some(found) = variables.get(&*name) else {
+    let Some(found) = world.variables.get(&(module.addr(), name.into_owned())) else {
         return NOT_FOUND;
     };
     // SAFETY: as above.

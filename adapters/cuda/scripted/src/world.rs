@@ -35,9 +35,6 @@ pub fn context_of(device: usize) -> usize {
     CONTEXT + device * 0x10
 }
 
-/// What programs may look for in a module, by name: bytes.
-pub type Variables = HashMap<String, Box<[u8]>>;
-
 #[derive(Default)]
 pub struct World {
     pub script: Script,
@@ -48,7 +45,7 @@ pub struct World {
     pub retained: [usize; MOST_DEVICES],
     pub streams: BTreeMap<usize, Stream>,
     pub events: HashMap<usize, Event>,
-    pub modules: HashMap<usize, Variables>,
+    pub modules: HashMap<usize, ()>,
     /// Names of functions, and how many local bytes each was told.
     pub functions: HashMap<usize, String>,
     /// Allocations: their bytes.
@@ -66,6 +63,8 @@ pub struct World {
     pub pools: BTreeMap<usize, Pool>,
     /// Blocks of pools, free ones too.
     pub pooled: BTreeMap<usize, Block>,
+    /// What programs may look for in modules, by name: bytes.
+    pub variables: BTreeMap<(usize, String), Box<[u8]>>,
 }
 
 pub struct Piece {
