@@ -309,6 +309,13 @@ pub trait Driver:
         Ok(false)
     }
 
+    /// As [`Driver::is_done`], of a marker of this lane, where nobody asked for that: false if asking might
+    /// disturb what others do with the lane.
+    fn is_seen_done(lane: &Self::Lane, marker: &Self::Marker) -> Result<bool> {
+        let _ = lane;
+        Self::is_done(marker)
+    }
+
     /// Has the device start on everything submitted so far, where a driver may put that off. Who asks
     /// about a marker, is to be notified of it or has a lane wait for it need not call this.
     fn flush(lane: &Self::Lane) -> Result<()> {

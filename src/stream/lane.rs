@@ -1,9 +1,9 @@
 //! One physical in-order stream and what is known to come before its next command.
 //!
 //! The submission lock keeps the order of epochs equal to the order in which the driver receives
-//! commands, so the driver is called under it: to submit, to wait and to record, and for nothing
-//! else. Nobody waits for a lane's lock while holding another's: markers of other lanes are found
-//! before.
+//! commands, so the driver is called under it: to submit, to wait and to record, and, once there are
+//! many records, to ask about one. Nobody waits for a lane's lock while holding another's: markers of
+//! other lanes are found before.
 
 mod guests;
 mod marks;
@@ -24,6 +24,7 @@ use crate::object::{Object, Origin, Result};
 use crate::pool::{Block, Ends, PoolKey, Stash, Taken};
 use crate::timeline::sync::{Mutex, MutexGuard};
 use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
+use marks::Look;
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
@@ -80,6 +81,7 @@ pub(crate) struct State<D: Driver> {
     recent: Recent,
     /// Recorded markers, ascending by epoch. Unused where the driver tracks.
     marks: VecDeque<(u64, D::Marker)>,
+    look: Look,
     rooms: Rooms,
     /// What the host is to signal here, if it ever was.
     hosts: Option<HostLine>,
@@ -110,6 +112,7 @@ impl<D: Driver> LaneCore<D> {
             order,
             recent: Recent::default(),
             marks: VecDeque::new(),
+            look: Look::default(),
             ticket: None,
             here: Here::new(&clock),
             rooms: Rooms::new(),

@@ -156,6 +156,10 @@ impl Driver for Cuda {
         lane.is_idle()
     }
 
+    fn is_seen_done(lane: &Lane, marker: &Marker) -> Result<bool> {
+        lane.is_seen_done(marker)
+    }
+
     fn mark(lane: &Lane, _: u64) -> Result<Marker> {
         lane.mark()
     }

@@ -3,11 +3,13 @@
 //!
 //! `stage` opens the library and runs tests in processes of their own, since an adapter looks for its
 //! driver once; `scene` is a piece of everything that a client does.
-//! `native` is about the driver's own pools, `graph` about command buffers, `posts` about small fills.
+//! `native` is about the driver's own pools, `graph` about command buffers, `posts` about small fills,
+//! `marks` about records of streams.
 
 mod current;
 mod faults;
 mod graph;
+mod marks;
 mod native;
 mod posts;
 mod scene;

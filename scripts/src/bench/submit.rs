@@ -16,7 +16,7 @@ const LIMITS: [(&str, f64); 7] = [
     ("event launch", 908.0),
     ("event copy", 671.0),
     ("event fill", 675.0),
-    ("joined copy", 8730.0),
+    ("joined copy", 8042.0),
 ];
 
 /// Often enough that what comes before hardly counts.

@@ -15,6 +15,19 @@ use std::sync::atomic::Ordering;
 /// was recorded, the oldest has mostly been reached.
 const FEW: usize = 4;
 
+/// Markers that a lane has before it looks by itself which of them were reached: a program whose queues
+/// wait for each other, and whose host never does, would have one for each wait, for good.
+const MANY: usize = 32;
+
+/// When a lane looks next: with how many markers.
+pub(super) struct Look(usize);
+
+impl Default for Look {
+    fn default() -> Self {
+        Self(MANY)
+    }
+}
+
 impl<D: Driver> LaneCore<D> {
     /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
     /// complete already.
@@ -62,7 +75,9 @@ impl<D: Driver> LaneCore<D> {
                 state.marks.front().cloned()
             };
             match oldest {
-                Some((epoch, marker)) if D::is_done(&marker)? => self.clock.raise(epoch),
+                Some((epoch, marker)) if D::is_seen_done(&self.native, &marker)? => {
+                    self.clock.raise(epoch);
+                }
                 _ => return Ok(()),
             }
         }
@@ -85,7 +100,7 @@ impl<D: Driver> LaneCore<D> {
             return Ok(());
         };
         while let Some((epoch, marker)) = state.marks.front()
-            && D::is_done(marker)?
+            && D::is_seen_done(&self.native, marker)?
         {
             self.clock.raise(*epoch);
             self.forget_complete(&mut state);
@@ -129,12 +144,30 @@ impl<D: Driver> LaneCore<D> {
     pub(super) fn keep_mark(&self, state: &mut State<D>) -> Result<()> {
         let epoch = state.order.epoch();
         if state.marks.back().is_none_or(|(at, _)| *at != epoch) {
+            if state.marks.len() >= state.look.0 {
+                self.look(state);
+            }
             self.forget_complete(state);
             let marker = D::mark(&self.native, epoch)?;
             state.marks.push_back((epoch, marker));
             self.marked.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Asks for the marker in the middle. Half of them go, or there will be twice as many at the next look:
+    /// either way one question is for sixteen markers or more.
+    #[cold]
+    fn look(&self, state: &mut State<D>) {
+        if let Some((epoch, marker)) = state.marks.get(state.marks.len() / 2) {
+            match D::is_seen_done(&self.native, marker) {
+                Ok(true) => self.clock.raise(*epoch),
+                Ok(false) => {}
+                Err(error) => log::error!("asking a lane how far it is failed: {:?}", error.code()),
+            }
+        }
+        self.forget_complete(state);
+        state.look.0 = MANY.max(2 * state.marks.len());
     }
 
     fn forget_complete(&self, state: &mut State<D>) {

@@ -90,6 +90,34 @@ fn a_polled_driver_records_only_what_can_be_seen() {
 }
 
 #[test]
+fn a_polled_driver_is_asked_once_there_are_many_markers() {
+    let bench = Bench::<Polled>::new();
+    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.in_order());
+    let pass_on = |label: u32| {
+        let event = launch(&p, label, &[]);
+        launch_only(&q, 1000 + label, &[&event]);
+        event
+    };
+    // Nothing is done, so nothing may be forgotten.
+    let events: Vec<_> = (0..100).map(pass_on).collect();
+    launch_only(&r, 2000, &[&events[3]]);
+    assert_eq!(bench.world.waits(), 101);
+    let p_line = bench.world.lanes.lock().unwrap()[0].number;
+    while bench.world.ran().last() != Some(&89) {
+        assert!(bench.world.step(p_line));
+    }
+    (100..300).for_each(|label| drop(pass_on(label)));
+    launch_only(&r, 2001, &[&events[50]]);
+    launch_only(&r, 2002, &[&events[95]]);
+    assert_eq!(bench.world.waits(), 302, "50 is seen to be done by now");
+    bench.world.run();
+    let ran = bench.world.ran();
+    let at = |label: u32| ran.iter().position(|ran| *ran == label).unwrap();
+    assert!((0..300).all(|label| at(label) < at(1000 + label)));
+    assert!(at(3) < at(2000) && at(95) < at(2002));
+}
+
+#[test]
 fn independent_commands_spread_and_dependent_ones_follow() {
     let bench = Bench::<Tracked>::new();
     let queue = bench.out_of_order();

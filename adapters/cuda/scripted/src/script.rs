@@ -112,6 +112,13 @@ pub extern "C" fn scripted_anywhere(anywhere: bool) {
     hold().anywhere = anywhere;
 }
 
+/// Has a thread capture a stream in the global mode: one of ours by its handle, or with 1 some other; with
+/// 0 none does any longer.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_capture(stream: usize) {
+    hold().captured = (stream != 0).then_some(stream);
+}
+
 /// Looks.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_look() -> Answer {

@@ -49,6 +49,8 @@ pub struct Event {
     pub timed: bool,
     pub context: usize,
     pub recorded: u64,
+    /// Where, the last time.
+    pub on: Option<usize>,
     pub happened: u64,
     pub at: Option<Instant>,
 }

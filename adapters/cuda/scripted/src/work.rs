@@ -51,11 +51,36 @@ pub extern "C" fn cuStreamQuery(stream: Handle) -> u32 {
     if let Some(code) = world.belongs("cuStreamQuery", own) {
         return code;
     }
+    if let Some(code) = world.asks(Some(stream.addr())) {
+        return code;
+    }
     world.pump();
     match world.streams.get(&stream.addr()) {
         Some(stream) if !stream.commands.is_empty() => NOT_READY,
         _ => SUCCESS,
     }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamIsCapturing(stream: Handle, status: *mut c_int) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.called("cuStreamIsCapturing") {
+        return code;
+    }
+    let captured = world.captured == Some(stream.addr());
+    // SAFETY: room for a word, by the driver's interface.
+    unsafe { status.write(captured.into()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) -> u32 {
+    if let Some(code) = hold().called("cuThreadExchangeStreamCaptureMode") {
+        return code;
+    }
+    // SAFETY: a word, by the driver's interface.
+    unsafe { mode.write(MODE.replace(mode.read())) };
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -165,6 +190,7 @@ pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
         return code(world.broken("recording an event of another context"));
     }
     own.recorded += 1;
+    own.on = Some(stream.addr());
     let count = own.recorded;
     code(world.give(stream.addr(), Command::Record { event, count }))
 }
@@ -174,6 +200,10 @@ pub extern "C" fn cuEventQuery(event: Handle) -> u32 {
     let mut world = hold();
     let own = world.context_of_event(event);
     if let Some(code) = world.belongs("cuEventQuery", own) {
+        return code;
+    }
+    let on = world.events.get(&event.addr()).and_then(|event| event.on);
+    if let Some(code) = world.asks(on) {
         return code;
     }
     world.pump();

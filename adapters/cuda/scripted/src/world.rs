@@ -1,8 +1,9 @@
 //! All objects, behind one lock. A handle is a number that is never given twice.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::graph::Graph;
@@ -18,6 +19,7 @@ pub const INVALID_CONTEXT: u32 = 201;
 pub const INVALID_HANDLE: u32 = 400;
 pub const NOT_FOUND: u32 = 500;
 pub const NOT_READY: u32 = 600;
+pub const CAPTURE_UNSUPPORTED: u32 = 900;
 
 /// What all names come behind. Default streams have their contexts' names.
 const FIRST: usize = 0x7000_0000;
@@ -35,6 +37,9 @@ pub fn context_of(device: usize) -> usize {
     CONTEXT + device * 0x10
 }
 
+/// The same in every process, unlike the standard library's, so that counts of instructions are.
+type Map<V> = HashMap<usize, V, BuildHasherDefault<DefaultHasher>>;
+
 #[derive(Default)]
 pub struct World {
     pub script: Script,
@@ -44,25 +49,27 @@ pub struct World {
     /// How often each primary context is retained.
     pub retained: [usize; MOST_DEVICES],
     pub streams: BTreeMap<usize, Stream>,
-    pub events: HashMap<usize, Event>,
-    pub modules: HashMap<usize, ()>,
+    pub events: Map<Event>,
+    pub modules: Map<()>,
     /// Names of functions, and how many local bytes each was told.
-    pub functions: HashMap<usize, String>,
+    pub functions: Map<String>,
     /// Allocations: their bytes.
     pub blocks: BTreeMap<usize, usize>,
     /// Reserved addresses: their bytes.
     pub ranges: BTreeMap<usize, usize>,
     /// Pieces of memory, and where they are mapped.
-    pub pieces: HashMap<usize, Piece>,
+    pub pieces: Map<Piece>,
     pub maps: BTreeMap<usize, (usize, usize)>,
     /// Graphs, and what was made ready of them.
-    pub graphs: HashMap<usize, Graph>,
-    pub launchable: HashMap<usize, Graph>,
+    pub graphs: Map<Graph>,
+    pub launchable: Map<Graph>,
     /// Whether streams and events are taken whatever context is current, as newer drivers do.
     pub anywhere: bool,
     pub pools: BTreeMap<usize, Pool>,
     /// Blocks of pools, free ones too.
     pub pooled: BTreeMap<usize, Block>,
+    /// Whether a thread captures a stream in the global mode: its handle, 1 for one that we never see.
+    pub captured: Option<usize>,
     /// What programs may look for in modules, by name: bytes.
     pub variables: BTreeMap<(usize, String), Box<[u8]>>,
 }
@@ -73,9 +80,14 @@ pub struct Piece {
     pub mapped: usize,
 }
 
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`
+const RELAXED: i32 = 2;
+
 thread_local! {
     /// The thread's contexts, the current one last.
     pub static CURRENT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// Its capture mode: 0 global, 2 relaxed.
+    pub static MODE: Cell<i32> = const { Cell::new(0) };
 }
 
 pub fn current() -> usize {
@@ -150,6 +162,20 @@ impl World {
             return Some(INVALID_CONTEXT);
         }
         self.called(name)
+    }
+
+    /// Begins a question about a stream, or an event that was recorded there: while a capture forbids it,
+    /// it would end that.
+    pub fn asks(&mut self, stream: Option<usize>) -> Option<u32> {
+        let captured = self.captured?;
+        let own = stream == Some(captured);
+        if !own && MODE.get() == RELAXED {
+            return None;
+        }
+        self.script
+            .broken
+            .push("a question that ends a capture".into());
+        Some(CAPTURE_UNSUPPORTED)
     }
 
     pub fn broken<T>(&mut self, what: &str) -> Result<T, u32> {

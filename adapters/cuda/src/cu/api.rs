@@ -93,6 +93,9 @@ ur::dl::symbols! {
         optional {
             cuDeviceGetUuid = "cuDeviceGetUuid_v2": unsafe extern "C" fn(*mut CUuuid, CUdevice) -> Code,
             cuStreamWaitValue32 = "cuStreamWaitValue32_v2": unsafe extern "C" fn(Stream, Ptr, u32, c_uint) -> Code,
+            // Modes and states of captures are plain numbers.
+            cuStreamIsCapturing: unsafe extern "C" fn(Stream, *mut c_int) -> Code,
+            cuThreadExchangeStreamCaptureMode: unsafe extern "C" fn(*mut c_int) -> Code,
             cuMemPrefetchAsync: unsafe extern "C" fn(Ptr, usize, CUdevice, Stream) -> Code,
             cuMemAdvise: unsafe extern "C" fn(Ptr, usize, CUmem_advise, CUdevice) -> Code,
             cuModuleGetFunctionCount: unsafe extern "C" fn(*mut c_uint, CUmodule) -> Code,

@@ -2,10 +2,12 @@
 //! Knows the driver's interface and no Unified Runtime object.
 
 mod api;
+mod capture;
 mod current;
 mod error;
 
 pub use api::{Api, Code, Graphing, Paging, Pooling};
+pub use capture::Asking;
 pub use cudarc::driver::sys;
 pub use current::{Entered, anywhere, current, on_stream};
 pub use error::{check, failure};

@@ -30,7 +30,7 @@ use super::times;
 use super::work;
 use crate::Cuda;
 use crate::cu::sys::{CUcontext, CUstream};
-use crate::cu::{Api, Code, check, on_stream};
+use crate::cu::{Api, Asking, Code, check, on_stream};
 use crate::kernel::{Kernel, Launch, Plain, Ready};
 
 /// An in-order stream, with what nearly every command needs of it in place.
@@ -304,6 +304,7 @@ impl Lane {
             return Ok(false);
         }
         let gpu = &stream.gpu;
+        let _asking = Asking::new(gpu.api);
         let code = on_stream(gpu.api, gpu.context(), stream.raw, || {
             // SAFETY: a live stream.
             unsafe { (gpu.api.cuStreamQuery)(stream.raw) }
@@ -311,6 +312,15 @@ impl Lane {
         match code == Code::NOT_READY {
             true => Ok(false),
             false => gpu.check(code, "cuStreamQuery").map(|()| true),
+        }
+    }
+
+    /// Whether a marker of this stream's has been reached, as far as that may be asked now.
+    pub fn is_seen_done(&self, marker: &Marker) -> Result<bool> {
+        let asking = Asking::new(self.api);
+        match asking.is_captured(self.raw) {
+            true => Ok(false),
+            false => marker.is_done(),
         }
     }
 

@@ -28,6 +28,7 @@ ur::dl::symbols! {
             scripted_fail: unsafe extern "C" fn(Fault, *const c_char),
             scripted_devices: extern "C" fn(usize),
             scripted_anywhere: extern "C" fn(bool),
+            scripted_capture: extern "C" fn(usize),
             scripted_look: extern "C" fn() -> Answer,
             scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
             cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
@@ -91,6 +92,11 @@ impl Stage {
     /// Takes streams and events whatever context is current, as newer drivers do; or no longer.
     pub fn anywhere(&self, anywhere: bool) {
         (self.0.scripted_anywhere)(anywhere);
+    }
+
+    /// Has somebody capture a stream, one of ours or some other; or end that.
+    pub fn capture(&self, stream: Option<usize>) {
+        (self.0.scripted_capture)(stream.unwrap_or(0));
     }
 
     pub fn look(&self) -> Answer {
