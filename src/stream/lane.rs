@@ -6,6 +6,7 @@
 //! other lanes are found before.
 
 mod guests;
+mod lone;
 mod marks;
 mod turn;
 
@@ -22,8 +23,8 @@ use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
 use crate::pool::{Block, Ends, PoolKey, Stash, Taken};
-use crate::timeline::sync::{Mutex, MutexGuard};
 use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
+use lone::{Lone, LoneGuard};
 use marks::Look;
 use smallvec::SmallVec;
 use std::borrow::Borrow;
@@ -50,7 +51,7 @@ pub(crate) struct LaneCore<D: Driver> {
     tip_epoch: AtomicU64,
     /// The epoch of the last command.
     last: AtomicU64,
-    state: Mutex<State<D>>,
+    state: Lone<State<D>>,
     /// Blocks that it may use again at once, under a lock of its own.
     pub stash: Arc<Stash>,
     pub clock: Arc<Clock>,
@@ -125,7 +126,7 @@ impl<D: Driver> LaneCore<D> {
             native,
             exposed: AtomicBool::new(false),
             guests: AtomicUsize::new(0),
-            state: Mutex::new(state),
+            state: Lone::new(state),
             stash,
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
@@ -314,13 +315,13 @@ impl<D: Driver> LaneCore<D> {
 
     /// Makes later commands wait for `waits` and lets `then` look at the order under the lock.
     #[inline]
-    pub fn after(&self, waits: &Reach) -> Result<MutexGuard<'_, State<D>>> {
+    pub fn after(&self, waits: &Reach) -> Result<LoneGuard<'_, State<D>>> {
         self.after_all(&[waits])
     }
 
     /// As [`LaneCore::after`], of several.
     #[inline]
-    pub fn after_all(&self, waits: &[impl Borrow<Reach>]) -> Result<MutexGuard<'_, State<D>>> {
+    pub fn after_all(&self, waits: &[impl Borrow<Reach>]) -> Result<LoneGuard<'_, State<D>>> {
         let state = self.state.lock();
         match waits.iter().all(|waits| waits.borrow().done.is_empty()) {
             true => Ok(state),
@@ -330,9 +331,9 @@ impl<D: Driver> LaneCore<D> {
 
     fn after_others<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State<D>>,
+        mut state: LoneGuard<'a, State<D>>,
         waits: &[impl Borrow<Reach>],
-    ) -> Result<MutexGuard<'a, State<D>>> {
+    ) -> Result<LoneGuard<'a, State<D>>> {
         let points = waits.iter().flat_map(|waits| waits.borrow().done.points());
         let foreign = points.filter(|point| !state.order.orders_point(*point));
         let mut missing: Missing<'_> = foreign.collect();

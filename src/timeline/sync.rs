@@ -1,4 +1,5 @@
-//! The synchronisation that `timeline`, `pool` and lanes use, so that loom can stand in for it.
+//! The synchronisation that `timeline` and `pool` use, so that loom can stand in for it. Lanes have a lock
+//! of their own besides (`src/stream/lane/lone.rs`).
 //!
 //! Owns nothing. No lock is poisoned: the state behind it is only changed by code that cannot panic
 //! half-way, and an abort of the caller's process is worse. So the locks are ones that do not look
@@ -35,17 +36,6 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let guard = self.0.lock();
         guard.unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// None while somebody has it, the caller included.
-    #[cfg(not(loom))]
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock()
-    }
-
-    #[cfg(loom)]
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock().ok()
     }
 }
 

@@ -1,9 +1,9 @@
 //! A command on its way to a lane, in one stretch under the lane's lock, and what became of it.
 
+use super::lone::LoneGuard;
 use super::{Driver, LaneCore, Reached, State};
 use crate::object::Result;
 use crate::stream::{Stamps, Work};
-use crate::timeline::sync::MutexGuard;
 use std::sync::Arc;
 
 /// What became of work that a lane was given.
@@ -33,7 +33,7 @@ impl Progress {
 /// One's turn to give a lane its next command.
 pub(crate) struct Turn<'a, D: Driver> {
     pub(super) lane: &'a LaneCore<D>,
-    pub(super) state: MutexGuard<'a, State<D>>,
+    pub(super) state: LoneGuard<'a, State<D>>,
 }
 
 impl<D: Driver> Turn<'_, D> {
