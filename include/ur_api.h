@@ -6956,7 +6956,11 @@ typedef void (*ur_exp_command_buffer_native_command_function_t)(void *pUserData)
 /// `hCommandBuffer` through UR.
 ///
 /// Errors:
-/// - `UNSUPPORTED_FEATURE`: the backend has no native command buffer to record into
+/// - `INVALID_COMMAND_BUFFER_EXP`: `hChildCommandBuffer` is `hCommandBuffer`, or of another
+///   context or device
+/// - `UNSUPPORTED_FEATURE`: the backend has no native command buffer to record into, or none for
+///   a child that commands were appended to
+/// - also `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendNativeCommandExp(
     ur_exp_command_buffer_handle_t hCommandBuffer,
     /// callback that records; called exactly once, never at execution
@@ -7075,10 +7079,13 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferGetInfoExp(
     size_t propSize, void *pPropValue, size_t *pPropSizeRet);
 
 /// Returns the backend's object beneath a command buffer, for instance a graph or a command list.
-/// It stays owned by the buffer.
+/// It stays owned by the buffer. A backend that keeps recorded commands by itself has one that
+/// holds native commands alone: what is added to it until the buffer is finalized runs beside the
+/// buffer's other commands.
 ///
 /// Errors:
-/// - `UNSUPPORTED_FEATURE`: the backend has no native object for command buffers
+/// - `UNSUPPORTED_FEATURE`: the backend has no native object for command buffers, or none for one
+///   that commands were appended to before
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferGetNativeHandleExp(
     ur_exp_command_buffer_handle_t hCommandBuffer,
     /// [out] receives the native handle, valid while the buffer lives

@@ -6,7 +6,6 @@
 macro_rules! lacking_features {
     () => {
         $crate::hal::DeviceInfo::KernelSetSpecializationConstants
-            | $crate::hal::DeviceInfo::CommandBufferSubgraphSupportExp
             | $crate::hal::DeviceInfo::BindlessImagesSupportExp
             | $crate::hal::DeviceInfo::BindlessImagesSharedUsmSupportExp
             | $crate::hal::DeviceInfo::BindlessImages1dUsmSupportExp

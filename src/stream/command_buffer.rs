@@ -9,6 +9,7 @@
 use super::command::{Command, Site};
 use super::engine::enter;
 use super::event::Event;
+use super::native_record::Records;
 use super::reach::Reach;
 use super::recording::{Node, Recording};
 use super::replay::Replay;
@@ -37,6 +38,7 @@ pub struct CommandBuffer<D: Driver> {
     state: Mutex<State<D>>,
     /// Handles given out, which the buffer owns.
     handles: Mutex<Vec<Arc<Object<RecordedCommand<D>>>>>,
+    pub(super) records: Mutex<Records<D>>,
 }
 
 pub(super) enum State<D: Driver> {
@@ -74,6 +76,16 @@ impl<D: Driver> Body for RecordedCommand<D> {
     const KIND: crate::object::Kind = crate::object::Kind::CommandBufferCommand;
 }
 
+impl<D: Driver> State<D> {
+    /// What may still be appended to.
+    pub(super) fn open(&mut self) -> Result<&mut Recording<D>> {
+        match self {
+            Self::Open(recording) => Ok(recording),
+            Self::Finalized(_) => Err(Error::new(UR_RESULT_ERROR_INVALID_OPERATION)),
+        }
+    }
+}
+
 const NO_COMMAND: Error = Error::new(UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP);
 
 impl<D: Driver> RecordedCommand<D> {
@@ -108,6 +120,7 @@ impl<D: Driver> CommandBuffer<D> {
             first_sync_point: number.wrapping_mul(0x9e37_79b1),
             state: Mutex::new(State::Open(Recording::default())),
             handles: Mutex::default(),
+            records: Mutex::default(),
         }))
     }
 
@@ -149,17 +162,12 @@ impl<D: Driver> CommandBuffer<D> {
             UR_RESULT_ERROR_INVALID_OPERATION,
         )?;
         let mut state = this.state();
-        let State::Open(recording) = &mut *state else {
-            return Err(Error::new(UR_RESULT_ERROR_INVALID_OPERATION));
-        };
+        let recording = state.open()?;
         let at = recording.nodes.len() as u32;
         let kind = made.kind;
         let choice: Vec<_> = choice.iter().map(Object::arc).collect();
         let mut node = Node::new(made, out.command.wanted().then_some(&choice[..]))?;
-        node.after = match this.in_order {
-            true => at.checked_sub(1).into_iter().collect(),
-            false => this.nodes_of(sync_points, at)?,
-        };
+        node.after = this.nodes_before(recording, sync_points)?;
         node.waits = waits.iter().map(Object::arc).collect();
         if out.event.wanted() {
             let event = Event::recorded(&this.context, kind, recording.id, at);
@@ -174,17 +182,31 @@ impl<D: Driver> CommandBuffer<D> {
             out.command.set(&handle);
             enter(&this.handles).push(handle);
         }
-        recording.nodes.push(node);
-        out.sync_point.set(this.first_sync_point.wrapping_add(at));
+        out.sync_point.set(this.push(recording, node));
         Ok(())
     }
 
-    /// The commands behind sync points, ascending; there are `count` so far.
-    fn nodes_of(
+    /// Records a command: its sync point.
+    pub(super) fn push(
         &self,
+        recording: &mut Recording<D>,
+        node: Node<D>,
+    ) -> ur_exp_command_buffer_sync_point_t {
+        let at = recording.nodes.len() as u32;
+        recording.nodes.push(node);
+        self.first_sync_point.wrapping_add(at)
+    }
+
+    /// The commands that the next one follows if it names these sync points, ascending.
+    pub(super) fn nodes_before(
+        &self,
+        recording: &Recording<D>,
         sync_points: &[ur_exp_command_buffer_sync_point_t],
-        count: u32,
     ) -> Result<Vec<u32>> {
+        let count = recording.nodes.len() as u32;
+        if self.in_order {
+            return Ok(count.checked_sub(1).into_iter().collect());
+        }
         let node = |point: &u32| {
             let node = point.wrapping_sub(self.first_sync_point);
             let unknown = Error::new(UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_EXP);
@@ -195,9 +217,8 @@ impl<D: Driver> CommandBuffer<D> {
 
     pub(super) fn finalize(&self) -> Result<()> {
         let mut state = self.state();
-        let State::Open(recording) = &mut *state else {
-            return Err(Error::new(UR_RESULT_ERROR_INVALID_OPERATION));
-        };
+        let recording = state.open()?;
+        recording.nodes.extend(self.recorded_natively()?);
         let recording = std::mem::take(recording);
         *state = State::Finalized(Replay::new(recording, self.site(), self.updatable));
         Ok(())

@@ -5,9 +5,10 @@
 use super::command::Corner;
 use super::command_buffer::{CommandBuffer, Outputs, RecordedCommand};
 use super::event::Event;
+use super::native_record::RecordCall;
 use super::{Driver, LaunchRequest, PlainLaunch, update};
 use crate::abi::*;
-use crate::hal::{self, CommandBufferInfo};
+use crate::hal::{self, CommandBufferInfo, Unwrapped};
 use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -347,6 +348,22 @@ impl<B: Driver> hal::CommandBuffer<B> for CommandBuffer<B> {
         updates: &[ur_exp_command_buffer_update_kernel_launch_desc_t],
     ) -> Result<()> {
         update::launches(this, updates)
+    }
+
+    fn append_native_command_exp(
+        this: &Object<Self>,
+        run: <ur_exp_command_buffer_native_command_function_t as Unwrapped>::Fn,
+        data: *mut c_void,
+        child: Option<&Object<Self>>,
+        sync_points: &[SyncPoint],
+        sync_point: Out<'_, SyncPoint>,
+    ) -> Result<()> {
+        let call = RecordCall { run, data };
+        Self::append_native(this, call, child, sync_points, sync_point)
+    }
+
+    fn get_native_handle_exp(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        this.native_handle()
     }
 
     fn get_info_exp(

@@ -6,7 +6,7 @@
 // Each list is expanded twice, as provided methods and as the calls that forward to them.
 #![allow(unused_variables, clippy::too_many_arguments)]
 
-use super::{Context, Driver, Event, Queue};
+use super::{Context, Driver, Event, NativeRecord, Queue};
 use crate::abi::*;
 use crate::hal::{ImageInfo, Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
 use crate::object::{Error, Handles, InfoOut, Object, Out, OutHandle, Result};
@@ -191,6 +191,14 @@ pub(crate) use {context_hooks, forwarded, queue_hooks};
 pub trait Hooks<B: Driver> {
     context_hooks!(provided);
     queue_hooks!(provided);
+
+    /// A new native object that native commands of a command buffer are recorded into.
+    fn native_record(
+        context: &Object<Context<B>>,
+        device: &Object<B::Device>,
+    ) -> Result<Arc<dyn NativeRecord<B>>> {
+        Err(Error::unsupported())
+    }
 
     /// `urContextGetNativeHandle`
     fn context_native_handle(this: &Object<Context<B>>) -> Result<ur_native_handle_t> {

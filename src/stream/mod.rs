@@ -10,9 +10,9 @@
 //! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded, `enqueue` goes without it,
 //! `recording` keeps it, `capture` turns a queue's commands into a `graph`, `replay` submits it, `update` changes it, and `signal` is what the event of
 //! a recorded command stands for; `alloc`, `usm`, `memory`, `rooms`, `pool_core`, `source` and `paged` are
-//! USM, `native_pool` what of it a backend's own pools serve; `host` is what the host copies and fills itself; `threads` runs host tasks and callbacks, `native_command` what others give to a lane.
+//! USM, `native_pool` what of it a backend's own pools serve; `host` is what the host copies and fills itself; `threads` runs host tasks and callbacks, `native_command` what others give to a lane, `native_record` what they record.
 //!
-//! Lock ranks, taken downwards only and at most one of each: a command buffer's; an out-of-order
+//! Lock ranks, taken downwards only and at most one of each: a command buffer's; its native objects'; an out-of-order
 //! queue's; a lane's; a pool's (under which nothing is called); and leaves, under which nothing else
 //! is locked: the engine's places and domains, a domain's lanes and points, its pools and slabs,
 //! gauges, address spaces, what is live of native pools, threads, a context's current pools, a recorded command's signal. What a pool knows of its native parts comes just before its gauges.
@@ -39,6 +39,7 @@ mod launch;
 mod memory;
 mod native_command;
 mod native_pool;
+mod native_record;
 mod out_of_order;
 mod paged;
 mod pattern;
@@ -79,6 +80,7 @@ pub use lane::Progress;
 pub use launch::{LaunchRequest, PlainLaunch, Wishes};
 pub use native_command::NativeCall;
 pub use native_pool::{NativeLimits, NativePool};
+pub use native_record::NativeRecord;
 pub use pattern::Pattern;
 pub use queue::Queue;
 pub use usm_pool::UsmPool;

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::hal::{Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
-use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
+use ur::stream::{Context, Event, Hooks, NativeCall, NativeRecord, Queue};
 
 use crate::Cuda;
 use crate::device::Device;
 use crate::driver::first;
+use crate::exec::record;
 use crate::interop;
 use crate::mem::Mem;
 use crate::program::Program;
@@ -206,6 +207,13 @@ impl Hooks<Cuda> for Cuda {
 
     fn context_native_handle(this: &OfContext) -> Result<ur_native_handle_t> {
         Ok(first(this.domain())?.context().expose_provenance())
+    }
+
+    fn native_record(
+        _: &OfContext,
+        device: &Object<Device>,
+    ) -> Result<Arc<dyn NativeRecord<Cuda>>> {
+        record(&device.gpu()?)
     }
 
     fn native_command_exp(

@@ -199,7 +199,7 @@ impl Mem {
         if !map.writes {
             return Ok(Work::Marker);
         }
-        let write: Native = Arc::new(move |gpu: &Gpu, stream| {
+        let write = Native::call(move |gpu: &Gpu, stream| {
             let (api, from) = (gpu.api, ended.0 as u64);
             // SAFETY: the buffer's range, and the mapping's memory, which is not freed before this was
             // given to a stream.

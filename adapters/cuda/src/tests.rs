@@ -4,7 +4,8 @@
 //! `stage` opens the library and runs tests in processes of their own, since an adapter looks for its
 //! driver once; `scene` is a piece of everything that a client does.
 //! `native` is about the driver's own pools, `graph` about command buffers, `posts` about small fills,
-//! `marks` about records of streams.
+//! `marks` about records of streams,
+//! `record` about native commands in command buffers.
 
 mod current;
 mod faults;
@@ -12,5 +13,6 @@ mod graph;
 mod marks;
 mod native;
 mod posts;
+mod record;
 mod scene;
 mod stage;

@@ -1,8 +1,8 @@
 //! CUDA's own commands, through the driver's library.
 
-use super::{Command, Fill, Foreign};
+use super::{Command, Fill, Foreign, Recorded};
 use std::ffi::c_void;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use ur::abi::ur_native_handle_t;
@@ -23,8 +23,21 @@ ur::dl::symbols! {
             cuEventCreate: unsafe extern "C" fn(event: *mut usize, flags: u32) -> u32,
             cuEventRecord: unsafe extern "C" fn(event: usize, stream: usize) -> u32,
         }
-        optional {}
+        optional {
+            cuGraphAddMemsetNode: unsafe extern "C" fn(node: *mut usize, graph: usize, after: *const usize, count: usize, what: *const Set, context: usize) -> u32,
+        }
     }
+}
+
+/// The driver's description of a fill in a graph.
+#[repr(C)]
+struct Set {
+    to: u64,
+    pitch: usize,
+    value: u32,
+    unit: u32,
+    width: usize,
+    height: usize,
 }
 
 fn library() -> Result<&'static Library, String> {
@@ -158,5 +171,25 @@ impl Foreign for Cuda {
             checked((library.cuEventRecord)(event, fill.queue), "cuEventRecord")?;
         }
         Ok(Box::new(filled))
+    }
+
+    fn record(&self, what: &Recorded) -> Result<(), String> {
+        let library = library()?;
+        let add = library
+            .cuGraphAddMemsetNode
+            .ok_or("the driver has no graphs")?;
+        let set = Set {
+            to: what.memory.addr() as u64,
+            pitch: 0,
+            value: what.byte.into(),
+            unit: 1,
+            width: what.bytes,
+            height: 1,
+        };
+        let _current = Current::enter(library, what.context)?;
+        let mut node = 0;
+        // SAFETY: a live graph and context; the test keeps the memory.
+        let code = unsafe { add(&mut node, what.recording, null(), 0, &set, what.context) };
+        checked(code, "cuGraphAddMemsetNode")
     }
 }

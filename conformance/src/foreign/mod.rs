@@ -21,6 +21,17 @@ pub struct Fill<'a> {
     pub held: bool,
 }
 
+/// Bytes that the backend itself is to set, as a command of a recording.
+#[derive(Clone, Copy)]
+pub struct Recorded {
+    /// The backend's recording, and its context.
+    pub recording: ur_native_handle_t,
+    pub context: ur_native_handle_t,
+    pub memory: *mut c_void,
+    pub byte: u8,
+    pub bytes: usize,
+}
+
 /// A command of the backend's that was enqueued. Dropping it lets it go and forgets it.
 pub trait Command {
     /// Lets a held one run.
@@ -31,6 +42,12 @@ pub trait Command {
 
 pub trait Foreign: Sync {
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String>;
+
+    /// Has the backend's own recording set bytes of USM, behind nothing that is in it.
+    fn record(&self, what: &Recorded) -> Result<(), String> {
+        let _ = what;
+        Err("the backend's own recordings are unknown here".to_owned())
+    }
 }
 
 /// The provider for a backend, if there is one.

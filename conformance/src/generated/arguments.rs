@@ -4501,6 +4501,7 @@ pub const CALLS: &[Call] = &[
             UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP,
             UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_EXP,
             UR_RESULT_ERROR_INVALID_MEM_OBJECT,
+            UR_RESULT_ERROR_INVALID_OPERATION,
             UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
             UR_RESULT_ERROR_OUT_OF_RESOURCES,
             UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
@@ -26383,8 +26384,13 @@ pub const SAID: &[Said] = &[
     },
     Said {
         function: "urCommandBufferAppendNativeCommandExp",
+        code: UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP,
+        what: "`hChildCommandBuffer` is `hCommandBuffer`, or of another context or device",
+    },
+    Said {
+        function: "urCommandBufferAppendNativeCommandExp",
         code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
-        what: "the backend has no native command buffer to record into",
+        what: "the backend has no native command buffer to record into, or none for a child that commands were appended to",
     },
     Said {
         function: "urEnqueueCommandBufferExp",
@@ -26509,7 +26515,7 @@ pub const SAID: &[Said] = &[
     Said {
         function: "urCommandBufferGetNativeHandleExp",
         code: UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
-        what: "the backend has no native object for command buffers",
+        what: "the backend has no native object for command buffers, or none for one that commands were appended to before",
     },
     Said {
         function: "urEnqueueHostTaskExp",

@@ -19,6 +19,19 @@ const END: &str = "<!-- support: end -->";
 /// The trait to which `src/stream` forwards what is no matter of the engine, by the same names.
 const HOOKS: &str = "Hooks";
 
+/// What `src/stream` implements for backends with a hook of another name: trait, method and hook.
+const WITH_HOOK: [(&str, &str, &str); 5] = [
+    ("Context", "get_native_handle", "context_native_handle"),
+    ("Queue", "get_native_handle", "queue_native_handle"),
+    ("Event", "get_native_handle", "event_native_handle"),
+    (
+        "CommandBuffer",
+        "append_native_command_exp",
+        "native_record",
+    ),
+    ("CommandBuffer", "get_native_handle_exp", "native_record"),
+];
+
 /// README.md with the table brought up to date.
 pub fn readme(spec: &Spec, root: &Path) -> Result<File> {
     let text = std::fs::read_to_string(root.join("README.md")).context("README.md")?;
@@ -93,6 +106,11 @@ fn adapters(spec: &Spec, root: &Path) -> Result<Vec<Adapter>> {
             continue;
         }
         methods.extend(shared.iter().cloned());
+        for (of, method, hook) in WITH_HOOK {
+            if !methods.contains(&(HOOKS.to_owned(), hook.to_owned())) {
+                methods.remove(&(of.to_owned(), method.to_owned()));
+            }
+        }
         let supported = entries.iter().filter(|entry| {
             entry.method.as_ref().is_none_or(|method| {
                 let hook = (HOOKS.to_owned(), method.1.clone());

@@ -2449,7 +2449,7 @@ pub trait CommandBuffer<B: Backend>: Body {
     ) -> Result<()> {
         Err(Error::unsupported())
     }
-    /// Returns the backend's object beneath a command buffer, for instance a graph or a command list. It stays owned by the buffer.
+    /// Returns the backend's object beneath a command buffer, for instance a graph or a command list. It stays owned by the buffer. A backend that keeps recorded commands by itself has one that holds native commands alone: what is added to it until the buffer is finalized runs beside the buffer's other commands.
     ///
     /// `urCommandBufferGetNativeHandleExp`
     fn get_native_handle_exp(this: &Object<Self>) -> Result<ur_native_handle_t> {

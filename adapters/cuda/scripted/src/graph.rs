@@ -173,6 +173,49 @@ pub extern "C" fn cuGraphAddEmptyNode(
     })
 }
 
+/// The graph's commands as they are now, in a row.
+fn commands_of(world: &mut World, graph: Handle) -> Result<Vec<Command>, u32> {
+    match world.graphs.get(&graph.addr()) {
+        Some(graph) => {
+            let commands = graph.nodes.iter().flat_map(|(_, commands)| commands);
+            Ok(commands.cloned().collect())
+        }
+        None => world.broken("a dead graph inside another"),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphAddChildGraphNode(
+    node: *mut Handle,
+    graph: Handle,
+    after: *const Handle,
+    count: usize,
+    child: Handle,
+) -> u32 {
+    let name = "cuGraphAddChildGraphNode";
+    add(name, node, graph, after, count, |world| {
+        commands_of(world, child)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphClone(copy: *mut Handle, graph: Handle) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.called("cuGraphClone") {
+        return code;
+    }
+    let Some(own) = world.graphs.get(&graph.addr()).cloned() else {
+        return code(world.broken("a dead graph copied"));
+    };
+    drop(world);
+    let add = |world: &mut World| {
+        let name = world.name();
+        world.graphs.insert(name, own);
+        name
+    };
+    new(add, copy)
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphInstantiateWithFlags(made: *mut Handle, graph: Handle, _: u64) -> u32 {
     let mut world = hold();

@@ -124,6 +124,8 @@ ur::dl::symbols! {
             cuGraphAddKernelNode: unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS_v1) -> Code,
             cuGraphAddMemcpyNode: unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_MEMCPY3D, CUcontext) -> Code,
             cuGraphAddMemsetNode: unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_MEMSET_NODE_PARAMS_v1, CUcontext) -> Code,
+            cuGraphAddChildGraphNode: unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, CUgraph) -> Code,
+            cuGraphClone: unsafe extern "C" fn(*mut CUgraph, CUgraph) -> Code,
             cuGraphAddEmptyNode: unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize) -> Code,
             cuGraphInstantiateWithFlags: unsafe extern "C" fn(*mut CUgraphExec, CUgraph, u64) -> Code,
             cuGraphLaunch: unsafe extern "C" fn(CUgraphExec, Stream) -> Code,
@@ -189,6 +191,9 @@ pub struct Graphing {
     ) -> Code,
     pub add_empty:
         unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize) -> Code,
+    pub add_graph:
+        unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, CUgraph) -> Code,
+    pub copy: unsafe extern "C" fn(*mut CUgraph, CUgraph) -> Code,
     pub instantiate: unsafe extern "C" fn(*mut CUgraphExec, CUgraph, u64) -> Code,
     pub launch: unsafe extern "C" fn(CUgraphExec, Stream) -> Code,
     pub destroy_executable: unsafe extern "C" fn(CUgraphExec) -> Code,
@@ -240,6 +245,8 @@ impl Api {
             add_copy: self.cuGraphAddMemcpyNode?,
             add_set: self.cuGraphAddMemsetNode?,
             add_empty: self.cuGraphAddEmptyNode?,
+            add_graph: self.cuGraphAddChildGraphNode?,
+            copy: self.cuGraphClone?,
             instantiate: self.cuGraphInstantiateWithFlags?,
             launch: self.cuGraphLaunch?,
             destroy_executable: self.cuGraphExecDestroy?,

@@ -309,6 +309,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::ClockDeviceSupportExp
         | Is::EnqueueNativeCommandSupportExp => out.boolean(true),
         Is::VirtualMemorySupport => out.boolean(this.gpu()?.pages.is_some()),
+        Is::CommandBufferSubgraphSupportExp => out.boolean(this.api.graphing().is_some()),
         Is::EnqueueHostTaskSupportExp => out.boolean(this.waits_for_host()),
         Is::UseNativeAssert => out.boolean(true),
         Is::CommandBufferUpdateCapabilitiesExp => out.value(ur::stream::UPDATES),

@@ -1,15 +1,15 @@
-//! Recorded commands as a graph of the driver's, which is launched as one.
+//! Recorded commands as a graph of the driver's, which is launched as one; and graphs that others record.
 //!
 //! A graph holds commands with what they follow, so that they run at once as far as they may. What it
-//! cannot hold (hints, odd patterns, native commands, launches with properties) ends it and is
-//! submitted by itself. A launch is changed in place, for the launches of the graph that come then;
+//! cannot hold (hints, odd patterns, launches with properties) ends it and is submitted by itself. A launch is changed in place, for the launches of the graph that come then;
 //! where the graph waits to be launched, since its lane keeps it back, the commands are made anew.
 
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ur::object::Result;
-use ur::stream::{Compiled, Stamps, Step, Work};
+use ur::abi::ur_native_handle_t;
+use ur::object::{Error, Result};
+use ur::stream::{Compiled, NativeRecord, Stamps, Step, Work};
 
 use super::fill;
 use super::gpu::Gpu;
@@ -36,19 +36,39 @@ struct Graph {
     moves_memory: bool,
 }
 
+// SAFETY: the driver's objects may be used from any thread, a graph's by one at a time: what is changed
+// after its making is changed by others, who see to that.
+unsafe impl Send for Graph {}
+// SAFETY: as above.
+unsafe impl Sync for Graph {}
+
 impl Graph {
-    fn new(gpu: &Arc<Gpu>) -> Option<Self> {
-        let calls = gpu.api.graphing()?;
+    fn new(gpu: &Arc<Gpu>) -> Result<Self> {
+        let calls = gpu.api.graphing().ok_or(Error::unsupported())?;
         let mut raw = null_mut();
         // SAFETY: room for one handle; there are no flags.
-        let code = unsafe { (calls.create)(&mut raw, 0) };
+        gpu.check(unsafe { (calls.create)(&mut raw, 0) }, "cuGraphCreate")?;
+        Ok(Self::of(gpu, calls, raw))
+    }
+
+    fn of(gpu: &Arc<Gpu>, calls: Graphing, raw: CUgraph) -> Self {
         let moves = attribute(gpu.api, gpu.device, TELLS_BY_ADDRESS);
-        code.is_success().then(|| Self {
+        Self {
             gpu: Arc::clone(gpu),
             calls,
             raw,
             moves_memory: moves.is_some_and(|moves| moves != 0),
-        })
+        }
+    }
+
+    /// Another with the same commands, which stay as they are now.
+    fn copied(&self) -> Result<Self> {
+        let gpu = &self.gpu;
+        let mut raw = null_mut();
+        // SAFETY: room for one handle, and a live graph.
+        let code = unsafe { (self.calls.copy)(&mut raw, self.raw) };
+        gpu.check(code, "cuGraphClone")?;
+        Ok(Self::of(gpu, self.calls, raw))
     }
 
     /// Adds a command behind these. None if it cannot be held.
@@ -78,21 +98,37 @@ impl Graph {
                 // SAFETY: as above.
                 unsafe { (self.calls.add_set)(&mut node, graph, first, count, &what, context) }
             }
+            Work::Native(Native::Graph(recorded)) => {
+                let inside = recorded.graph.raw;
+                // SAFETY: as above; the driver takes a copy of the graph.
+                unsafe { (self.calls.add_graph)(&mut node, graph, first, count, inside) }
+            }
             _ => return None,
         };
         code.is_success().then_some(node)
     }
 
-    fn instantiate(self, nodes: Vec<Node>, works: Vec<Work<Cuda>>) -> Option<Executable> {
+    /// What can be launched of it.
+    fn ready(&self) -> Result<CUgraphExec> {
         let mut raw = null_mut();
         // SAFETY: room for one handle; a whole graph.
         let code = unsafe { (self.calls.instantiate)(&mut raw, self.raw, 0) };
-        code.is_success().then(|| Executable {
-            graph: self,
-            raw,
-            nodes,
-            works: Mutex::new(works),
-        })
+        let call = "cuGraphInstantiateWithFlags";
+        self.gpu.check(code, call).map(|()| raw)
+    }
+
+    /// Gives that to a stream. The context is current.
+    fn launch(&self, ready: CUgraphExec, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        // SAFETY: a live graph and stream; the caller promises what the commands use.
+        let code = unsafe { (self.calls.launch)(ready, stream) };
+        gpu.check(code, "cuGraphLaunch")
+    }
+
+    fn end(&self, ready: CUgraphExec) {
+        let _current = self.gpu.enter();
+        // SAFETY: made of this graph. What was launched of it runs to its end.
+        let code = unsafe { (self.calls.destroy_executable)(ready) };
+        log_failed(code, "cuGraphExecDestroy");
     }
 }
 
@@ -122,13 +158,6 @@ unsafe impl Send for Executable {}
 unsafe impl Sync for Executable {}
 
 impl Executable {
-    /// Gives it to a stream. The context is current.
-    fn launch(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
-        // SAFETY: a live graph and stream; the caller promises what the commands use.
-        let code = unsafe { (self.graph.calls.launch)(self.raw, stream) };
-        gpu.check(code, "cuGraphLaunch")
-    }
-
     fn change(&self, node: Node, work: &Work<Cuda>) -> Option<Code> {
         let Work::Launch(launch) = work else {
             return None;
@@ -141,10 +170,63 @@ impl Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        let _current = self.graph.gpu.enter();
-        // SAFETY: ours. What was launched of it runs to its end.
-        let code = unsafe { (self.graph.calls.destroy_executable)(self.raw) };
-        log_failed(code, "cuGraphExecDestroy");
+        self.graph.end(self.raw);
+    }
+}
+
+/// A graph that others add commands to.
+struct Record(Graph);
+
+impl NativeRecord<Cuda> for Record {
+    fn handle(&self) -> ur_native_handle_t {
+        self.0.raw.expose_provenance()
+    }
+
+    fn work(&self) -> Result<Work<Cuda>> {
+        let _current = self.0.gpu.enter()?;
+        let graph = self.0.copied()?;
+        let ready = OnceLock::new();
+        Ok(Work::Native(Native::Graph(Arc::new(Recorded {
+            graph,
+            ready,
+        }))))
+    }
+}
+
+/// A new one.
+pub fn record(gpu: &Arc<Gpu>) -> Result<Arc<dyn NativeRecord<Cuda>>> {
+    let _current = gpu.enter()?;
+    Ok(Arc::new(Record(Graph::new(gpu)?)))
+}
+
+/// What others have added to a graph, as it was at some time.
+pub struct Recorded {
+    graph: Graph,
+    /// What is launched, from the first time on that it is by itself.
+    ready: OnceLock<Result<Ready>>,
+}
+
+struct Ready(CUgraphExec);
+
+// SAFETY: as for `Executable`: whoever submits a recording has it alone.
+unsafe impl Send for Ready {}
+// SAFETY: as above.
+unsafe impl Sync for Ready {}
+
+impl Recorded {
+    /// Gives it to a stream. The context is current.
+    pub fn launch(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        let ready = self.ready.get_or_init(|| self.graph.ready().map(Ready));
+        let ready = ready.as_ref().map_err(|error| *error)?;
+        self.graph.launch(ready.0, gpu, stream)
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if let Some(Ok(ready)) = self.ready.get() {
+            self.graph.end(ready.0);
+        }
     }
 }
 
@@ -161,7 +243,7 @@ pub fn compile(
         return None;
     }
     let _current = gpu.enter().ok()?;
-    let graph = Graph::new(gpu)?;
+    let graph = Graph::new(gpu).ok()?;
     let (mut nodes, mut works) = (Vec::<Node>::new(), Vec::new());
     for step in &steps[from..] {
         let own = step.after.iter().filter_map(|at| {
@@ -179,14 +261,20 @@ pub fn compile(
     if count < LEAST {
         return None;
     }
-    let made = graph.instantiate(nodes, works)?;
+    let raw = graph.ready().ok()?;
+    let made = Executable {
+        graph,
+        raw,
+        nodes,
+        works: Mutex::new(works),
+    };
     Some((count, Arc::new(Made(Arc::new(made)))))
 }
 
 impl Compiled<Cuda> for Made {
     fn submit(&self, lane: &Lane, _: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
         let graph = Arc::clone(&self.0);
-        let launch: Native = Arc::new(move |gpu, stream| graph.launch(gpu, stream));
+        let launch = Native::call(move |gpu, stream| graph.graph.launch(graph.raw, gpu, stream));
         lane.submit(Work::Native(launch), stamps)
     }
 

@@ -23,7 +23,7 @@ mod words;
 mod work;
 
 pub use gpu::{Event, Gpu};
-pub use graph::compile;
+pub use graph::{compile, record};
 pub use lane::Lane;
 pub use marker::{Marker, Signal, host_point};
 pub use memory::{Pages, host_may_have};

@@ -184,7 +184,7 @@ impl NativePool<Cuda> for Pool {
 
     fn free(&self, lane: &Lane, _: u64, addr: usize) -> Result<()> {
         let free = self.calls.free;
-        let free: Native = Arc::new(move |gpu: &Gpu, stream| {
+        let free = Native::call(move |gpu: &Gpu, stream| {
             // SAFETY: an allocation of the driver's, freed once.
             let code = unsafe { free(addr as u64, stream) };
             gpu.check(code, "cuMemFreeAsync")

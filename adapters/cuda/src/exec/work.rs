@@ -9,11 +9,26 @@ use ur::stream::{Pitched, Work};
 
 use super::fill;
 use super::gpu::Gpu;
+use super::graph::Recorded;
 use crate::Cuda;
 use crate::cu::sys::{self, CUDA_MEMCPY3D, CUmem_advise, CUmemorytype, CUstream};
 
-/// A command that is no other backend's: called with its stream, the context being current.
-pub type Native = Arc<dyn Fn(&Gpu, CUstream) -> Result<()> + Send + Sync>;
+/// A command that is no other backend's.
+#[derive(Clone)]
+pub enum Native {
+    /// Called with its stream, the context being current.
+    Call(Arc<Run>),
+    /// What others recorded.
+    Graph(Arc<Recorded>),
+}
+
+type Run = dyn Fn(&Gpu, CUstream) -> Result<()> + Send + Sync;
+
+impl Native {
+    pub fn call(run: impl Fn(&Gpu, CUstream) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self::Call(Arc::new(run))
+    }
+}
 
 /// The driver's name for the host, among devices.
 const HOST: sys::CUdevice = -1;
@@ -51,7 +66,8 @@ pub fn give(gpu: &Gpu, stream: CUstream, work: Work<Cuda>) -> Result<()> {
             Ok(())
         }
         Work::Launch(launch) => launch.enqueue(gpu, stream),
-        Work::Native(native) => native(gpu, stream),
+        Work::Native(Native::Call(run)) => run(gpu, stream),
+        Work::Native(Native::Graph(recorded)) => recorded.launch(gpu, stream),
     }
 }
 

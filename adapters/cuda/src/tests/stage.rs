@@ -28,14 +28,29 @@ ur::dl::symbols! {
             scripted_fail: unsafe extern "C" fn(Fault, *const c_char),
             scripted_devices: extern "C" fn(usize),
             scripted_anywhere: extern "C" fn(bool),
+            cuGraphAddMemsetNode: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const *mut c_void, usize, *const Set, *mut c_void) -> u32,
             scripted_capture: extern "C" fn(usize),
             scripted_look: extern "C" fn() -> Answer,
             scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
             cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
+            cuDevicePrimaryCtxRetain: unsafe extern "C" fn(*mut *mut c_void, i32) -> u32,
+            cuDevicePrimaryCtxRelease_v2: extern "C" fn(i32) -> u32,
+            cuCtxPopCurrent_v2: unsafe extern "C" fn(*mut *mut c_void) -> u32,
             cuCtxPushCurrent_v2: unsafe extern "C" fn(*mut c_void) -> u32,
         }
         optional {}
     }
+}
+
+/// A description of the driver's, of a fill.
+#[repr(C)]
+pub struct Set {
+    pub dst: u64,
+    pub pitch: usize,
+    pub value: u32,
+    pub unit: u32,
+    pub width: usize,
+    pub height: usize,
 }
 
 /// The scripted library, opened: whoever looks for the driver in this process finds it from now on.
@@ -110,6 +125,23 @@ impl Stage {
         // SAFETY: ended with zero by the call.
         let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
         text.to_string_lossy().into_owned()
+    }
+
+    /// Adds a fill to a graph, behind nothing, as an application may.
+    pub fn add_set(&self, graph: usize, set: &Set) {
+        let (mut node, mut context) = (null_mut(), null_mut());
+        let mut primary = null_mut();
+        let graph = std::ptr::with_exposed_provenance_mut(graph);
+        // SAFETY: room for handles, a live graph, and a description of the test's.
+        let code = unsafe {
+            (self.0.cuDevicePrimaryCtxRetain)(&mut primary, 0);
+            (self.0.cuCtxPushCurrent_v2)(primary);
+            let code = (self.0.cuGraphAddMemsetNode)(&mut node, graph, null(), 0, set, primary);
+            (self.0.cuCtxPopCurrent_v2)(&mut context);
+            (self.0.cuDevicePrimaryCtxRelease_v2)(0);
+            code
+        };
+        assert_eq!(code, 0);
     }
 
     /// The context that is current on this thread.

@@ -180,6 +180,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
 
         // What there is not.
         ur::lacking_features!()
+        | Is::CommandBufferSubgraphSupportExp
         | Is::ImageSupport
         | Is::ImageSrgb
         | Is::ErrorCorrectionSupport

@@ -531,6 +531,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
 
         // What OpenCL has no way to.
         ur::lacking_features!()
+        | Is::CommandBufferSubgraphSupportExp
         | Is::AsyncBarrier
         | Is::VirtualMemorySupport
         | Is::UsmP2pSupportExp

@@ -1,16 +1,16 @@
-//! Recorded launches, and native commands where there are any.
+//! Recorded launches.
 
 use super::SUITE;
+use crate::check;
 use crate::fixture::Fixture;
 use crate::kernels::{ADD, IOTA, THROUGH_LOCAL};
-use crate::objects::{Appended, Arg, CommandBuffer, Context, Kind, Program, Shape, With};
-use crate::outcome::{Done, Stop};
+use crate::objects::{Arg, CommandBuffer, Context, Kind, Program, Shape, With};
+use crate::outcome::Done;
 use crate::registry::Test;
-use crate::{check, check_eq};
 use std::ptr::{null, null_mut};
 
 pub fn all() -> Vec<Test> {
-    crate::tests![SUITE; launches, local_memory, arguments_are_copied, native_commands]
+    crate::tests![SUITE; launches, local_memory, arguments_are_copied]
 }
 
 fn launches(fixture: &Fixture) -> Done {
@@ -111,46 +111,5 @@ fn arguments_are_copied(fixture: &Fixture) -> Done {
     buffer.enqueue_only(&queue)?;
     let data: Vec<u32> = queue.read(memory.ptr, 100, &[])?;
     check!(data.into_iter().eq(11..111), "the recorded argument");
-    Ok(())
-}
-
-extern "C" fn count_call(data: *mut std::ffi::c_void) {
-    // SAFETY: the test passes its counter, and waits for the call.
-    unsafe { *data.cast::<u32>() += 1 };
-}
-
-/// A native command is recorded by a call back within the call, or not at all.
-fn native_commands(fixture: &Fixture) -> Done {
-    let context = Context::new(fixture)?;
-    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
-    let mut calls = 0_u32;
-    let mut point = 77;
-    let status = fixture.ur.urCommandBufferAppendNativeCommandExp(
-        buffer.raw,
-        Some(count_call),
-        (&raw mut calls).cast(),
-        null_mut(),
-        0,
-        null(),
-        &mut point,
-    );
-    if status.is_unsupported() {
-        check_eq!((calls, point), (0, 77), "calls of a refused command");
-        return Err(Stop::Unsupported {
-            what: status.to_string(),
-            documented: false,
-        });
-    }
-    status.ok()?;
-    check_eq!(calls, 1, "calls before the append returned");
-    let Appended { point: behind, .. } = {
-        let memory = context.usm(fixture, Kind::Device, 64)?;
-        let made = buffer.fill(memory.ptr, 1_u8, 64, With::after(&[point]))?;
-        buffer.finalize()?;
-        buffer.enqueue(&context.in_order(fixture)?, &[])?.wait()?;
-        made
-    };
-    check!(behind != point, "sync points are distinct");
-    check_eq!(calls, 1, "calls at execution");
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod launches;
 mod life;
+mod native;
 mod order;
 mod random;
 mod refused;
@@ -18,6 +19,7 @@ pub fn all() -> Vec<Test> {
         life::all,
         transfers::all,
         launches::all,
+        native::all,
         refused::all,
         order::all,
         update::all,

@@ -1,0 +1,391 @@
+//! Native commands of command buffers: graphs that others add to, as commands of ours.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+use ur::abi::*;
+
+use super::stage::{Set, Stage, adapter, alone, device, ur};
+
+const BYTES: usize = 64;
+
+type Buffer = ur_exp_command_buffer_handle_t;
+type Point = ur_exp_command_buffer_sync_point_t;
+
+struct Place<'a> {
+    stage: &'a Stage,
+    adapter: ur_adapter_handle_t,
+    device: ur_device_handle_t,
+    context: ur_context_handle_t,
+    queue: ur_queue_handle_t,
+    memory: *mut c_void,
+}
+
+/// What a native command's function is called with.
+struct Call<'a> {
+    stage: &'a Stage,
+    /// Whose native object it adds to.
+    buffer: Buffer,
+    set: Option<Set>,
+    calls: u32,
+}
+
+unsafe extern "C" fn record(data: *mut c_void) {
+    // SAFETY: a test's, which waits for the call.
+    let call = unsafe { &mut *data.cast::<Call<'_>>() };
+    call.calls += 1;
+    if let Some(set) = &call.set {
+        call.stage.add_set(native(call.buffer), set);
+    }
+}
+
+fn native_of(buffer: Buffer) -> Result<usize, ur_result_t> {
+    let mut graph = 0;
+    match ur!(CommandBufferExp.pfnGetNativeHandleExp(buffer, &mut graph)) {
+        UR_RESULT_SUCCESS => Ok(graph),
+        code => Err(code),
+    }
+}
+
+fn native(buffer: Buffer) -> usize {
+    native_of(buffer).expect("a native object")
+}
+
+fn list(points: &[Point]) -> (u32, *const Point) {
+    match points.is_empty() {
+        true => (0, null()),
+        false => (points.len() as u32, points.as_ptr()),
+    }
+}
+
+impl<'a> Place<'a> {
+    fn new(stage: &'a Stage, flags: ur_queue_flags_t) -> Self {
+        let adapter = adapter();
+        let device = device(adapter);
+        let (mut context, mut memory, mut queue) = (null_mut(), null_mut(), null_mut());
+        let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let code = ur!(USM.pfnHostAlloc(context, null(), null_mut(), BYTES, &mut memory));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let what = ur_queue_properties_t {
+            flags,
+            ..Default::default()
+        };
+        let code = ur!(Queue.pfnCreate(context, device, &what, &mut queue));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        Self {
+            stage,
+            adapter,
+            device,
+            context,
+            queue,
+            memory,
+        }
+    }
+
+    fn buffer(&self, in_order: bool) -> Buffer {
+        let what = ur_exp_command_buffer_desc_t {
+            isInOrder: in_order.into(),
+            ..Default::default()
+        };
+        let mut buffer = null_mut();
+        let (context, device) = (self.context, self.device);
+        let code = ur!(CommandBufferExp.pfnCreateExp(context, device, &what, &mut buffer));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        buffer
+    }
+
+    fn at(&self, first: usize) -> *mut c_void {
+        self.memory.wrapping_byte_add(first)
+    }
+
+    /// Bytes as a node of a graph.
+    fn set(&self, byte: u8, first: usize, bytes: usize) -> Set {
+        Set {
+            dst: self.at(first).addr() as u64,
+            pitch: 0,
+            value: byte.into(),
+            unit: 1,
+            width: bytes,
+            height: 1,
+        }
+    }
+
+    fn fill(&self, buffer: Buffer, byte: u8, first: usize, bytes: usize, after: &[Point]) -> Point {
+        let ((count, points), mut point) = (list(after), 0);
+        let (to, from, none) = (self.at(first), (&raw const byte).cast(), null_mut());
+        let code = ur!(CommandBufferExp.pfnAppendUSMFillExp(
+            buffer,
+            to,
+            from,
+            1,
+            bytes,
+            count,
+            points,
+            0,
+            null(),
+            &mut point,
+            null_mut(),
+            none
+        ));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        point
+    }
+
+    /// A native command; how often its function was called.
+    fn try_append(
+        &self,
+        buffer: Buffer,
+        child: Buffer,
+        set: Option<Set>,
+        after: &[Point],
+    ) -> (Result<Point, ur_result_t>, u32) {
+        let mut call = Call {
+            stage: self.stage,
+            buffer: if child.is_null() { buffer } else { child },
+            set,
+            calls: 0,
+        };
+        let ((count, points), mut point) = (list(after), 0);
+        let data = (&raw mut call).cast();
+        let code = ur!(CommandBufferExp.pfnAppendNativeCommandExp(
+            buffer,
+            Some(record),
+            data,
+            child,
+            count,
+            points,
+            &mut point
+        ));
+        let result = match code {
+            UR_RESULT_SUCCESS => Ok(point),
+            code => Err(code),
+        };
+        (result, call.calls)
+    }
+
+    fn append(&self, buffer: Buffer, child: Buffer, set: Set, after: &[Point]) -> Point {
+        let (point, calls) = self.try_append(buffer, child, Some(set), after);
+        assert_eq!(calls, 1);
+        point.expect("appended")
+    }
+
+    /// Makes it ready, runs it so often, and lets it go; how many graphs that launched.
+    fn run(&self, buffer: Buffer, times: u64) -> u64 {
+        let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        self.stage.count("cuGraphLaunch");
+        for _ in 0..times {
+            let none = null_mut();
+            let code = ur!(EnqueueExp.pfnCommandBufferExp(self.queue, buffer, 0, null(), none));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+        }
+        assert_eq!(ur!(Queue.pfnFinish(self.queue)), UR_RESULT_SUCCESS);
+        let launched = self.stage.look().calls;
+        self.stage.calm();
+        release(buffer);
+        launched
+    }
+
+    /// The bytes now, which are zero afterwards.
+    fn bytes(&self) -> [u8; BYTES] {
+        // SAFETY: host memory of that size, with nothing pending.
+        unsafe { self.memory.cast::<[u8; BYTES]>().replace([0; BYTES]) }
+    }
+
+    fn end(self) {
+        assert_eq!(ur!(Queue.pfnRelease(self.queue)), UR_RESULT_SUCCESS);
+        let code = ur!(USM.pfnFree(self.context, self.memory));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        assert_eq!(ur!(Context.pfnRelease(self.context)), UR_RESULT_SUCCESS);
+        assert_eq!(ur!(Adapter.pfnRelease(self.adapter)), UR_RESULT_SUCCESS);
+        self.stage.check_end("the end");
+    }
+}
+
+fn release(buffer: Buffer) {
+    let code = ur!(CommandBufferExp.pfnReleaseExp(buffer));
+    assert_eq!(code, UR_RESULT_SUCCESS);
+}
+
+/// Bytes in stretches of so many.
+fn stretches(stretches: &[(usize, u8)]) -> [u8; BYTES] {
+    let bytes = stretches
+        .iter()
+        .flat_map(|(count, byte)| std::iter::repeat_n(*byte, *count));
+    let bytes: Vec<u8> = bytes.chain(std::iter::repeat(0)).take(BYTES).collect();
+    bytes.try_into().expect("as many")
+}
+
+const QUEUES: [ur_queue_flags_t; 2] = [
+    ur_queue_flags_t(0),
+    UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+];
+
+#[test]
+fn they_come_where_they_were_appended_in_one_graph() {
+    alone(
+        "tests::record::they_come_where_they_were_appended_in_one_graph",
+        || {
+            let stage = Stage::open();
+            let place = Place::new(&stage, QUEUES[1]);
+            for (in_order, has_child) in
+                [(false, true), (false, false), (true, true), (true, false)]
+            {
+                let buffer = place.buffer(in_order);
+                let child = match has_child {
+                    true => place.buffer(in_order),
+                    false => null_mut(),
+                };
+                let first = place.fill(buffer, 1, 0, 64, &[]);
+                let then = place.append(buffer, child, place.set(2, 16, 32), &[first]);
+                assert_ne!(first, then);
+                place.fill(buffer, 3, 32, 16, &[then]);
+                if has_child {
+                    release(child);
+                }
+                assert_eq!(place.run(buffer, 2), 2, "one graph each time");
+                let wanted = stretches(&[(16, 1), (16, 2), (16, 3), (16, 1)]);
+                assert_eq!(place.bytes(), wanted, "{in_order} {has_child}");
+            }
+            place.end();
+        },
+    );
+}
+
+#[test]
+fn one_that_is_alone_is_launched_by_itself() {
+    alone(
+        "tests::record::one_that_is_alone_is_launched_by_itself",
+        || {
+            let stage = Stage::open();
+            for flags in QUEUES {
+                let place = Place::new(&stage, flags);
+                let buffer = place.buffer(false);
+                place.append(buffer, null_mut(), place.set(5, 8, 8), &[]);
+                assert_eq!(place.run(buffer, 3), 3);
+                assert_eq!(place.bytes(), stretches(&[(8, 0), (8, 5)]));
+                place.end();
+            }
+        },
+    );
+}
+
+/// A command is what its child held when it was appended.
+#[test]
+fn a_child_may_grow_and_serve_again() {
+    alone("tests::record::a_child_may_grow_and_serve_again", || {
+        let stage = Stage::open();
+        let place = Place::new(&stage, QUEUES[0]);
+        let (one, two, child) = (place.buffer(true), place.buffer(true), place.buffer(true));
+        place.append(one, child, place.set(1, 0, 8), &[]);
+        place.append(two, child, place.set(2, 8, 8), &[]);
+        place.stage.add_set(native(child), &place.set(3, 16, 8));
+        assert_eq!(place.run(one, 1), 1);
+        assert_eq!(place.bytes(), stretches(&[(8, 1)]));
+        assert_eq!(place.run(two, 1), 1);
+        assert_eq!(place.bytes(), stretches(&[(8, 1), (8, 2)]));
+        // By itself it is a buffer as any other.
+        assert_eq!(place.run(child, 1), 1);
+        assert_eq!(place.bytes(), stretches(&[(8, 1), (8, 2), (8, 3)]));
+        place.end();
+    });
+}
+
+/// What is added to a buffer's own object runs beside its other commands.
+#[test]
+fn a_buffer_s_own_object_is_part_of_it() {
+    alone("tests::record::a_buffer_s_own_object_is_part_of_it", || {
+        let stage = Stage::open();
+        let place = Place::new(&stage, QUEUES[0]);
+        let (buffer, other) = (place.buffer(false), place.buffer(false));
+        let graph = native(buffer);
+        place.fill(buffer, 1, 0, 8, &[]);
+        place.stage.add_set(graph, &place.set(2, 8, 8));
+        assert_eq!(native(buffer), graph, "it stays the same");
+        assert_eq!(place.run(buffer, 1), 1);
+        assert_eq!(place.bytes(), stretches(&[(8, 1), (8, 2)]));
+        // None for what holds commands already.
+        place.fill(other, 1, 0, 8, &[]);
+        assert_eq!(native_of(other), Err(UR_RESULT_ERROR_UNSUPPORTED_FEATURE));
+        place.run(other, 1);
+        place.end();
+    });
+}
+
+#[test]
+fn what_is_refused_calls_nobody() {
+    alone("tests::record::what_is_refused_calls_nobody", || {
+        let stage = Stage::open();
+        let place = Place::new(&stage, QUEUES[0]);
+        let (buffer, full, elsewhere) = (
+            place.buffer(false),
+            place.buffer(false),
+            Place::new(&stage, QUEUES[0]),
+        );
+        let refused = |child: Buffer, after: &[Point], code: ur_result_t| {
+            let found = place.try_append(buffer, child, None, after);
+            assert_eq!(found, (Err(code), 0));
+        };
+        let point = place.fill(full, 1, 0, 8, &[]);
+        refused(buffer, &[], UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP);
+        refused(full, &[], UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+        let unknown = UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_EXP;
+        refused(null_mut(), &[point], unknown);
+        let child = elsewhere.buffer(false);
+        refused(child, &[], UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP);
+        release(child);
+        stage.fail_each("cuGraphCreate", 2);
+        refused(null_mut(), &[], UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+        // The copy is made of what the function has added.
+        stage.fail_each("cuGraphClone", 2);
+        let found = place.try_append(buffer, null_mut(), None, &[]);
+        assert_eq!(found, (Err(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY), 1));
+        stage.calm();
+        place.run(full, 1);
+        let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        refused(null_mut(), &[], UR_RESULT_ERROR_INVALID_OPERATION);
+        release(buffer);
+        assert_eq!(ur!(Queue.pfnRelease(elsewhere.queue)), UR_RESULT_SUCCESS);
+        let code = ur!(USM.pfnFree(elsewhere.context, elsewhere.memory));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let code = ur!(Context.pfnRelease(elsewhere.context));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        assert_eq!(
+            ur!(Adapter.pfnRelease(elsewhere.adapter)),
+            UR_RESULT_SUCCESS
+        );
+        place.end();
+    });
+}
+
+/// Where a graph cannot be one node of another, it is launched between the commands around it.
+#[test]
+fn a_graph_that_fits_in_none_is_launched_between() {
+    alone(
+        "tests::record::a_graph_that_fits_in_none_is_launched_between",
+        || {
+            let stage = Stage::open();
+            let place = Place::new(&stage, QUEUES[0]);
+            let buffer = place.buffer(true);
+            place.fill(buffer, 1, 0, 64, &[]);
+            place.append(buffer, null_mut(), place.set(2, 16, 32), &[]);
+            place.fill(buffer, 3, 32, 16, &[]);
+            stage.fail_each("cuGraphAddChildGraphNode", 1);
+            let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            stage.count("cuGraphLaunch");
+            let none = null_mut();
+            let code = ur!(EnqueueExp.pfnCommandBufferExp(place.queue, buffer, 0, null(), none));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            assert_eq!(stage.look().calls, 1);
+            stage.calm();
+            assert_eq!(ur!(Queue.pfnFinish(place.queue)), UR_RESULT_SUCCESS);
+            let wanted = stretches(&[(16, 1), (16, 2), (16, 3), (16, 1)]);
+            assert_eq!(place.bytes(), wanted);
+            release(buffer);
+            place.end();
+        },
+    );
+}

@@ -1,0 +1,264 @@
+//! Native commands: what a function records by the backend's own means, where that has any.
+
+use super::SUITE;
+use crate::fixture::Fixture;
+use crate::foreign::{Foreign, Recorded, provider};
+use crate::objects::{Appended, CommandBuffer, Context, Kind, Shape, With};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::status::Status;
+use crate::{check, check_eq};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests![SUITE; native_commands, native_commands_of_a_child, native_commands_of_its_own,
+        native_children_refused,
+    ]
+}
+
+const SIZE: usize = 4096;
+
+/// What a native command's function gets: a closure, and how often it ran.
+struct Task<'a> {
+    run: Box<dyn FnMut() -> Done + 'a>,
+    ran: u32,
+    ended: Done,
+}
+
+unsafe extern "C" fn call(data: *mut c_void) {
+    // SAFETY: `append` passes a task that it keeps until its call has returned.
+    let task = unsafe { &mut *data.cast::<Task>() };
+    task.ran += 1;
+    task.ended = (task.run)();
+}
+
+/// What became of an append: the answer, the sync point, how often the function was called, and how that
+/// ended.
+struct Tried {
+    status: Status,
+    point: u32,
+    ran: u32,
+    ended: Done,
+}
+
+impl Tried {
+    /// That nobody was called for it.
+    fn refused(self, code: ur_result_t) -> Done {
+        self.status.fails(code)?;
+        check_eq!(
+            (self.ran, self.point),
+            (0, 77),
+            "calls of a refused command"
+        );
+        Ok(())
+    }
+}
+
+fn try_append<'a>(
+    buffer: &CommandBuffer,
+    child: Option<&CommandBuffer>,
+    after: &[u32],
+    run: impl FnMut() -> Done + 'a,
+) -> Tried {
+    let mut task = Task {
+        run: Box::new(run),
+        ran: 0,
+        ended: Ok(()),
+    };
+    let (count, points) = match after {
+        [] => (0, null()),
+        after => (after.len() as u32, after.as_ptr()),
+    };
+    let mut point = 77;
+    let status = buffer.ur.urCommandBufferAppendNativeCommandExp(
+        buffer.raw,
+        Some(call),
+        (&raw mut task).cast(),
+        child.map_or(null_mut(), |child| child.raw),
+        count,
+        points,
+        &mut point,
+    );
+    Tried {
+        status,
+        point,
+        ran: task.ran,
+        ended: task.ended,
+    }
+}
+
+fn append<'a>(
+    buffer: &CommandBuffer,
+    child: Option<&CommandBuffer>,
+    after: &[u32],
+    run: impl FnMut() -> Done + 'a,
+) -> Result<u32, Stop> {
+    let tried = try_append(buffer, child, after, run);
+    tried.status.ok()?;
+    check_eq!(tried.ran, 1, "calls before the append returned");
+    tried.ended.map(|()| tried.point)
+}
+
+/// A native command is recorded by a call back within the call, or not at all.
+fn native_commands(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
+    let mut calls = 0;
+    let tried = try_append(&buffer, None, &[], || {
+        calls += 1;
+        Ok(())
+    });
+    let (status, point) = (tried.status, tried.point);
+    if status.is_unsupported() {
+        tried.refused(status.code)?;
+        return Err(Stop::Unsupported {
+            what: status.to_string(),
+            documented: false,
+        });
+    }
+    status.ok()?;
+    check_eq!(tried.ran, 1, "calls before the append returned");
+    let Appended { point: behind, .. } = {
+        let memory = context.usm(fixture, Kind::Device, 64)?;
+        let made = buffer.fill(memory.ptr, 1_u8, 64, With::after(&[point]))?;
+        buffer.finalize()?;
+        buffer.enqueue(&context.in_order(fixture)?, &[])?.wait()?;
+        made
+    };
+    check!(behind != point, "sync points are distinct");
+    check_eq!(calls, 1, "calls at execution");
+    Ok(())
+}
+
+/// Who records past the interface, and what that needs.
+struct Bench {
+    foreign: &'static dyn Foreign,
+    context: Context,
+    native: ur_native_handle_t,
+}
+
+impl Bench {
+    /// Goes on only if native commands may come as a recording of their own.
+    fn new(fixture: &Fixture) -> Result<Self, Stop> {
+        let context = Context::new(fixture)?;
+        let (buffer, child) = (
+            CommandBuffer::new(fixture, &context, Shape::default())?,
+            CommandBuffer::new(fixture, &context, Shape::default())?,
+        );
+        let device = UR_DEVICE_INFO_COMMAND_BUFFER_SUBGRAPH_SUPPORT_EXP;
+        fixture.require(device, || {
+            try_append(&buffer, Some(&child), &[], || Ok(())).status
+        })?;
+        let foreign = provider(fixture.backend)
+            .ok_or_else(|| Stop::skipped("nobody records native commands for this backend"))?;
+        let mut native = 0;
+        let status = fixture
+            .ur
+            .urContextGetNativeHandle(context.raw, &mut native);
+        status.ok()?;
+        Ok(Self {
+            foreign,
+            context,
+            native,
+        })
+    }
+
+    /// Adds a command to the native object of a buffer.
+    fn record(&self, buffer: &CommandBuffer, memory: *mut c_void, byte: u8, bytes: usize) -> Done {
+        let mut recording = 0;
+        let status = buffer
+            .ur
+            .urCommandBufferGetNativeHandleExp(buffer.raw, &mut recording);
+        status.ok()?;
+        let what = Recorded {
+            recording,
+            context: self.native,
+            memory,
+            byte,
+            bytes,
+        };
+        self.foreign.record(&what).map_err(Stop::failed)
+    }
+}
+
+/// What is recorded into a child, or in the function into the buffer itself, comes after the sync points
+/// and before what comes after it, at each execution.
+fn native_commands_of_a_child(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let context = &bench.context;
+    let memory = context.usm(fixture, Kind::Host, 3 * SIZE)?;
+    let at = |part: usize| memory.ptr.wrapping_byte_add(part * SIZE);
+    for (in_order, has_child) in [(false, true), (false, false), (true, true), (true, false)] {
+        let shape = Shape {
+            in_order,
+            ..Shape::default()
+        };
+        let buffer = CommandBuffer::new(fixture, context, shape)?;
+        let first = buffer.fill(at(0), 1_u8, 3 * SIZE, With::default())?;
+        let child = match has_child {
+            true => Some(CommandBuffer::new(fixture, context, shape)?),
+            false => None,
+        };
+        let place = child.as_ref().unwrap_or(&buffer);
+        let point = append(&buffer, child.as_ref(), &[first.point], || {
+            bench.record(place, at(1), 2, 2 * SIZE)
+        })?;
+        buffer.fill(at(2), 3_u8, SIZE, With::after(&[point]))?;
+        drop(child);
+        buffer.finalize()?;
+        for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
+            for _ in 0..2 {
+                queue.fill(at(0), 9_u8, 3 * SIZE, &[])?.wait()?;
+                buffer.enqueue(&queue, &[])?.wait()?;
+                let found = memory.host::<u8>();
+                let parts = found.chunks(SIZE).zip(1_u8..);
+                for (part, byte) in parts {
+                    let right = part.iter().all(|own| *own == byte);
+                    check!(right, "part {byte}, in order {in_order}, child {has_child}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is recorded into the native object of a buffer is part of it, beside what is appended.
+fn native_commands_of_its_own(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let context = &bench.context;
+    let queue = context.in_order(fixture)?;
+    let memory = context.usm(fixture, Kind::Host, 2 * SIZE)?;
+    let second = memory.ptr.wrapping_byte_add(SIZE);
+    let buffer = CommandBuffer::new(fixture, context, Shape::default())?;
+    bench.record(&buffer, memory.ptr, 4, SIZE)?;
+    buffer.fill(second, 5_u8, SIZE, With::default())?;
+    buffer.finalize()?;
+    for _ in 0..2 {
+        queue.fill(memory.ptr, 9_u8, 2 * SIZE, &[])?.wait()?;
+        buffer.enqueue(&queue, &[])?.wait()?;
+        let found = memory.host::<u8>();
+        let (first, second) = found.split_at(SIZE);
+        check!(first.iter().all(|byte| *byte == 4), "the native command");
+        check!(second.iter().all(|byte| *byte == 5), "the other one");
+    }
+    Ok(())
+}
+
+/// Nobody is called for what cannot be.
+fn native_children_refused(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let context = &bench.context;
+    let new = |context: &Context| CommandBuffer::new(fixture, context, Shape::default());
+    let (buffer, other) = (new(context)?, Context::new(fixture)?);
+    let foreign = new(&other)?;
+    let code = UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP;
+    for child in [&buffer, &foreign] {
+        try_append(&buffer, Some(child), &[], || Ok(())).refused(code)?;
+    }
+    let child = new(context)?;
+    buffer.finalize()?;
+    let tried = try_append(&buffer, Some(&child), &[], || Ok(()));
+    tried.refused(UR_RESULT_ERROR_INVALID_OPERATION)
+}
