@@ -64,7 +64,8 @@ pub extern "C" fn cuStreamQuery(stream: Handle) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamIsCapturing(stream: Handle, status: *mut c_int) -> u32 {
     let mut world = hold();
-    if let Some(code) = world.called("cuStreamIsCapturing") {
+    let own = world.context_of_stream(stream);
+    if let Some(code) = world.belongs("cuStreamIsCapturing", own) {
         return code;
     }
     let captured = world.captured == Some(stream.addr());

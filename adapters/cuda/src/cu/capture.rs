@@ -4,11 +4,12 @@
 //! is the usual one, and they end that capture. The thread may say beforehand that it knows; what is
 //! asked of the captured stream itself is forbidden even then.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 
-use cudarc::driver::sys::CUstream;
+use cudarc::driver::sys::{CUcontext, CUstream};
 
-use super::{Api, Code};
+use super::{Api, Code, on_stream};
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`
 const RELAXED: i32 = 2;
@@ -31,14 +32,16 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Whether the stream itself is captured, so that nothing may be asked of it. A driver that knows of
-    /// no captures has none.
-    pub fn is_captured(&self, stream: CUstream) -> bool {
-        let mut status = 0;
+    /// Whether the stream of this context itself is captured, so that nothing may be asked of it. A driver
+    /// that knows of no captures has none.
+    pub fn is_captured(&self, context: CUcontext, stream: CUstream) -> bool {
+        let status = Cell::new(0);
         self.api.cuStreamIsCapturing.is_some_and(|ask| {
-            // SAFETY: a live stream, and room for a word.
-            let code = unsafe { ask(stream, &mut status) };
-            !code.is_success() || status != 0
+            let code = on_stream(self.api, context, stream, || {
+                // SAFETY: a live stream, and room for a word.
+                unsafe { ask(stream, status.as_ptr()) }
+            });
+            !code.is_success() || status.get() != 0
         })
     }
 }

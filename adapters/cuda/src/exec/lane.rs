@@ -318,7 +318,7 @@ impl Lane {
     /// Whether a marker of this stream's has been reached, as far as that may be asked now.
     pub fn is_seen_done(&self, marker: &Marker) -> Result<bool> {
         let asking = Asking::new(self.api);
-        match asking.is_captured(self.raw) {
+        match asking.is_captured(self.context, self.raw) {
             true => Ok(false),
             false => marker.is_done(),
         }

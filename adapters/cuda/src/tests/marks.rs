@@ -12,6 +12,8 @@ use super::stage::{Stage, adapter, alone, device, ur};
 const QUEUES: usize = 3;
 const TIMES: usize = 1000;
 
+const OWN_STREAM: ur_queue_flags_t = ur_queue_flags_t(0);
+
 /// A stream of nobody's here.
 const OTHER: Option<usize> = Some(1);
 
@@ -23,7 +25,7 @@ struct Place {
 }
 
 impl Place {
-    fn new() -> Self {
+    fn new(flags: ur_queue_flags_t) -> Self {
         let adapter = adapter();
         let device = device(adapter);
         let (mut context, mut memory) = (null_mut(), null_mut());
@@ -32,8 +34,12 @@ impl Place {
         let code = ur!(USM.pfnHostAlloc(context, null(), null_mut(), 4, &mut memory));
         assert_eq!(code, UR_RESULT_SUCCESS);
         let mut queues = [null_mut(); QUEUES];
+        let what = ur_queue_properties_t {
+            flags,
+            ..Default::default()
+        };
         for queue in &mut queues {
-            let code = ur!(Queue.pfnCreate(context, device, null(), queue));
+            let code = ur!(Queue.pfnCreate(context, device, &what, queue));
             assert_eq!(code, UR_RESULT_SUCCESS);
         }
         #[rustfmt::skip]
@@ -116,12 +122,14 @@ fn queues_that_follow_each_other_need_few_events() {
         "tests::marks::queues_that_follow_each_other_need_few_events",
         || {
             let stage = Stage::open();
-            let place = Place::new();
-            let made = calls(&stage, "cuEventCreate", || place.pass_on(TIMES));
-            assert!((3..=40 * QUEUES as u64).contains(&made), "{made}");
-            let asked = calls(&stage, "cuEventQuery", || place.pass_on(TIMES));
-            assert!((1..=TIMES as u64 / 10).contains(&asked), "{asked}");
-            place.end(&stage);
+            for flags in [OWN_STREAM, UR_QUEUE_FLAG_USE_DEFAULT_STREAM] {
+                let place = Place::new(flags);
+                let made = calls(&stage, "cuEventCreate", || place.pass_on(TIMES));
+                assert!((3..=40 * QUEUES as u64).contains(&made), "{made}");
+                let asked = calls(&stage, "cuEventQuery", || place.pass_on(TIMES));
+                assert!((1..=TIMES as u64 / 10).contains(&asked), "{asked}");
+                place.end(&stage);
+            }
         },
     );
 }
@@ -131,7 +139,7 @@ fn queues_that_follow_each_other_need_few_events() {
 fn captures_of_others_go_on() {
     alone("tests::marks::captures_of_others_go_on", || {
         let stage = Stage::open();
-        let place = Place::new();
+        let place = Place::new(OWN_STREAM);
         stage.capture(OTHER);
         let made = calls(&stage, "cuEventCreate", || place.pass_on(TIMES));
         assert!((3..=40 * QUEUES as u64).contains(&made), "{made}");
@@ -147,7 +155,7 @@ fn a_stream_of_others_is_asked_unless_it_is_captured() {
         "tests::marks::a_stream_of_others_is_asked_unless_it_is_captured",
         || {
             let stage = Stage::open();
-            let place = Place::new();
+            let place = Place::new(OWN_STREAM);
             let stream = place.stream(0);
             let made = calls(&stage, "cuEventCreate", || place.enqueue_told(0, TIMES));
             assert!((1..=40).contains(&made), "{made}");
