@@ -2,14 +2,14 @@
 //! any call of the driver's may fail.
 //!
 //! `stage` opens the library and runs tests in processes of their own, since an adapter looks for its
-//! driver once; `scene` is a piece of everything that a client does.
-//! `native` is about the driver's own pools, `graph` about command buffers, `posts` about small fills,
-//! `marks` about records of streams,
-//! `record` about native commands in command buffers.
+//! driver once; `ground` is what tests enqueue on, `scene` a piece of everything that a client does.
+//! `native` is about the driver's own pools, `graph` about command buffers and `record` about native
+//! commands in them, `posts` about small fills, `marks` about records of streams.
 
 mod current;
 mod faults;
 mod graph;
+mod ground;
 mod marks;
 mod native;
 mod posts;

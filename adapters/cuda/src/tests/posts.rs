@@ -6,37 +6,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ur::abi::*;
 
-use super::stage::{Stage, adapter, alone, device, ur};
+use super::ground::{Ground, stream_of};
+use super::stage::{Stage, alone, ur};
 
 const BYTES: usize = 4096;
 const WORDS: usize = BYTES / 8;
 
 /// A queue with memory, in a context of its own.
 struct Place {
-    adapter: ur_adapter_handle_t,
-    device: ur_device_handle_t,
-    context: ur_context_handle_t,
+    ground: Ground,
     queue: ur_queue_handle_t,
-    memory: *mut c_void,
 }
 
 impl Place {
     fn new(flags: ur_queue_flags_t) -> Self {
-        let adapter = adapter();
-        let device = device(adapter);
-        let (mut context, mut memory) = (null_mut(), null_mut());
-        let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        let code = ur!(USM.pfnHostAlloc(context, null(), null_mut(), BYTES, &mut memory));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        let queue = Self::queue((context, device), flags);
-        let place = Self {
-            adapter,
-            device,
-            context,
-            queue,
-            memory,
-        };
+        let ground = Ground::new(BYTES);
+        let queue = ground.queue(flags);
+        let place = Self { ground, queue };
         // Kernels are loaded by whoever is first.
         place.fill(0, 0, WORDS);
         place.memset();
@@ -44,23 +30,9 @@ impl Place {
         place
     }
 
-    fn queue(
-        (context, device): (ur_context_handle_t, ur_device_handle_t),
-        flags: ur_queue_flags_t,
-    ) -> ur_queue_handle_t {
-        let what = ur_queue_properties_t {
-            flags,
-            ..Default::default()
-        };
-        let mut queue = null_mut();
-        let code = ur!(Queue.pfnCreate(context, device, &what, &mut queue));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        queue
-    }
-
     fn try_fill(&self, tag: u64, first: usize, words: usize) -> ur_result_t {
         let pattern = [tag | 1 << 40, tag | 2 << 40];
-        let to = self.memory.wrapping_byte_add(8 * first);
+        let to = self.ground.at(8 * first);
         let from = pattern.as_ptr().cast();
         let none = null_mut();
         ur!(Enqueue.pfnUSMFill(self.queue, to, 16, from, 8 * words, 0, null(), none))
@@ -74,8 +46,16 @@ impl Place {
     fn memset(&self) {
         let byte = 0_u8;
         let (from, none) = ((&raw const byte).cast(), null_mut());
-        let code =
-            ur!(Enqueue.pfnUSMFill(self.queue, self.memory, 1, from, BYTES, 0, null(), none));
+        let code = ur!(Enqueue.pfnUSMFill(
+            self.queue,
+            self.ground.memory,
+            1,
+            from,
+            BYTES,
+            0,
+            null(),
+            none
+        ));
         assert_eq!(code, UR_RESULT_SUCCESS);
     }
 
@@ -85,7 +65,7 @@ impl Place {
 
     fn words(&self) -> &[u64] {
         // SAFETY: host memory of that size; its own thread alone looks, with nothing pending.
-        unsafe { std::slice::from_raw_parts(self.memory.cast(), WORDS) }
+        unsafe { std::slice::from_raw_parts(self.ground.memory.cast(), WORDS) }
     }
 
     /// What a fill with a tag leaves at a word, by how far that is into it.
@@ -95,13 +75,7 @@ impl Place {
 
     fn end(self, stage: &Stage) {
         assert_eq!(ur!(Queue.pfnRelease(self.queue)), UR_RESULT_SUCCESS);
-        assert_eq!(
-            ur!(USM.pfnFree(self.context, self.memory)),
-            UR_RESULT_SUCCESS
-        );
-        assert_eq!(ur!(Context.pfnRelease(self.context)), UR_RESULT_SUCCESS);
-        assert_eq!(ur!(Adapter.pfnRelease(self.adapter)), UR_RESULT_SUCCESS);
-        stage.check_end("the end");
+        self.ground.end(stage);
     }
 }
 
@@ -124,11 +98,9 @@ unsafe extern "C" fn wait_at(data: *mut c_void) {
 impl Gate {
     /// Before `place`'s queue.
     fn new(place: &Place) -> Self {
-        let queue = Place::queue((place.context, place.device), ur_queue_flags_t(0));
+        let queue = place.ground.queue(IN_ORDER);
         // Shown to others, its stream waits by itself.
-        let mut native = 0;
-        let code = ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut native));
-        assert_eq!(code, UR_RESULT_SUCCESS);
+        stream_of(queue);
         let open = Box::new(AtomicBool::new(false));
         let data = std::ptr::from_ref(&*open).cast_mut().cast();
         let (mut task, mut event) = (null_mut(), null_mut());
@@ -156,15 +128,6 @@ impl Gate {
 
 const IN_ORDER: ur_queue_flags_t = ur_queue_flags_t(0);
 
-/// How many times the driver is asked for something while `run` runs.
-fn calls(stage: &Stage, name: &str, run: impl FnOnce()) -> u64 {
-    stage.count(name);
-    run();
-    let seen = stage.look().calls;
-    stage.calm();
-    seen
-}
-
 #[test]
 fn fills_that_wait_together_are_two_launches() {
     alone(
@@ -174,7 +137,7 @@ fn fills_that_wait_together_are_two_launches() {
             let place = Place::new(IN_ORDER);
             for count in [1, 2, 3, 100] {
                 let gate = Gate::new(&place);
-                let launches = calls(&stage, "cuLaunchKernel", || {
+                let launches = stage.calls("cuLaunchKernel", || {
                     (0..count).for_each(|tag| place.fill(tag, tag as usize, 64));
                 });
                 assert_eq!(launches, count.min(2), "{count} fills");
@@ -245,7 +208,7 @@ fn more_than_there_is_room_for() {
         let stage = Stage::open();
         let place = Place::new(IN_ORDER);
         let gate = Gate::new(&place);
-        let launches = calls(&stage, "cuLaunchKernel", || {
+        let launches = stage.calls("cuLaunchKernel", || {
             (0..300).for_each(|tag| place.fill(tag, tag as usize, 2));
         });
         // The first, the 128 that are posted as one, the rest.
@@ -255,7 +218,7 @@ fn more_than_there_is_room_for() {
         let right = |tag: usize| place.is(tag, tag as u64, 0);
         assert!((0..300).all(right));
         // There is room again.
-        let again = calls(&stage, "cuMemHostAlloc", || place.fill(7, 0, WORDS));
+        let again = stage.calls("cuMemHostAlloc", || place.fill(7, 0, WORDS));
         assert_eq!(again, 0);
         place.finish();
         assert!((0..WORDS).all(|word| place.is(word, 7, word)));
@@ -278,11 +241,9 @@ fn streams_that_others_use_get_each_by_itself() {
                 let place = Place::new(flags);
                 if flags == IN_ORDER {
                     (0..4).for_each(|tag| place.fill(tag, 0, WORDS));
-                    let mut native = 0;
-                    let code = ur!(Queue.pfnGetNativeHandle(place.queue, null_mut(), &mut native));
-                    assert_eq!(code, UR_RESULT_SUCCESS);
+                    stream_of(place.queue);
                 }
-                let launches = calls(&stage, "cuLaunchKernel", || {
+                let launches = stage.calls("cuLaunchKernel", || {
                     (0..10).for_each(|tag| place.fill(tag, 0, WORDS));
                 });
                 assert_eq!(launches, 10, "{flags:?}");
@@ -321,8 +282,9 @@ fn a_launch_that_fails_takes_its_fill_with_it() {
                 place.finish();
             }
             // Without memory to post in each goes by itself.
+            let before = place.queue;
             let fresh = Place {
-                queue: Place::queue((place.context, place.device), IN_ORDER),
+                queue: place.ground.queue(IN_ORDER),
                 ..place
             };
             stage.fail_each("cuMemHostAlloc", 2);
@@ -330,7 +292,7 @@ fn a_launch_that_fails_takes_its_fill_with_it() {
             stage.calm();
             fresh.finish();
             assert!((0..WORDS).all(|word| fresh.is(word, 19, word)));
-            assert_eq!(ur!(Queue.pfnRelease(place.queue)), UR_RESULT_SUCCESS);
+            assert_eq!(ur!(Queue.pfnRelease(before)), UR_RESULT_SUCCESS);
             fresh.end(&stage);
         },
     );

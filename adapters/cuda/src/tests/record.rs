@@ -5,7 +5,8 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 
-use super::stage::{Set, Stage, adapter, alone, device, ur};
+use super::ground::Ground;
+use super::stage::{Set, Stage, alone, ur};
 
 const BYTES: usize = 64;
 
@@ -14,11 +15,8 @@ type Point = ur_exp_command_buffer_sync_point_t;
 
 struct Place<'a> {
     stage: &'a Stage,
-    adapter: ur_adapter_handle_t,
-    device: ur_device_handle_t,
-    context: ur_context_handle_t,
+    ground: Ground,
     queue: ur_queue_handle_t,
-    memory: *mut c_void,
 }
 
 /// What a native command's function is called with.
@@ -60,26 +58,12 @@ fn list(points: &[Point]) -> (u32, *const Point) {
 
 impl<'a> Place<'a> {
     fn new(stage: &'a Stage, flags: ur_queue_flags_t) -> Self {
-        let adapter = adapter();
-        let device = device(adapter);
-        let (mut context, mut memory, mut queue) = (null_mut(), null_mut(), null_mut());
-        let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        let code = ur!(USM.pfnHostAlloc(context, null(), null_mut(), BYTES, &mut memory));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        let what = ur_queue_properties_t {
-            flags,
-            ..Default::default()
-        };
-        let code = ur!(Queue.pfnCreate(context, device, &what, &mut queue));
-        assert_eq!(code, UR_RESULT_SUCCESS);
+        let ground = Ground::new(BYTES);
+        let queue = ground.queue(flags);
         Self {
             stage,
-            adapter,
-            device,
-            context,
+            ground,
             queue,
-            memory,
         }
     }
 
@@ -89,20 +73,16 @@ impl<'a> Place<'a> {
             ..Default::default()
         };
         let mut buffer = null_mut();
-        let (context, device) = (self.context, self.device);
+        let (context, device) = (self.ground.context, self.ground.device);
         let code = ur!(CommandBufferExp.pfnCreateExp(context, device, &what, &mut buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
         buffer
     }
 
-    fn at(&self, first: usize) -> *mut c_void {
-        self.memory.wrapping_byte_add(first)
-    }
-
     /// Bytes as a node of a graph.
     fn set(&self, byte: u8, first: usize, bytes: usize) -> Set {
         Set {
-            dst: self.at(first).addr() as u64,
+            dst: self.ground.at(first).addr() as u64,
             pitch: 0,
             value: byte.into(),
             unit: 1,
@@ -113,7 +93,7 @@ impl<'a> Place<'a> {
 
     fn fill(&self, buffer: Buffer, byte: u8, first: usize, bytes: usize, after: &[Point]) -> Point {
         let ((count, points), mut point) = (list(after), 0);
-        let (to, from, none) = (self.at(first), (&raw const byte).cast(), null_mut());
+        let (to, from, none) = (self.ground.at(first), (&raw const byte).cast(), null_mut());
         let code = ur!(CommandBufferExp.pfnAppendUSMFillExp(
             buffer,
             to,
@@ -190,16 +170,12 @@ impl<'a> Place<'a> {
     /// The bytes now, which are zero afterwards.
     fn bytes(&self) -> [u8; BYTES] {
         // SAFETY: host memory of that size, with nothing pending.
-        unsafe { self.memory.cast::<[u8; BYTES]>().replace([0; BYTES]) }
+        unsafe { self.ground.memory.cast::<[u8; BYTES]>().replace([0; BYTES]) }
     }
 
     fn end(self) {
         assert_eq!(ur!(Queue.pfnRelease(self.queue)), UR_RESULT_SUCCESS);
-        let code = ur!(USM.pfnFree(self.context, self.memory));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        assert_eq!(ur!(Context.pfnRelease(self.context)), UR_RESULT_SUCCESS);
-        assert_eq!(ur!(Adapter.pfnRelease(self.adapter)), UR_RESULT_SUCCESS);
-        self.stage.check_end("the end");
+        self.ground.end(self.stage);
     }
 }
 
@@ -348,14 +324,7 @@ fn what_is_refused_calls_nobody() {
         refused(null_mut(), &[], UR_RESULT_ERROR_INVALID_OPERATION);
         release(buffer);
         assert_eq!(ur!(Queue.pfnRelease(elsewhere.queue)), UR_RESULT_SUCCESS);
-        let code = ur!(USM.pfnFree(elsewhere.context, elsewhere.memory));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        let code = ur!(Context.pfnRelease(elsewhere.context));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        assert_eq!(
-            ur!(Adapter.pfnRelease(elsewhere.adapter)),
-            UR_RESULT_SUCCESS
-        );
+        elsewhere.ground.release();
         place.end();
     });
 }

@@ -94,6 +94,17 @@ impl Stage {
         self.fail_nth(name, 0, 0);
     }
 
+    /// How many times the driver is asked for something while `run` runs. Nothing forbidden may be among
+    /// all that it is asked for.
+    pub fn calls(&self, name: &str, run: impl FnOnce()) -> u64 {
+        self.count(name);
+        run();
+        let seen = self.look();
+        assert_eq!(seen.broken, 0, "{}", self.tell());
+        self.calm();
+        seen.calls
+    }
+
     /// Has every call do what it should.
     pub fn calm(&self) {
         self.fail(0, 0);

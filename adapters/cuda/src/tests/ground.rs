@@ -1,0 +1,70 @@
+//! What tests enqueue on: a context of the first device, with memory that the host sees.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+
+use ur::abi::*;
+
+use super::stage::{Stage, adapter, device, ur};
+
+pub struct Ground {
+    adapter: ur_adapter_handle_t,
+    pub device: ur_device_handle_t,
+    pub context: ur_context_handle_t,
+    pub memory: *mut c_void,
+}
+
+impl Ground {
+    pub fn new(bytes: usize) -> Self {
+        let adapter = adapter();
+        let device = device(adapter);
+        let (mut context, mut memory) = (null_mut(), null_mut());
+        let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let code = ur!(USM.pfnHostAlloc(context, null(), null_mut(), bytes, &mut memory));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        Self {
+            adapter,
+            device,
+            context,
+            memory,
+        }
+    }
+
+    pub fn queue(&self, flags: ur_queue_flags_t) -> ur_queue_handle_t {
+        let what = ur_queue_properties_t {
+            flags,
+            ..Default::default()
+        };
+        let (context, device, mut queue) = (self.context, self.device, null_mut());
+        let code = ur!(Queue.pfnCreate(context, device, &what, &mut queue));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        queue
+    }
+
+    /// Where the memory goes on after so many bytes.
+    pub fn at(&self, bytes: usize) -> *mut c_void {
+        self.memory.wrapping_byte_add(bytes)
+    }
+
+    pub fn release(self) {
+        let code = ur!(USM.pfnFree(self.context, self.memory));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        assert_eq!(ur!(Context.pfnRelease(self.context)), UR_RESULT_SUCCESS);
+        assert_eq!(ur!(Adapter.pfnRelease(self.adapter)), UR_RESULT_SUCCESS);
+    }
+
+    /// The same, after which nothing may be left.
+    pub fn end(self, stage: &Stage) {
+        self.release();
+        stage.check_end("the end");
+    }
+}
+
+/// The stream of a queue, which from now on others may use.
+pub fn stream_of(queue: ur_queue_handle_t) -> usize {
+    let mut native = 0;
+    let code = ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut native));
+    assert_eq!(code, UR_RESULT_SUCCESS);
+    native
+}
