@@ -5,12 +5,12 @@ use std::ffi::c_void;
 use ur::abi::*;
 
 /// Random allocations, frees, work and waits on queues of both kinds, always the same; and where each
-/// allocation lay.
+/// allocation lay. What is done with a block comes after its allocation, and its free after that.
 pub fn program(scene: &Scene, jitter: bool) -> Vec<usize> {
     let pool = scene.pool(0);
     let kinds = [IN_ORDER, IN_ORDER, IN_ORDER, OUT_OF_ORDER];
     let mut queues = kinds.map(|kind| scene.queue(kind));
-    let mut live: Vec<(*mut c_void, usize)> = Vec::new();
+    let mut live: Vec<(*mut c_void, usize, ur_event_handle_t)> = Vec::new();
     let mut events: Vec<ur_event_handle_t> = Vec::new();
     let mut places = Vec::new();
     let mut state = 0x9e37_79b9_u64;
@@ -30,17 +30,20 @@ pub fn program(scene: &Scene, jitter: bool) -> Vec<usize> {
         match random(16) {
             0..=6 => {
                 let bytes = 1 << (8 + random(15));
-                let block = scene.alloc(queue, pool, bytes, &waits).expect("memory");
+                let made = scene.alloc_told(queue, pool, bytes, &waits);
+                let (block, made) = made.expect("memory");
                 places.push(block.addr());
-                live.push((block, bytes));
+                live.push((block, bytes, made));
             }
             7..=12 if !live.is_empty() => {
                 let at = random(live.len() as u64) as usize;
-                let (block, bytes) = live.swap_remove(at);
+                let (block, bytes, mut last) = live.swap_remove(at);
                 if random(2) == 0 {
-                    scene.fill(queue, block, bytes);
+                    let filled = scene.fill_after(queue, block, bytes, &[last]);
+                    scene.release(std::mem::replace(&mut last, filled));
                 }
-                events.push(scene.free(queue, block));
+                events.push(scene.free_after(queue, block, &[last]));
+                scene.release(last);
             }
             13 if step % 7 == 0 => scene.finish(queue),
             14 if step % 5 == 0 && !waits.is_empty() => {
@@ -62,7 +65,7 @@ pub fn program(scene: &Scene, jitter: bool) -> Vec<usize> {
             random(40);
         }
         while events.len() > 24 {
-            ok!(scene, Event.pfnRelease(events.remove(0)));
+            scene.release(events.remove(0));
         }
     }
     println!("report: {}", scene.report(pool));

@@ -117,6 +117,30 @@ impl Scene {
         bytes: usize,
         waits: Events<'_>,
     ) -> Result<*mut c_void, ur_result_t> {
+        self.alloc_to(queue, pool, bytes, waits, null_mut())
+    }
+
+    /// The same with an event.
+    pub fn alloc_told(
+        &self,
+        queue: Queue,
+        pool: ur_usm_pool_handle_t,
+        bytes: usize,
+        waits: Events<'_>,
+    ) -> Result<(*mut c_void, ur_event_handle_t), ur_result_t> {
+        let mut event = null_mut();
+        let memory = self.alloc_to(queue, pool, bytes, waits, &raw mut event)?;
+        Ok((memory, event))
+    }
+
+    fn alloc_to(
+        &self,
+        queue: Queue,
+        pool: ur_usm_pool_handle_t,
+        bytes: usize,
+        waits: Events<'_>,
+        event: *mut ur_event_handle_t,
+    ) -> Result<*mut c_void, ur_result_t> {
         let mut memory = null_mut();
         let (count, list) = list(waits);
         let memory_at = &raw mut memory;
@@ -130,29 +154,53 @@ impl Scene {
                 count,
                 list,
                 memory_at,
-                null_mut()
+                event
             )
         )?;
         Ok(memory)
     }
 
     pub fn free(&self, queue: Queue, memory: *mut c_void) -> ur_event_handle_t {
-        let mut event = null_mut();
+        self.free_after(queue, memory, &[])
+    }
+
+    pub fn free_after(
+        &self,
+        queue: Queue,
+        memory: *mut c_void,
+        waits: Events<'_>,
+    ) -> ur_event_handle_t {
+        let (mut event, (count, list)) = (null_mut(), list(waits));
         let at = &raw mut event;
         ok!(
             self,
-            EnqueueExp.pfnUSMFreeExp(queue, null_mut(), memory, 0, null(), at)
+            EnqueueExp.pfnUSMFreeExp(queue, null_mut(), memory, count, list, at)
         );
         event
     }
 
     pub fn fill(&self, queue: Queue, memory: *mut c_void, bytes: usize) {
-        let pattern = 7_u8;
-        let at = (&raw const pattern).cast();
+        self.release(self.fill_after(queue, memory, bytes, &[]));
+    }
+
+    pub fn fill_after(
+        &self,
+        queue: Queue,
+        memory: *mut c_void,
+        bytes: usize,
+        waits: Events<'_>,
+    ) -> ur_event_handle_t {
+        let (pattern, mut event, (count, list)) = (7_u8, null_mut(), list(waits));
+        let (from, at) = ((&raw const pattern).cast(), &raw mut event);
         ok!(
             self,
-            Enqueue.pfnUSMFill(queue, memory, 1, at, bytes, 0, null(), null_mut())
+            Enqueue.pfnUSMFill(queue, memory, 1, from, bytes, count, list, at)
         );
+        event
+    }
+
+    pub fn release(&self, event: ur_event_handle_t) {
+        ok!(self, Event.pfnRelease(event));
     }
 
     pub fn finish(&self, queue: Queue) {
