@@ -100,6 +100,9 @@ impl<D: Driver> CommandBuffer<D> {
         // SAFETY: the user's function with the user's data, called once.
         unsafe { (call.run)(call.data) };
         drop(loan);
+        if let Some(child) = child {
+            child.holds_native_alone()?;
+        }
         let mut node = node(record.work()?)?;
         let mut state = this.state();
         let recording = state.open()?;
@@ -115,7 +118,14 @@ impl<D: Driver> CommandBuffer<D> {
             && std::ptr::eq(own.device, other.device)
             && !std::ptr::eq(self, &**child);
         ensure(same, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP)?;
+        child.holds_native_alone()?;
         child.own_record()
+    }
+
+    /// Whether its native object is all that there is of it: what was appended besides would be lost.
+    fn holds_native_alone(&self) -> Result<()> {
+        let empty = self.state().open()?.nodes.is_empty();
+        ensure(empty, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
     }
 
     /// `urCommandBufferGetNativeHandleExp`

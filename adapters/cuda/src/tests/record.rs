@@ -306,6 +306,15 @@ fn what_is_refused_calls_nobody() {
         let point = place.fill(full, 1, 0, 8, &[]);
         refused(buffer, &[], UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP);
         refused(full, &[], UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+        // Nor one that has an object, and commands besides.
+        let both = place.buffer(false);
+        native(both);
+        place.fill(both, 1, 0, 8, &[]);
+        refused(both, &[], UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+        let code = ur!(CommandBufferExp.pfnFinalizeExp(both));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        refused(both, &[], UR_RESULT_ERROR_INVALID_OPERATION);
+        release(both);
         let unknown = UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_EXP;
         refused(null_mut(), &[point], unknown);
         let child = elsewhere.buffer(false);
