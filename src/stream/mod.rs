@@ -4,7 +4,7 @@
 //! block of memory may be used again. Uses `timeline` for what happens before what, `pool` for
 //! memory, and a driver for the work itself. Must never know a backend.
 //!
-//! `driver` is what a backend implements, `launch` what a launch tells it; `hooks` what it may add.
+//! `driver` is what a backend implements, `work` what its lanes are given, `launch` what a launch tells it; `hooks` what it may add.
 //! `engine` is what one adapter shares, `domain` what one context does. `lane` submits, `out_of_order` chooses lanes, `reach`
 //! says what an event covers; `queue`, `event`, `context`, `command_buffer` and `usm_pool` are the
 //! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded, `enqueue` goes without it,
@@ -60,6 +60,7 @@ mod transfer;
 mod update;
 mod usm;
 mod usm_pool;
+mod work;
 
 #[cfg(test)]
 mod testing;
@@ -69,9 +70,7 @@ mod tests;
 pub use command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use context::Context;
 pub use domain::Domain;
-pub use driver::{
-    Compiled, Driver, Kind, Landing, Notice, Pitched, StampSource, Stamps, Step, Work,
-};
+pub use driver::{Compiled, Driver, Kind, Landing, Notice, Step};
 pub use engine::Engine;
 pub use event::Event;
 pub use graph::{ExecutableGraph, Graph};
@@ -84,3 +83,4 @@ pub use native_record::NativeRecord;
 pub use pattern::Pattern;
 pub use queue::Queue;
 pub use usm_pool::UsmPool;
+pub use work::{Pitched, StampSource, Stamps, Work};
