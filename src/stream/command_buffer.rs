@@ -38,7 +38,7 @@ pub struct CommandBuffer<D: Driver> {
     state: Mutex<State<D>>,
     /// Handles given out, which the buffer owns.
     handles: Mutex<Vec<Arc<Object<RecordedCommand<D>>>>>,
-    pub(super) records: Mutex<Records<D>>,
+    pub(super) records: Records<D>,
 }
 
 pub(super) enum State<D: Driver> {
@@ -120,7 +120,7 @@ impl<D: Driver> CommandBuffer<D> {
             first_sync_point: number.wrapping_mul(0x9e37_79b1),
             state: Mutex::new(State::Open(Recording::default())),
             handles: Mutex::default(),
-            records: Mutex::default(),
+            records: Records::default(),
         }))
     }
 

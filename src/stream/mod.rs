@@ -10,7 +10,7 @@
 //! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded, `enqueue` goes without it,
 //! `recording` keeps it, `capture` turns a queue's commands into a `graph`, `replay` submits it, `update` changes it, and `signal` is what the event of
 //! a recorded command stands for; `alloc`, `usm`, `memory`, `rooms`, `pool_core`, `source` and `paged` are
-//! USM, `native_pool` what of it a backend's own pools serve; `host` is what the host copies and fills itself; `threads` runs host tasks and callbacks, `native_command` what others give to a lane, `native_record` what they record.
+//! USM, `native_pool` what of it a backend's own pools serve; `host` is what the host copies and fills itself; `threads` runs host tasks and callbacks, `native_command` what others give to a lane, `native_record` what they record, `loans` what their functions have meanwhile.
 //!
 //! Lock ranks, taken downwards only and at most one of each: a command buffer's; its native objects'; an out-of-order
 //! queue's; a lane's; a pool's (under which nothing is called); and leaves, under which nothing else
@@ -36,6 +36,7 @@ pub mod host;
 mod host_task;
 mod lane;
 mod launch;
+mod loans;
 mod memory;
 mod native_command;
 mod native_pool;

@@ -6,6 +6,7 @@
 use super::engine::enter;
 use super::event::{Event, Times};
 use super::lane::LaneCore;
+use super::loans::Loan;
 use super::queue::Shape;
 use super::reach::Reach;
 use super::{Driver, Queue, Stamps, Work};
@@ -14,26 +15,13 @@ use crate::hal::Unwrapped;
 use crate::object::{Handles, Object, OutHandle, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
 
 /// A lane that a native command has, until dropped.
-struct Loan<'a, D: Driver> {
-    queue: &'a Queue<D>,
-    lane: Arc<LaneCore<D>>,
-    thread: ThreadId,
-}
+struct Borrowed<'a, D: Driver>(Loan<'a, LaneCore<D>>);
 
-impl<D: Driver> Drop for Loan<'_, D> {
+impl<D: Driver> Drop for Borrowed<'_, D> {
     fn drop(&mut self) {
-        let own = |(thread, lane): &(ThreadId, Arc<LaneCore<D>>)| {
-            *thread == self.thread && Arc::ptr_eq(lane, &self.lane)
-        };
-        let mut lent = enter(&self.queue.lent);
-        if let Some(at) = lent.iter().rposition(own) {
-            lent.swap_remove(at);
-        }
-        drop(lent);
-        if let Err(error) = self.lane.take_back() {
+        if let Err(error) = self.0.what.take_back() {
             log::error!("a lane stays open: {:?}", error.code());
         }
     }
@@ -83,7 +71,7 @@ impl<D: Driver> Queue<D> {
         let loan = this.lend(&waits, bring, queued.as_ref())?;
         run();
         let end = queued.as_ref().map(|_| Arc::new(Stamps::default()));
-        let lane = Arc::clone(&loan.lane);
+        let lane = Arc::clone(&loan.0.what);
         let behind = lane.submit(&Reach::default(), Work::Marker, end.clone(), event.wanted());
         let reach = behind.inspect_err(|_| {
             // Nothing of ours covers the work: the lane stays open.
@@ -115,7 +103,7 @@ impl<D: Driver> Queue<D> {
         waits: &Reach,
         bring: Option<Work<D>>,
         times: Option<&Times>,
-    ) -> Result<Loan<'_, D>> {
+    ) -> Result<Borrowed<'_, D>> {
         let (lane, waits) = match &self.shape {
             Shape::InOrder(lane) => {
                 lane.lend()?;
@@ -123,26 +111,17 @@ impl<D: Driver> Queue<D> {
             }
             Shape::OutOfOrder(lanes) => enter(lanes).lend(waits)?,
         };
-        let thread = thread::current().id();
-        enter(&self.lent).push((thread, Arc::clone(&lane)));
-        let loan = Loan {
-            queue: self,
-            lane,
-            thread,
-        };
+        let loan = Borrowed(self.lent.lend(&lane));
         let stamps = times.map(|times| Arc::clone(&times.stamps));
         match bring.or(stamps.is_some().then_some(Work::Marker)) {
-            Some(work) => drop(loan.lane.submit(&waits, work, stamps, false)?),
-            None => drop(loan.lane.after(&waits)?),
+            Some(work) => drop(loan.0.what.submit(&waits, work, stamps, false)?),
+            None => drop(loan.0.what.after(&waits)?),
         }
         Ok(loan)
     }
 
     /// The lane of the native command whose function runs on this thread, the innermost.
     pub(crate) fn lent_here(&self) -> Option<Arc<LaneCore<D>>> {
-        let here = thread::current().id();
-        let lent = enter(&self.lent);
-        let own = lent.iter().rev().find(|(thread, _)| *thread == here);
-        own.map(|(_, lane)| Arc::clone(lane))
+        self.lent.here()
     }
 }

@@ -12,6 +12,7 @@
 use super::command::Command;
 use super::command_buffer::{CommandBuffer, State};
 use super::engine::enter;
+use super::loans::Loans;
 use super::recording::{Node, Recording};
 use super::{Driver, Hooks, Work};
 use crate::abi::*;
@@ -19,7 +20,6 @@ use crate::hal::Unwrapped;
 use crate::object::{Object, Out, Result, ensure};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
-use std::thread::{self, ThreadId};
 
 /// A native object that others add commands to.
 pub trait NativeRecord<D: Driver>: Send + Sync {
@@ -33,40 +33,16 @@ type Record<D> = Arc<dyn NativeRecord<D>>;
 
 /// A command buffer's native objects.
 pub(super) struct Records<D: Driver> {
-    own: Option<Record<D>>,
-    /// Those of native commands whose functions run now, by their threads.
-    lent: Vec<(ThreadId, Record<D>)>,
+    own: Mutex<Option<Record<D>>>,
+    /// Those of native commands whose functions run now.
+    lent: Loans<dyn NativeRecord<D>>,
 }
 
 impl<D: Driver> Default for Records<D> {
     fn default() -> Self {
         Self {
-            own: None,
-            lent: Vec::new(),
-        }
-    }
-}
-
-/// A record that a function has, until dropped.
-struct Loan<'a, D: Driver> {
-    records: &'a Mutex<Records<D>>,
-    record: Record<D>,
-}
-
-impl<'a, D: Driver> Loan<'a, D> {
-    fn new(records: &'a Mutex<Records<D>>, record: Record<D>) -> Self {
-        let lent = (thread::current().id(), Arc::clone(&record));
-        enter(records).lent.push(lent);
-        Self { records, record }
-    }
-}
-
-impl<D: Driver> Drop for Loan<'_, D> {
-    fn drop(&mut self) {
-        let mut records = enter(self.records);
-        let own = |(_, lent): &(ThreadId, Record<D>)| Arc::ptr_eq(lent, &self.record);
-        if let Some(at) = records.lent.iter().rposition(own) {
-            records.lent.remove(at);
+            own: Mutex::default(),
+            lent: Loans::default(),
         }
     }
 }
@@ -93,7 +69,7 @@ impl<D: Driver> CommandBuffer<D> {
             Some(child) => (this.record_of(child)?, None),
             None => {
                 let record = this.new_record()?;
-                let loan = Loan::new(&this.records, Arc::clone(&record));
+                let loan = this.records.lent.lend(&record);
                 (record, Some(loan))
             }
         };
@@ -130,27 +106,23 @@ impl<D: Driver> CommandBuffer<D> {
 
     /// `urCommandBufferGetNativeHandleExp`
     pub(super) fn native_handle(&self) -> Result<ur_native_handle_t> {
-        let here = thread::current().id();
-        let records = enter(&self.records);
-        let own = |(thread, _): &&(ThreadId, Record<D>)| *thread == here;
-        if let Some((_, record)) = records.lent.iter().rev().find(own) {
+        if let Some(record) = self.records.lent.here() {
             return Ok(record.handle());
         }
-        drop(records);
         self.own_record().map(|record| record.handle())
     }
 
     fn own_record(&self) -> Result<Record<D>> {
         // A buffer's lock comes before its records'.
         let state = self.state();
-        let mut records = enter(&self.records);
-        if let Some(record) = &records.own {
+        let mut own = enter(&self.records.own);
+        if let Some(record) = &*own {
             return Ok(Arc::clone(record));
         }
         let empty = matches!(&*state, State::Open(recording) if recording.nodes.is_empty());
         ensure(empty, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         let record = self.new_record()?;
-        records.own = Some(Arc::clone(&record));
+        *own = Some(Arc::clone(&record));
         Ok(record)
     }
 
@@ -161,7 +133,7 @@ impl<D: Driver> CommandBuffer<D> {
 
     /// What was added to the buffer's own object, if anybody ever asked for that.
     pub(super) fn recorded_natively(&self) -> Result<Option<Node<D>>> {
-        let own = enter(&self.records).own.clone();
+        let own = enter(&self.records.own).clone();
         own.map(|record| node(record.work()?)).transpose()
     }
 }

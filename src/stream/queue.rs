@@ -9,6 +9,7 @@ use super::command::Command;
 use super::engine::{HostPoint, HostSignal, enter};
 use super::event::{Event, Times};
 use super::lane::{LaneCore, Progress};
+use super::loans::Loans;
 use super::out_of_order::OutOfOrder;
 use super::pool_trace::Trace;
 use super::reach::{Reach, Reached};
@@ -18,7 +19,6 @@ use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
 use crate::timeline::{Clock, Frontier, LaneId};
 use std::sync::{Arc, Mutex};
-use std::thread::ThreadId;
 
 /// A queue's handle. What every command looks at comes first, on as few cache lines as may be: the
 /// driver leaves little of ours there from one command to the next.
@@ -34,7 +34,7 @@ pub struct Queue<D: Driver> {
     /// Where that stands in the context.
     home_at: usize,
     /// Lanes lent to native commands, with the threads whose callbacks run.
-    pub(crate) lent: Mutex<Vec<(ThreadId, Arc<LaneCore<D>>)>>,
+    pub(super) lent: Loans<LaneCore<D>>,
     /// Whom a trace of pools knows it by; none without one. An in-order queue is its lane.
     pub(crate) watched: Option<LaneId>,
 }
@@ -81,7 +81,7 @@ impl<D: Driver> Queue<D> {
             flags,
             watched: watched(&shape),
             shape,
-            lent: Mutex::default(),
+            lent: Loans::default(),
             capture: Capture::default(),
         }))
     }
@@ -108,7 +108,7 @@ impl<D: Driver> Queue<D> {
             flags,
             watched: watched(&shape),
             shape,
-            lent: Mutex::default(),
+            lent: Loans::default(),
             capture: Capture::default(),
         }))
     }
