@@ -14,8 +14,9 @@
 
 use super::offsets::{NIL, Offsets, SegId};
 use super::sizes::BySize;
+use super::watch::Watch;
 use crate::timeline::{Clock, Frontier, LaneId, PointRef};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -24,13 +25,13 @@ pub(crate) struct Bin {
     /// (bytes of the run, its address, its first segment).
     pub runs: BySize,
     pub mixed: BySize,
-    pub(super) watch: BTreeSet<(u64, SegId)>,
+    pub(super) watch: Watch,
 }
 
 impl Bin {
     /// The newest epoch that anything filed here dies at on this lane.
     pub fn newest(&self) -> u64 {
-        self.watch.last().map_or(0, |(epoch, _)| *epoch)
+        self.watch.newest()
     }
 }
 
@@ -42,6 +43,8 @@ struct Tag {
     bytes: u64,
     /// Whether the segment is in a run: while a request takes several, some are out already.
     in_run: bool,
+    /// Whether it was taken out to be filed anew.
+    out: bool,
 }
 
 #[derive(Debug, Default)]
@@ -74,17 +77,21 @@ impl Index {
     pub fn ripe(&mut self) -> Vec<SegId> {
         let mut out = Vec::new();
         self.bins.retain(|_, bin| {
-            let completed = bin.clock.reliable();
-            if bin
-                .watch
-                .first()
-                .is_some_and(|(epoch, _)| *epoch <= completed)
-            {
-                out.extend(bin.watch.range(..=(completed, NIL)).map(|(_, id)| *id));
-            }
+            out.extend(bin.watch.upto(bin.clock.reliable()));
             !bin.watch.is_empty()
         });
         out
+    }
+
+    /// Takes a segment out that will be filed anew once all others are out.
+    pub fn take_out(&mut self, offsets: &Offsets, id: SegId) {
+        self.remove(offsets, id);
+        self.tag_mut(id).out = true;
+    }
+
+    /// Whether it was taken out and waits to be filed: not any more, from now on.
+    pub fn was_out(&mut self, id: SegId) -> bool {
+        std::mem::take(&mut self.tag_mut(id).out)
     }
 
     /// Files a free segment. Its death must not change until it is removed again.
@@ -97,7 +104,7 @@ impl Index {
             Filed::Mixed(point) => {
                 let bin = self.bin_mut(point);
                 bin.mixed.insert((seg.bytes, seg.addr, id));
-                bin.watch.insert((point.epoch, id));
+                bin.watch.insert(point.epoch, id);
             }
         }
     }
@@ -125,13 +132,13 @@ impl Index {
             clock: Arc::clone(point.clock),
             runs: BySize::default(),
             mixed: BySize::default(),
-            watch: BTreeSet::new(),
+            watch: Watch::default(),
         })
     }
 
     fn unwatch(&mut self, point: PointRef<'_>, id: SegId) {
         if let Some(bin) = self.bins.get_mut(&point.lane()) {
-            bin.watch.remove(&(point.epoch, id));
+            bin.watch.remove(point.epoch, id);
         }
     }
 
@@ -158,7 +165,7 @@ impl Index {
             bin.runs.remove(run);
         }
         bin.runs.insert((bytes, offsets.seg(head).addr, head));
-        bin.watch.insert((point.epoch, id));
+        bin.watch.insert(point.epoch, id);
     }
 
     fn leave_run(&mut self, offsets: &Offsets, id: SegId, point: PointRef<'_>) {
@@ -213,10 +220,14 @@ impl Index {
     }
 
     fn set_in_run(&mut self, id: SegId, in_run: bool) {
+        self.tag_mut(id).in_run = in_run;
+    }
+
+    fn tag_mut(&mut self, id: SegId) -> &mut Tag {
         let id = id as usize;
         if id >= self.tags.len() {
             self.tags.resize(id + 1, Tag::default());
         }
-        self.tags[id].in_run = in_run;
+        &mut self.tags[id]
     }
 }

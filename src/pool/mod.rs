@@ -14,7 +14,7 @@
 //! | gathered: pages of it lead a second life at another address | want of one stretch long enough | as its new address's |
 //! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
 //!
-//! `offsets` places, `index` finds (`starts` and `sizes` are the maps that they keep), `store` is both,
+//! `offsets` places, `index` finds (`starts`, `sizes` and `watch` are the maps that they keep), `store` is both,
 //! `policy` chooses, with `others` and `pages`, `stats` and `meter` count, `ends` tells what is known of
 //! them to be out of date, `stash` is what a lane has for itself, `plan` what it does again and again,
 //! `lending` who has what, `old` which addresses memory has left; this file
@@ -44,6 +44,7 @@ mod state;
 mod stats;
 mod store;
 mod table;
+mod watch;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -4,13 +4,13 @@
 //! list in order. A class of many is a tree instead.
 
 use super::offsets::SegId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Bytes, address, and the segment, or the first of several.
 pub(crate) type Entry = (u64, u64, SegId);
 
 /// What a list grows to before it becomes a tree.
-const LIST: usize = 64;
+const LIST: usize = 256;
 const CLASSES: usize = 256;
 
 /// Entries ascend by size, then by address: best fit, lowest first.
@@ -24,7 +24,7 @@ pub(crate) struct BySize {
 /// One of the two is empty.
 #[derive(Debug, Default)]
 struct Class {
-    list: Vec<Entry>,
+    list: VecDeque<Entry>,
     tree: BTreeSet<Entry>,
 }
 
@@ -41,8 +41,14 @@ impl BySize {
             class.tree.insert(entry);
             return;
         }
-        let place = class.list.iter().position(|other| *other > entry);
-        class.list.insert(place.unwrap_or(class.list.len()), entry);
+        // What is filed in a row mostly ascends.
+        match class.list.back() {
+            Some(last) if *last > entry => {
+                let place = class.list.partition_point(|other| *other < entry);
+                class.list.insert(place, entry);
+            }
+            _ => class.list.push_back(entry),
+        }
     }
 
     pub fn remove(&mut self, entry: &Entry) {
@@ -50,7 +56,7 @@ impl BySize {
         let Some(class) = self.classes.get_mut(at) else {
             return;
         };
-        if let Some(place) = class.list.iter().position(|other| other.2 == entry.2) {
+        if let Ok(place) = class.list.binary_search(entry) {
             class.list.remove(place);
         } else {
             class.tree.remove(entry);
@@ -81,7 +87,8 @@ impl BySize {
         loop {
             at = self.present_from(at)?;
             let class = &self.classes[at];
-            let mut list = class.list.iter().filter(|entry| entry.0 >= bytes);
+            let smaller = class.list.partition_point(|entry| entry.0 < bytes);
+            let mut list = class.list.range(smaller..);
             let found = list.find_map(|entry| fits(*entry));
             if found.is_some() {
                 return found;

@@ -272,12 +272,19 @@ impl Store {
     /// Refiles what has completed since the last look. True if there was any.
     pub fn sweep(&mut self) -> bool {
         let ripe = self.index.ripe();
+        // All are out before the first is filed: mostly they lie side by side, and only what they become
+        // together is looked up.
         for id in &ripe {
-            self.index.remove(&self.offsets, *id);
+            self.index.take_out(&self.offsets, *id);
             if let Some(death) = self.offsets.death_mut(*id) {
                 death.prune();
             }
-            self.file(*id);
+        }
+        for id in &ripe {
+            // Unless another has it already.
+            if self.index.was_out(*id) {
+                self.file(*id);
+            }
         }
         !ripe.is_empty()
     }
@@ -326,19 +333,32 @@ impl Store {
         }
     }
 
-    /// Joins a free segment with neighbours of the same death, and files it.
+    /// Joins a free segment with all beside it that have the same death, and files it.
     fn file(&mut self, mut id: SegId) {
-        let (prev, next) = (self.offsets.seg(id).prev, self.offsets.seg(id).next);
-        if self.dies_alike(id, next) {
-            self.index.remove(&self.offsets, next);
+        loop {
+            let next = self.offsets.seg(id).next;
+            if !self.dies_alike(id, next) {
+                break;
+            }
+            self.unfile(next);
             self.offsets.absorb_next(id);
         }
-        if self.dies_alike(prev, id) {
-            self.index.remove(&self.offsets, prev);
+        loop {
+            let prev = self.offsets.seg(id).prev;
+            if !self.dies_alike(prev, id) {
+                break;
+            }
+            self.unfile(prev);
             self.offsets.absorb_next(prev);
             id = prev;
         }
         self.index.insert(&self.offsets, id);
+    }
+
+    fn unfile(&mut self, id: SegId) {
+        if !self.index.was_out(id) {
+            self.index.remove(&self.offsets, id);
+        }
     }
 
     fn dies_alike(&self, a: SegId, b: SegId) -> bool {

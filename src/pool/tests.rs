@@ -149,7 +149,7 @@ fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
     for (lane, bin) in &store.index.bins {
         assert_eq!(all(&bin.runs), runs.remove(lane).unwrap_or_default());
         assert_eq!(all(&bin.mixed), mixed.remove(lane).unwrap_or_default());
-        assert_eq!(bin.watch, watch.remove(lane).unwrap_or_default());
+        assert_eq!(bin.watch.all(), watch.remove(lane).unwrap_or_default());
     }
 }
 

@@ -199,11 +199,11 @@ impl<D: Driver> Queue<D> {
             return Self::free_native(this, found, addr as u64, waits, event);
         }
         let waits = Event::join_list(this.context(), waits)?;
-        // A refused free must not have made the queue wait.
-        ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
         let mut entry = this.entry();
         let reach = match &this.shape {
             Shape::InOrder(lane) => {
+                // A refused free must not have made the queue wait.
+                ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
                 let mut state = lane.after(&waits)?;
                 lane.cover(&mut state)?;
                 let freed = memory.is_flat() && lane.free(addr);

@@ -11,7 +11,7 @@ use super::reach::{Reach, Reached};
 use super::{Context, Driver, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
-use crate::timeline::{Frontier, Gathered};
+use crate::timeline::{Frontier, Gathered, PointRef};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ pub(crate) struct OutOfOrder<D: Driver> {
     lanes: Vec<Arc<LaneCore<D>>>,
     /// What every later command comes after.
     barrier: Reach,
-    /// What is pending on no lane: host tasks, allocations and frees.
+    /// What is pending and does not come with what is on the lanes: host tasks, and what allocations
+    /// and frees come after.
     loose: Gathered<Reach>,
 }
 
@@ -135,9 +136,15 @@ impl<D: Driver> OutOfOrder<D> {
         (held, before)
     }
 
-    /// Something without a lane that `urQueueFinish` and barriers have to cover.
+    /// Something without a command that `urQueueFinish` and barriers have to cover, which look at the
+    /// lanes anyway.
     pub fn add_loose(&mut self, reach: &Reach) {
-        if !reach.done.is_complete() {
+        let on_lanes = |point: PointRef<'_>| {
+            let mut lanes = self.lanes.iter();
+            lanes.any(|lane| lane.clock.id() == point.lane())
+        };
+        let covered = |point: PointRef<'_>| point.is_complete() || on_lanes(point);
+        if !reach.done.points().all(covered) {
             self.loose.grow().join(reach);
         }
     }

@@ -76,6 +76,42 @@ fn completion_carries_reuse_across_queues_when_looked_for() {
     completion_carries_reuse_across_queues::<Polled>();
 }
 
+/// What they come after is on lanes, which are looked at anyway when all is waited for.
+fn frees_out_of_order_record_nothing<D: AnyFake>() {
+    let bench = Bench::<D>::new();
+    let (queue, other) = (bench.out_of_order(), bench.in_order());
+    for label in 0..20 {
+        let (block, made) = alloc(&queue, None, 64 << 10, &[]).unwrap();
+        let ran = launch(&queue, label, &[&made]);
+        free(&queue, block, &[&ran]).unwrap();
+    }
+    assert_eq!(bench.world.calls()[2], 0, "nobody has an event any more");
+    let all = marker(&queue, &[]);
+    assert_ne!(status(&all), UR_EVENT_STATUS_COMPLETE);
+    bench.world.run();
+    assert_eq!(status(&all), UR_EVENT_STATUS_COMPLETE);
+    // Elsewhere nobody looks.
+    let block = alloc_only(&queue, None, 64 << 10, &[]).unwrap();
+    let ran = launch(&other, 20, &[]);
+    free_only(&queue, block, &[&ran]).unwrap();
+    drop(ran);
+    let all = marker(&queue, &[]);
+    assert_ne!(status(&all), UR_EVENT_STATUS_COMPLETE);
+    assert_ne!(alloc_only(&queue, None, 64 << 10, &[]), Ok(block));
+    bench.world.run();
+    assert_eq!(status(&all), UR_EVENT_STATUS_COMPLETE);
+}
+
+#[test]
+fn frees_out_of_order_record_nothing_when_tracked() {
+    frees_out_of_order_record_nothing::<Tracked>();
+}
+
+#[test]
+fn frees_out_of_order_record_nothing_when_polled() {
+    frees_out_of_order_record_nothing::<Polled>();
+}
+
 fn completion_carries_reuse_across_queues<D: AnyFake>() {
     let bench = Bench::<D>::new();
     let (p, q) = (bench.in_order(), bench.out_of_order());

@@ -31,6 +31,8 @@ ur::dl::symbols! {
             urEnqueueUSMFill: unsafe extern "C" fn(ur_queue_handle_t, Handle, usize, *const c_void, usize, u32, *const ur_event_handle_t, *mut ur_event_handle_t) -> ur_result_t,
             urEnqueueKernelLaunchWithArgsExp: unsafe extern "C" fn(ur_queue_handle_t, ur_kernel_handle_t, u32, *const usize, *const usize, *const usize, u32, *const ur_exp_kernel_arg_properties_t, *const ur_kernel_launch_ext_properties_t, u32, *const ur_event_handle_t, *mut ur_event_handle_t) -> ur_result_t,
             urEventRelease: unsafe extern "C" fn(ur_event_handle_t) -> ur_result_t,
+            urEnqueueUSMDeviceAllocExp: unsafe extern "C" fn(ur_queue_handle_t, ur_usm_pool_handle_t, usize, *const ur_exp_async_usm_alloc_properties_t, u32, *const ur_event_handle_t, *mut Handle, *mut ur_event_handle_t) -> ur_result_t,
+            urEnqueueUSMFreeExp: unsafe extern "C" fn(ur_queue_handle_t, ur_usm_pool_handle_t, Handle, u32, *const ur_event_handle_t, *mut ur_event_handle_t) -> ur_result_t,
         }
         optional {}
     }
@@ -103,6 +105,8 @@ fn main() {
         "driver" => (0..times).for_each(|_| bench.native(case)),
         "joined" => (0..times).for_each(|turn| bench.enqueue_after_two(case, turn)),
         "event" => (0..times).for_each(|_| bench.enqueue_with_event(case)),
+        "loose" => (0..times).for_each(|_| bench.enqueue_loose(case)),
+        "chained" => (0..times).for_each(|_| bench.enqueue_on_new_memory(case)),
         _ => (0..times).for_each(|_| bench.enqueue(case, null_mut())),
     };
     all(16);
@@ -125,6 +129,8 @@ struct Bench {
     driver: Driver,
     loader: Loader,
     queue: ur_queue_handle_t,
+    /// An out-of-order one.
+    loose: ur_queue_handle_t,
     /// Queues whose commands wait for each other, and the last event of each.
     others: [ur_queue_handle_t; QUEUES],
     last: std::cell::Cell<[ur_event_handle_t; QUEUES]>,
@@ -175,6 +181,15 @@ impl Bench {
         ok!(loader, urContextCreate(1, &device, null(), &mut context));
         let (mut queue, mut program, mut kernel) = (null_mut(), null_mut(), null_mut());
         ok!(loader, urQueueCreate(context, device, null(), &mut queue));
+        let mut loose = null_mut();
+        let out_of_order = ur_queue_properties_t {
+            flags: UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+            ..Default::default()
+        };
+        ok!(
+            loader,
+            urQueueCreate(context, device, &out_of_order, &mut loose)
+        );
         let mut others = [null_mut(); QUEUES];
         for other in &mut others {
             ok!(loader, urQueueCreate(context, device, null(), other));
@@ -208,6 +223,7 @@ impl Bench {
             driver,
             loader,
             queue,
+            loose,
             others,
             last: Default::default(),
             kernel,
@@ -293,6 +309,41 @@ impl Bench {
         ok!(self.loader, urEventRelease(event));
     }
 
+    #[inline]
+    fn enqueue_loose(&self, case: Case) {
+        let mut event = null_mut();
+        self.enqueue_on(self.loose, case, &[], &mut event);
+        ok!(self.loader, urEventRelease(event));
+    }
+
+    /// Between an allocation and its free, each after the other by an event.
+    #[inline]
+    fn enqueue_on_new_memory(&self, case: Case) {
+        let (mut block, mut made, mut ran, mut freed) =
+            (null_mut(), null_mut(), null_mut(), null_mut());
+        ok!(
+            self.loader,
+            urEnqueueUSMDeviceAllocExp(
+                self.loose,
+                null_mut(),
+                BYTES,
+                null(),
+                0,
+                null(),
+                &mut block,
+                &mut made
+            )
+        );
+        self.enqueue_on(self.loose, case, &[made], &mut ran);
+        ok!(
+            self.loader,
+            urEnqueueUSMFreeExp(self.loose, null_mut(), block, 1, &ran, &mut freed)
+        );
+        for event in [made, freed, ran] {
+            ok!(self.loader, urEventRelease(event));
+        }
+    }
+
     /// Waits for the last commands of two other queues, and replaces the event of its own queue's.
     #[inline]
     fn enqueue_after_two(&self, case: Case, turn: u64) {
@@ -364,7 +415,9 @@ impl Bench {
         for other in self.others {
             ok!(self.loader, urQueueRelease(other));
         }
-        ok!(self.loader, urQueueRelease(self.queue));
+        for queue in [self.queue, self.loose] {
+            ok!(self.loader, urQueueRelease(queue));
+        }
         ok!(self.driver, cuDevicePrimaryCtxRelease(0));
     }
 }

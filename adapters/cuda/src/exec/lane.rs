@@ -342,6 +342,11 @@ impl Lane {
 
     /// Later commands wait for the marker.
     pub fn wait(&self, marker: &Marker) -> Result<()> {
+        if let Marker::Event(_) = marker
+            && !self.stream.keeps()
+        {
+            return self.stream.wait(marker, false).map(drop);
+        }
         let mut held = self.stream.held();
         if held.open
             && let Marker::Promise(promise) = marker
