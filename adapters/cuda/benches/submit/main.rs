@@ -104,8 +104,8 @@ fn main() {
     let all = |times: u64| match how {
         "driver" => (0..times).for_each(|_| bench.native(case)),
         "joined" => (0..times).for_each(|turn| bench.enqueue_after_two(case, turn)),
-        "event" => (0..times).for_each(|_| bench.enqueue_with_event(case)),
-        "loose" => (0..times).for_each(|_| bench.enqueue_loose(case)),
+        "event" => (0..times).for_each(|_| bench.enqueue_with_event(bench.queue, case)),
+        "loose" => (0..times).for_each(|_| bench.enqueue_with_event(bench.loose, case)),
         "chained" => (0..times).for_each(|_| bench.enqueue_on_new_memory(case)),
         _ => (0..times).for_each(|_| bench.enqueue(case, null_mut())),
     };
@@ -302,17 +302,10 @@ impl Bench {
         }
     }
 
-    #[inline]
-    fn enqueue_with_event(&self, case: Case) {
+    #[inline(always)]
+    fn enqueue_with_event(&self, queue: ur_queue_handle_t, case: Case) {
         let mut event = null_mut();
-        self.enqueue(case, &mut event);
-        ok!(self.loader, urEventRelease(event));
-    }
-
-    #[inline]
-    fn enqueue_loose(&self, case: Case) {
-        let mut event = null_mut();
-        self.enqueue_on(self.loose, case, &[], &mut event);
+        self.enqueue_on(queue, case, &[], &mut event);
         ok!(self.loader, urEventRelease(event));
     }
 
