@@ -10,8 +10,8 @@
 //!
 //! | what a lane has of a pool | from | until |
 //! |---|---|---|
-//! | nothing | the start; a time without misses | a request finds nothing in the stash |
-//! | a record | such a miss | a plan is made of it; it is too long; a time without misses |
+//! | nothing | the start; a time with few misses | a request finds nothing in the stash, and as many did before as earlier records were for nothing: 2, 4, 8, ... |
+//! | a record | such a miss | a plan is made of it; it is too long; a time with few misses |
 //! | neither, for as long as the pool takes | the lane is where it was, and waits or begins again | the plan is made, or it cannot be |
 //! | a plan | the lane is where it was, and begins as then | a request is another, or comes before a free; the pool wants the memory |
 //! | a part in a joint plan | several lanes are, and had the same memory in turn | the same, of any of them |
@@ -41,13 +41,16 @@ const LEAST: usize = 8;
 const WORTH: usize = 64;
 /// Allocations of a lap that got what other lanes had, for a joint plan: with fewer, lanes serve
 /// themselves as well. Models have few.
-pub(crate) const LEAST_SHARED: usize = if cfg!(loom) { 2 } else { 8 };
+const LEAST_SHARED: usize = if cfg!(loom) { 2 } else { 8 };
 /// Allocations without a miss after which a record ends, for each miss before and at least.
 const QUIET: usize = 128;
 const LEAST_QUIET: usize = 1 << 10;
+/// Allocations of a record for each miss, above which no lap of it is worth a plan, after as many as above.
+const SPARSE: usize = WORTH;
 /// Operations that a record has at most.
 const MOST: usize = 1 << 17;
-/// How often at most the laps are doubled that a lane must repeat itself for before the next plan.
+/// How often at most the laps are doubled that a lane must repeat itself for before the next plan, and the
+/// misses that are let pass before the next record.
 const PATIENCE: u32 = 12;
 
 /// An allocation, among the numbers of blocks that are freed.
@@ -66,33 +69,39 @@ struct Anchor {
     live: usize,
 }
 
-/// How a lane is to prove itself before it gets a plan, after plans of which no lap was completed.
+/// Whether lanes that got in a lap, of so many operations, what others had may have a plan together.
+pub(crate) fn is_shared(shared: usize, ops: usize) -> bool {
+    shared >= LEAST_SHARED && shared * WORTH >= ops
+}
+
+/// How often something is to be let pass before what came to nothing is tried again: the laps of a lane
+/// after plans of which none was completed, or its misses after records of which no plan was made.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Patience {
     level: u32,
-    laps: u32,
+    left: u32,
 }
 
 impl Patience {
-    /// Whether the lane has yet to prove itself.
+    /// Whether the next one is to be let pass.
     pub fn lacks(&self) -> bool {
-        self.laps > 0
+        self.left > 0
     }
 
-    /// Whether the next lap is to be let pass.
+    /// The same, and lets it pass.
     pub fn waits(&mut self) -> bool {
-        let waits = self.laps > 0;
-        self.laps = self.laps.saturating_sub(1);
+        let waits = self.left > 0;
+        self.left = self.left.saturating_sub(1);
         waits
     }
 
-    /// A plan has ended, or could not be made.
+    /// What was tried has ended, or could not be.
     pub fn learn(&mut self, served: bool) {
         match served {
             true => *self = Self::default(),
             false => {
                 self.level = (self.level + 1).min(PATIENCE);
-                self.laps = 1 << self.level;
+                self.left = 1 << self.level;
             }
         }
     }
@@ -210,8 +219,9 @@ impl Record {
 
     /// Whether it is of no use any more.
     pub fn is_spent(&self) -> bool {
-        let quiet = LEAST_QUIET.max(QUIET * self.misses);
-        self.quiet > quiet || self.ops.len() >= MOST
+        let quiet = self.quiet > LEAST_QUIET.max(QUIET * self.misses);
+        let sparse = self.blocks.len() > LEAST_QUIET + SPARSE * self.misses;
+        quiet || sparse || self.ops.len() >= MOST
     }
 
     /// Notes an allocation; the number of its block.
@@ -321,6 +331,11 @@ impl Record {
     /// How many of its lap did.
     pub fn shared(&self) -> usize {
         self.shared - self.lap.map_or(0, |lap| lap.shared)
+    }
+
+    /// Operations of its lap.
+    pub fn lap_ops(&self) -> usize {
+        self.ops.len() - self.lap.map_or(0, |lap| lap.op)
     }
 
     /// Whether with the next free all lanes will have ended a lap in which they shared memory.

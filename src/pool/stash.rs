@@ -155,6 +155,8 @@ pub(crate) struct Cache {
     /// What its records tell whether they have something live.
     busy: Busy,
     patience: Patience,
+    /// The same, of records.
+    calm: Patience,
     bins: Box<Bins>,
 }
 
@@ -392,6 +394,7 @@ impl Inner {
             track: None,
             busy: busy.clone(),
             patience: Patience::default(),
+            calm: Patience::default(),
             bins: Box::new(Bins([empty; BINS])),
         };
         match self.caches.iter_mut().find(|cache| cache.is_none()) {
@@ -407,7 +410,7 @@ impl Inner {
         if let Some(cache) = &mut self.caches[at] {
             cache.live += block.bytes;
             cache.credit += block.bytes;
-            if cache.track.is_none() {
+            if cache.track.is_none() && !cache.calm.waits() {
                 self.records = self.records % (NOTED - 1) + 1;
                 let record = Record::new(self.records, &cache.busy);
                 cache.set_track(Some(Track::Record(record)));

@@ -1,13 +1,16 @@
 //! Properties of placement and indexes, which hold after any sequence of operations.
 
+use super::Pool;
 use super::offsets::{NIL, Place, Seg, SegId, SlabEntry, State};
+use super::oracle::FakeSource;
 use super::pages::adjacent_as_one;
 use super::policy::{Grain, Need, growth, place_at};
 use super::request::{Config, Order, PoolError, Request};
 use super::sizes::BySize;
 use super::source::Slab;
+use super::stash::Stash;
 use super::store::Store;
-use crate::timeline::{Clock, Frontier, Point};
+use crate::timeline::{Clock, Frontier, Lane, Point};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -434,4 +437,48 @@ fn sizes_and_alignments_that_make_no_sense_are_errors() {
         need(1, 1, 64).map(|need| (need.bytes, need.align)),
         Ok((64, 64))
     );
+}
+
+/// Two lanes take turns with a block, a few hundred times each: what they have their stashes for anyway is
+/// not worth to be watched for good.
+#[test]
+fn who_seldom_misses_is_seldom_watched() {
+    let config = Config {
+        max_bytes: Some(6000),
+        ..Config::default()
+    };
+    let pool = Pool::new(FakeSource::new(UNIT), config);
+    let lanes = [(); 2].map(|()| {
+        let lane = Lane::new();
+        let stash = Stash::new(lane.clock(), &Arc::default());
+        (lane, stash)
+    });
+    let (mut watched, mut misses) = (Vec::new(), 0);
+    for turn in 0..1000 {
+        let (lane, stash) = &lanes[turn % 2];
+        let request = Request {
+            bytes: 4096,
+            align: 0,
+            order: Order::Lane(lane),
+            may_wait: false,
+            story: None,
+        };
+        for _ in 0..200 {
+            let hit = stash.alloc(pool.key(), request.bytes);
+            let block = hit.unwrap_or_else(|| {
+                misses += 1;
+                let acquired = pool.acquire_on(stash, &request);
+                acquired.expect("there is room").block()
+            });
+            let freed = stash.free(block.addr, lane.epoch());
+            let freed = freed.map_or_else(|| pool.release(block.addr, lane.tip()), Ok);
+            assert_eq!(freed, Ok(block));
+        }
+        watched.push(stash.lock().record(pool.key()).is_some());
+    }
+    assert!((1000..1050).contains(&misses), "{misses}");
+    let last = &watched[500..];
+    let count = last.iter().filter(|watched| **watched).count();
+    assert!(watched[0] && count < last.len() / 8, "{count}");
+    assert_eq!((pool.counters().plans, pool.counters().joint_plans), (0, 0));
 }

@@ -5,8 +5,13 @@
 //   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./calls kernels.ptx
 //
 // kernels.ptx is that of conformance/src/kernels/cuda. Times are of the host, in nanoseconds: medians
-// of 61 samples of 400 calls, the stream empty at the start of each. What a call costs over the driver's
-// is the median difference of two samples side by side, either first in turn, as the host's speed changes.
+// of 128 samples of 200 calls, the stream empty at the start of each. What a call costs over the driver's
+// is the median difference of two samples side by side, as the host's speed changes.
+//
+// The driver's own call takes up to 80 ns more on one stream than on another: on each second one that was
+// made, while the host is fast. So there are four streams of the driver's, four queues and four streams
+// more, made in turns, and each meets each equally often, either first. What the driver's call takes on the
+// last four over the first ones is printed too: what is lost in noise.
 
 #include <algorithm>
 #include <atomic>
@@ -42,11 +47,14 @@ struct Measure {
     const char *name;
     // Empty where nothing of the driver's compares.
     std::function<void()> bare, ours;
-    std::vector<double> bare_times, our_times;
+    std::vector<double> bare_times, our_times, over, noise;
 };
 
+// How many streams or queues of a kind there are, and how many samples let each meet each, either first.
+static const int sides = 4, samples = 2 * sides * sides * sides;
+
 static double sample(const std::function<void()> &call, const std::function<void()> &drain) {
-    const int calls = 400;
+    const int calls = 200;
     drain();
     auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) call();
@@ -91,8 +99,6 @@ int main(int argc, char **argv) {
     CUcontext primary;
     CU(cuDevicePrimaryCtxRetain(&primary, native));
     CU(cuCtxPushCurrent(primary));
-    CUstream stream;
-    CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CUmodule module;
     CU(cuModuleLoadData(&module, ptx.c_str()));
     CUfunction function;
@@ -109,8 +115,15 @@ int main(int argc, char **argv) {
     UR(urDeviceGet(platform, UR_DEVICE_TYPE_ALL, 1, &device, nullptr));
     ur_context_handle_t context;
     UR(urContextCreate(1, &device, nullptr, &context));
-    ur_queue_handle_t queue, loose;
-    UR(urQueueCreate(context, device, nullptr, &queue));
+    // Those that the next calls are for.
+    CUstream stream, bare_streams[sides], more_streams[sides];
+    ur_queue_handle_t queue, queues[sides], loose;
+    for (int i = 0; i < sides; ++i) {
+        CU(cuStreamCreate(&bare_streams[i], CU_STREAM_NON_BLOCKING));
+        UR(urQueueCreate(context, device, nullptr, &queues[i]));
+        CU(cuStreamCreate(&more_streams[i], CU_STREAM_NON_BLOCKING));
+    }
+    stream = bare_streams[0], queue = queues[0];
     ur_queue_properties_t properties = {UR_STRUCTURE_TYPE_QUEUE_PROPERTIES, nullptr,
                                         UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE};
     UR(urQueueCreate(context, device, &properties, &loose));
@@ -184,9 +197,10 @@ int main(int argc, char **argv) {
     CUstream streams[webbed];
     CUevent marks[webbed][kept];
     for (int i = 0; i < webbed; ++i) {
+        if (i % 2) CU(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
         UR(urQueueCreate(context, device, nullptr, &web[i]));
         launch(web[i], 0, nullptr, &last[i]);
-        CU(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        if (i % 2 == 0) CU(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
         for (auto &mark : marks[i]) {
             CU(cuEventCreate(&mark, CU_EVENT_DISABLE_TIMING));
             CU(cuEventRecord(mark, streams[i]));
@@ -215,7 +229,7 @@ int main(int argc, char **argv) {
 
     std::vector<Measure> all;
     auto add = [&](const char *name, std::function<void()> bare, std::function<void()> ours) {
-        all.push_back({name, bare, ours, {}, {}});
+        all.push_back({name, bare, ours, {}, {}, {}, {}});
     };
     add("launch (3 pointers)", bare_launch, [&] { launch(queue, 0, nullptr, nullptr); });
     add("launch, event, release", bare_launch, [&] {
@@ -273,48 +287,60 @@ int main(int argc, char **argv) {
     for (auto own : own_queues) UR(urQueueRelease(own));
 
     auto finish = [&] {
-        UR(urQueueFinish(queue));
+        for (auto one : queues) UR(urQueueFinish(one));
         UR(urQueueFinish(loose));
         for (auto one : web) UR(urQueueFinish(one));
     };
     auto drain = [&] {
-        CU(cuStreamSynchronize(stream));
+        for (auto one : bare_streams) CU(cuStreamSynchronize(one));
+        for (auto one : more_streams) CU(cuStreamSynchronize(one));
         for (auto one : streams) CU(cuStreamSynchronize(one));
         finish();
     };
     // What the host does at first, before it has come to speed, counts for nobody.
-    for (int round = 0; round < 5; ++round) {
+    for (int round = 0; round < 10; ++round) {
         for (auto &one : all) {
+            stream = bare_streams[round % sides], queue = queues[round % sides];
             if (one.bare) sample(one.bare, drain);
             sample(one.ours, drain);
         }
     }
     for (bool current : {true, false}) {
         for (auto &one : all) {
-            one.bare_times.clear(), one.our_times.clear();
-            auto bare = [&] {
-                if (one.bare) one.bare_times.push_back(sample(one.bare, drain));
-            };
-            auto ours = [&] {
-                if (!current) CU(cuCtxPopCurrent(&primary));
-                one.our_times.push_back(sample(one.ours, finish));
-                if (!current) CU(cuCtxPushCurrent(primary));
-            };
-            for (int round = 0; round < 61; ++round) {
-                if (round % 2) bare();
-                ours();
-                if (round % 2 == 0) bare();
+            one.bare_times.clear(), one.our_times.clear(), one.over.clear(), one.noise.clear();
+            for (int round = 0; round < samples; ++round) {
+                int turn = round / 2;
+                auto first = bare_streams[turn % sides], other = more_streams[turn / sides / sides];
+                queue = queues[turn / sides % sides];
+                double bare = 0, again = 0, ours = 0;
+                auto run_bare = [&] {
+                    if (!one.bare) return;
+                    stream = first, bare = sample(one.bare, drain);
+                };
+                auto run_again = [&] {
+                    if (!one.bare) return;
+                    stream = other, again = sample(one.bare, drain);
+                };
+                auto run_ours = [&] {
+                    if (!current) CU(cuCtxPopCurrent(&primary));
+                    ours = sample(one.ours, finish);
+                    if (!current) CU(cuCtxPushCurrent(primary));
+                };
+                if (round % 2) run_ours(), run_bare(), run_again();
+                else run_again(), run_bare(), run_ours();
+                one.our_times.push_back(ours);
+                if (!one.bare) continue;
+                one.bare_times.push_back(bare);
+                one.over.push_back(ours - bare);
+                one.noise.push_back(again - bare);
             }
         }
         std::printf("## the primary context is %scurrent on the caller's thread\n", current ? "" : "not ");
-        std::printf("%-36s %10s %10s %10s\n", "call", "driver ns", "ours ns", "over");
+        std::printf("%-36s %10s %10s %10s %10s\n", "call", "driver ns", "ours ns", "over", "noise");
         for (auto &one : all) {
             double bare = median(one.bare_times), ours = median(one.our_times);
-            std::vector<double> over;
-            for (size_t i = 0; i < one.bare_times.size(); ++i)
-                over.push_back(one.our_times[i] - one.bare_times[i]);
             if (one.bare)
-                std::printf("%-36s %10.0f %10.0f %10.0f\n", one.name, bare, ours, median(over));
+                std::printf("%-36s %10.0f %10.0f %10.0f %10.0f\n", one.name, bare, ours, median(one.over), median(one.noise));
             else
                 std::printf("%-36s %10s %10.0f\n", one.name, "", ours);
         }

@@ -4,7 +4,7 @@ use super::plans::{Stray, hold};
 use super::{Lending, put_back};
 use crate::pool::offsets::NIL;
 use crate::pool::plan::{
-    Joint, LEAST_SHARED, Lap, NEVER, Patience, Planned, Record, Seat, Shared, extent, union,
+    Joint, Lap, NEVER, Patience, Planned, Record, Seat, Shared, extent, is_shared, union,
 };
 use crate::pool::request::{Block, Order, Request, Reuse};
 use crate::pool::source::Slab;
@@ -117,11 +117,12 @@ impl Lending {
         if self.ensemble.is_some() {
             return false;
         }
-        let (mut shared, mut ended) = (0, true);
+        let (mut shared, mut ops, mut ended) = (0, 0, true);
         let mut records = self.stashes.iter().flatten().map(|own| own.stash.lock());
         let at_rest = records.all(|own| {
             own.record(self.key).is_none_or(|record| {
                 shared += record.shared();
+                ops += record.lap_ops();
                 ended &= record.is_ended();
                 record.is_at_rest()
             })
@@ -131,7 +132,7 @@ impl Lending {
         }
         self.prepared = None;
         self.turns.end();
-        let waits = shared < LEAST_SHARED || self.patience.waits();
+        let waits = !is_shared(shared, ops) || self.patience.waits();
         let (mut stashes, mut laps) = (Vec::new(), Vec::new());
         for own in self.stashes.iter().flatten() {
             let mut inner = own.stash.lock();

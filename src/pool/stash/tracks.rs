@@ -240,6 +240,7 @@ impl Inner {
         let touched = !matches!(cache.set_track(None), Some(Track::Turning(false)));
         if let (Track::Plan(plan), false) = (&track, touched) {
             cache.cached += plan.bytes();
+            cache.calm.learn(true);
             cache.set_track(Some(track));
             self.plans += 1;
             // What was there before may have ended later than what will be.
@@ -272,6 +273,7 @@ impl Inner {
         };
         let untouched = matches!(cache.set_track(None), Some(Track::Turning(false)));
         if untouched {
+            cache.calm.learn(true);
             cache.set_track(Some(Track::Joint(seat)));
             self.plans += 1;
             // As in `end_turn`.
@@ -342,6 +344,7 @@ impl Inner {
         if let Some(cache) = self.cache_mut(key) {
             cache.end_track(|track| matches!(track, Track::Record(_)));
             cache.patience = Patience::default();
+            cache.calm = Patience::default();
         }
     }
 }
@@ -356,6 +359,7 @@ pub(super) fn note(cache: &mut Cache, entry: &mut Entry, block: &Block, missed: 
     entry.nth = record.alloc(block, missed);
     (entry.record, entry.state) = (record.number, Use::Tracked);
     if record.is_spent() {
+        cache.calm.learn(false);
         cache.set_track(None);
     }
 }

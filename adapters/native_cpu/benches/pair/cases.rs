@@ -9,6 +9,7 @@ use std::hint::black_box;
 pub fn repeat(case: &str, times: u64) -> Result<(), String> {
     match case.split_once(' ') {
         Some(("pair", bytes)) => pairs(number(bytes)?, times, Bench::pair),
+        Some(("turns", bytes)) => turns(number(bytes)?, times),
         Some(("events", bytes)) => pairs(number(bytes)?, times, Bench::pair_with_events),
         Some(("clock", queues)) => clock(Web::new(number(queues)?, None), times),
         Some(("clock-running", queues)) => clock(Web::new(number(queues)?, Some(4)), times),
@@ -30,6 +31,18 @@ fn pairs(bytes: usize, times: u64, pair: Pair) {
     (0..16).for_each(|_| pair(&bench, queue, bytes));
     (0..times).for_each(|_| pair(&bench, queue, black_box(bytes)));
     bench.release(queue);
+}
+
+/// Pairs of four queues in turns, of so many each that they seldom miss what another has now.
+fn turns(bytes: usize, times: u64) {
+    const TURN: u64 = 200;
+    let bench = Bench::new();
+    let queues = [(); 4].map(|()| bench.queue());
+    let pair = |nth: u64| bench.pair(queues[(nth / TURN % 4) as usize], black_box(bytes));
+    // The first turns are watched.
+    (0..256 * TURN).for_each(pair);
+    (0..times).for_each(pair);
+    queues.into_iter().for_each(|queue| bench.release(queue));
 }
 
 fn clock(mut web: Web, times: u64) {
