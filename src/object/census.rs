@@ -13,11 +13,11 @@ use std::iter;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
-/// One thread's counts, on cache lines of their own.
+/// One thread's counts, and its spare memory, on cache lines of their own.
 #[repr(align(128))]
-struct Place {
+pub(super) struct Place {
     counts: [AtomicIsize; Kind::ALL.len()],
-    spares: Spares,
+    pub spares: Spares,
     taken: AtomicBool,
     next: OnceLock<&'static Place>,
 }
@@ -29,6 +29,19 @@ impl Place {
             spares,
             taken: AtomicBool::new(true),
             next: OnceLock::new(),
+        }
+    }
+
+    /// One more object of a kind, given by its number, or one less.
+    #[inline]
+    pub fn count(&self, kind: u32, by: isize) {
+        let count = &self.counts[kind as usize - 1];
+        match std::ptr::eq(self, &SHARED) {
+            true => {
+                count.fetch_add(by, Ordering::Relaxed);
+            }
+            // Nobody else writes it.
+            false => count.store(count.load(Ordering::Relaxed) + by, Ordering::Relaxed),
         }
     }
 
@@ -78,35 +91,10 @@ thread_local! {
     static OWN: Own = const { Own(Cell::new(None)) };
 }
 
-/// One more object of a kind, given by its number.
-pub(super) fn born(kind: u32) {
-    count(kind, 1);
-}
-
-/// The thread's spare memory. None while the thread ends.
+/// The calling thread's place. To find it takes a call, so who needs it twice keeps it.
 #[inline]
-pub(super) fn spares() -> Option<&'static Spares> {
-    OWN.try_with(|own| &own.place().spares).ok()
-}
-
-/// One less.
-pub(super) fn died(kind: u32) {
-    count(kind, -1);
-}
-
-#[inline]
-fn count(kind: u32, by: isize) {
-    let at = kind as usize - 1;
-    match OWN.try_with(Own::place) {
-        // Nobody else writes it.
-        Ok(own) => {
-            let count = &own.counts[at];
-            count.store(count.load(Ordering::Relaxed) + by, Ordering::Relaxed);
-        }
-        Err(_) => {
-            SHARED.counts[at].fetch_add(by, Ordering::Relaxed);
-        }
-    }
+pub(super) fn place() -> &'static Place {
+    OWN.try_with(Own::place).unwrap_or(&SHARED)
 }
 
 /// The objects alive, immortal ones left out. Displays as `2 Event, 1 Queue`, or as `none`.

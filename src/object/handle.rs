@@ -124,7 +124,7 @@ impl<T> Deref for Object<T> {
 impl<T: Body> Object<T> {
     /// A new object without API references: hand it out through an output, or keep it inside.
     pub fn new(ddi: &'static ur_dditable_t, body: T) -> Arc<Self> {
-        census::born(T::KIND as u32);
+        census::place().count(T::KIND as u32, 1);
         Arc::new(Self {
             ddi,
             kind: T::KIND as u32,
@@ -176,8 +176,9 @@ impl<T: Body> Object<T> {
     /// `body` is made where it stays.
     #[inline]
     pub fn handed_out(ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) -> *mut c_void {
-        census::born(T::KIND as u32);
-        let object = Self::memory();
+        let place = census::place();
+        place.count(T::KIND as u32, 1);
+        let object = Self::memory(&place.spares);
         // SAFETY: new memory for an object, which nobody else knows of; all of it is written. If
         // `body` panics it is lost, and nothing else.
         unsafe {
@@ -195,9 +196,9 @@ impl<T: Body> Object<T> {
 
     /// Memory for an object, in an `Arc` of its own.
     #[inline]
-    fn memory() -> *mut Self {
+    fn memory(spares: &Spares) -> *mut Self {
         let spare = match Self::KEPT {
-            true => census::spares().and_then(|own| own.take(Layout::new::<Self>())),
+            true => spares.take(Layout::new::<Self>()),
             false => None,
         };
         match spare {
@@ -216,19 +217,18 @@ impl<T: Body> Object<T> {
         // SAFETY: promised by the caller.
         let own = unsafe { Arc::from_raw(this) };
         // Of an object that nobody else has only the memory is left, and the `Arc` around it as it was made.
-        if Self::KEPT
-            && Arc::strong_count(&own) == 1
-            && Arc::weak_count(&own) == 0
-            && let Some(spares) = census::spares()
-        {
+        if Self::KEPT && Arc::strong_count(&own) == 1 && Arc::weak_count(&own) == 0 {
+            let place = census::place();
             // What those did who let go of theirs comes before. That is less than `Arc::get_mut` does, which
             // also keeps off those who hold it weakly: nobody holds an event so.
             fence(Ordering::Acquire);
             let memory = Arc::into_raw(own).cast_mut();
-            // SAFETY: nobody else has it; its memory is then given away or freed, and not used.
+            // SAFETY: nobody else has it; its memory is then given away or freed, and not used. It is mortal,
+            // so this is all that its drop does.
             unsafe {
-                memory.drop_in_place();
-                if !spares.give(memory.cast(), Layout::new::<Self>()) {
+                place.count(T::KIND as u32, -1);
+                (&raw mut (*memory).body).drop_in_place();
+                if !place.spares.give(memory.cast(), Layout::new::<Self>()) {
                     drop(Arc::from_raw(memory.cast::<MaybeUninit<Self>>()));
                 }
             }
@@ -307,7 +307,7 @@ impl<T: Body> Object<T> {
 impl<T> Drop for Object<T> {
     fn drop(&mut self) {
         if !self.immortal {
-            census::died(self.kind);
+            census::place().count(self.kind, -1);
         }
     }
 }

@@ -5,13 +5,13 @@
 //   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./calls kernels.ptx
 //
 // kernels.ptx is that of conformance/src/kernels/cuda. Times are of the host, in nanoseconds: medians
-// of 128 samples of 200 calls, the stream empty at the start of each. What a call costs over the driver's
+// of 128 samples of 400 calls, the stream empty at the start of each. What a call costs over the driver's
 // is the median difference of two samples side by side, as the host's speed changes.
 //
-// The driver's own call takes up to 80 ns more on one stream than on another: on each second one that was
-// made, while the host is fast. So there are four streams of the driver's, four queues and four streams
-// more, made in turns, and each meets each equally often, either first. What the driver's call takes on the
-// last four over the first ones is printed too: what is lost in noise.
+// The driver's own call takes up to 80 ns more on one stream than on another, as streams share eight
+// channels of the device. So there are eight streams of the driver's, eight queues, and eight streams more, made
+// in turns, so that each kind has all channels; each stream meets each queue, either first. What the driver's
+// call takes on the other eight over the first ones is printed too: that much is noise.
 
 #include <algorithm>
 #include <atomic>
@@ -51,10 +51,10 @@ struct Measure {
 };
 
 // How many streams or queues of a kind there are, and how many samples let each meet each, either first.
-static const int sides = 4, samples = 2 * sides * sides * sides;
+static const int sides = 8, samples = 2 * sides * sides;
 
 static double sample(const std::function<void()> &call, const std::function<void()> &drain) {
-    const int calls = 200;
+    const int calls = 400;
     drain();
     auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) call();
@@ -309,9 +309,9 @@ int main(int argc, char **argv) {
         for (auto &one : all) {
             one.bare_times.clear(), one.our_times.clear(), one.over.clear(), one.noise.clear();
             for (int round = 0; round < samples; ++round) {
-                int turn = round / 2;
-                auto first = bare_streams[turn % sides], other = more_streams[turn / sides / sides];
-                queue = queues[turn / sides % sides];
+                int own = round / 2 % sides, met = round / 2 / sides;
+                auto first = bare_streams[own], other = more_streams[(own + met) % sides];
+                queue = queues[met];
                 double bare = 0, again = 0, ours = 0;
                 auto run_bare = [&] {
                     if (!one.bare) return;

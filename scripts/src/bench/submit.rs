@@ -15,12 +15,12 @@ const LIMITS: [(&str, f64); 9] = [
     ("launch", 493.0),
     ("copy", 259.0),
     ("fill", 257.0),
-    ("event launch", 908.0),
-    ("event copy", 671.0),
-    ("event fill", 675.0),
-    ("joined copy", 8013.0),
-    ("loose launch", 1907.0),
-    ("chained launch", 8738.0),
+    ("event launch", 880.0),
+    ("event copy", 643.0),
+    ("event fill", 646.0),
+    ("joined copy", 7980.0),
+    ("loose launch", 1879.0),
+    ("chained launch", 8651.0),
 ];
 
 /// Often enough that what comes before hardly counts.
