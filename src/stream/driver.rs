@@ -278,7 +278,7 @@ pub trait Driver:
     fn submit_plain(
         lane: &Self::Lane,
         epoch: u64,
-        plain: &Self::Plain,
+        plain: &mut Self::Plain,
         make: impl FnOnce() -> Result<Self::Launch>,
     ) -> Result<()> {
         let _ = plain;

@@ -152,7 +152,7 @@ impl<D: Driver> Queue<D> {
             };
             let mut turn = lane.turn();
             let epoch = turn.epoch();
-            let given = D::submit_plain(turn.begin()?, epoch, &plain, make);
+            let given = D::submit_plain(turn.begin()?, epoch, &mut plain, make);
             let given = given.map(|()| Progress::Pending);
             return Self::end(this, turn, given, UR_COMMAND_KERNEL_LAUNCH, event);
         }
@@ -185,7 +185,7 @@ impl<D: Driver> Queue<D> {
             let command = UR_COMMAND_KERNEL_LAUNCH;
             return Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
                 match stamps {
-                    None => D::submit_plain(lane, epoch, &plain, make),
+                    None => D::submit_plain(lane, epoch, &mut plain, make),
                     stamps => D::submit(lane, epoch, Work::Launch(make()?), stamps),
                 }?;
                 Ok(Progress::Pending)

@@ -216,7 +216,7 @@ impl Driver for Cuda {
     fn submit_plain(
         lane: &Lane,
         _: u64,
-        plain: &Plain,
+        plain: &mut Plain,
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<()> {
         lane.launch_plain(plain, make)

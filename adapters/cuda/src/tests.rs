@@ -4,12 +4,14 @@
 //! `stage` opens the library and runs tests in processes of their own, since an adapter looks for its
 //! driver once; `ground` is what tests enqueue on, `scene` a piece of everything that a client does.
 //! `native` is about the driver's own pools, `graph` about command buffers and `record` about native
-//! commands in them, `posts` about small fills, `marks` about records of streams.
+//! commands in them, `posts` about small fills, `marks` about records of streams, `launch` about drivers with
+//! one way of launching or two.
 
 mod current;
 mod faults;
 mod graph;
 mod ground;
+mod launch;
 mod marks;
 mod native;
 mod posts;

@@ -316,13 +316,56 @@ pub unsafe extern "C" fn cuLaunchKernel(
     params: *const Handle,
     extra: *const Handle,
 ) -> u32 {
+    launch(
+        "cuLaunchKernel",
+        function,
+        [gx, gy, gz, x, y, z],
+        stream,
+        (params, extra),
+    )
+}
+
+/// What the driver's newer launch takes.
+#[repr(C)]
+pub struct Config {
+    sizes: [c_uint; 6],
+    local: c_uint,
+    stream: Handle,
+    attributes: Handle,
+    count: c_uint,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchKernelEx(
+    config: *const Config,
+    function: Handle,
+    params: *const Handle,
+    extra: *const Handle,
+) -> u32 {
+    // SAFETY: as above.
+    let config = unsafe { &*config };
+    launch(
+        "cuLaunchKernelEx",
+        function,
+        config.sizes,
+        config.stream,
+        (params, extra),
+    )
+}
+
+fn launch(
+    name: &'static str,
+    function: Handle,
+    sizes: [c_uint; 6],
+    stream: Handle,
+    (params, extra): (*const Handle, *const Handle),
+) -> u32 {
     let mut world = hold();
     let own = world.context_of_stream(stream);
-    if let Some(code) = world.belongs("cuLaunchKernel", own) {
+    if let Some(code) = world.belongs(name, own) {
         return code;
     }
-    let items = items_of([gx, gy, gz, x, y, z]);
-    match made(&mut world, function, params, extra, items) {
+    match made(&mut world, function, params, extra, items_of(sizes)) {
         Ok(Some(command)) => code(world.give(stream.addr(), command)),
         Ok(None) => SUCCESS,
         Err(code) => code,

@@ -5,9 +5,11 @@ mod api;
 mod capture;
 mod current;
 mod error;
+mod launch;
 
 pub use api::{Api, Code, Graphing, Paging, Pooling};
 pub use capture::Asking;
 pub use cudarc::driver::sys;
 pub use current::{Entered, anywhere, current, on_stream};
 pub use error::{check, failure};
+pub use launch::launch_of;

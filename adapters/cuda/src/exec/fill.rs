@@ -12,7 +12,7 @@ use ur::stream::{Pitched, Work};
 use super::gpu::Gpu;
 use crate::Cuda;
 use crate::cu::sys::{CUDA_MEMSET_NODE_PARAMS_v1, CUfunction, CUmodule, CUstream};
-use crate::cu::{Api, check};
+use crate::cu::{Api, check, launch_of};
 
 /// The kernels, as `fill.cu` has them. Ends in a zero for the driver.
 const PTX: &str = concat!(include_str!("fill.ptx"), "\0");
@@ -226,25 +226,11 @@ fn launch<const N: usize>(
         (&raw const length).cast_mut().cast(),
     ];
     let groups = count.div_ceil(u64::from(GROUP)).clamp(1, MOST_GROUPS) as u32;
-    let run = gpu.api.cuLaunchKernel;
+    let config = launch_of([groups, 1, 1], [GROUP, 1, 1], stream);
     // SAFETY: a live function and stream; as many parameters as the function has, or one more, which
     // nobody reads. The caller promises the range.
-    let code = unsafe {
-        run(
-            function,
-            groups,
-            1,
-            1,
-            GROUP,
-            1,
-            1,
-            0,
-            stream,
-            params.as_ptr(),
-            null(),
-        )
-    };
-    check(gpu.api, code, "cuLaunchKernel")
+    let code = unsafe { gpu.api.launch(&config, function, params.as_ptr(), null()) };
+    check(gpu.api, code, "cuLaunchKernelEx")
 }
 
 /// Repeats `pattern` over each row of `region` (bytes, rows, slices). The context is current.

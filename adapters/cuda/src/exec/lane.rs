@@ -195,15 +195,15 @@ impl Lane {
     #[inline(always)]
     pub fn launch_plain(
         &self,
-        plain: &Plain,
+        plain: &mut Plain,
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<()> {
         if self.stream.keeps() {
             cold_path();
             return self.launch_made(make);
         }
-        let (api, stream) = (self.api, self.raw);
-        self.call("cuLaunchKernel", move || plain.enqueue(api, stream))
+        plain.goes_to(self.raw);
+        self.call("cuLaunchKernelEx", || plain.enqueue(self.api))
     }
 
     #[inline(never)]

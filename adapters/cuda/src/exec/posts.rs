@@ -30,7 +30,7 @@ use ur::object::Result;
 use super::fill::{self, GROUP};
 use super::gpu::Gpu;
 use crate::cu::sys::CUstream;
-use crate::cu::{Api, check};
+use crate::cu::{Api, check, launch_of};
 
 /// The most bytes that are a small fill: as many as the driver's memset writes without a launch.
 const MOST: usize = 4096;
@@ -214,25 +214,11 @@ impl Board {
             (&raw const self.shelf).cast_mut().cast(),
             (&raw const self.launch).cast_mut().cast(),
         ];
-        let run = gpu.api.cuLaunchKernel;
+        let config = launch_of([1; 3], [GROUP, 1, 1], stream);
         // SAFETY: a live function and stream, and the function's two parameters. The callers of all the
         // fills promise their ranges.
-        let code = unsafe {
-            run(
-                function,
-                1,
-                1,
-                1,
-                GROUP,
-                1,
-                1,
-                0,
-                stream,
-                params.as_ptr(),
-                null(),
-            )
-        };
-        check(gpu.api, code, "cuLaunchKernel")
+        let code = unsafe { gpu.api.launch(&config, function, params.as_ptr(), null()) };
+        check(gpu.api, code, "cuLaunchKernelEx")
     }
 }
 

@@ -11,6 +11,7 @@ use ur::stream::{LaunchRequest, Wishes};
 use super::Kernel;
 use super::args::{Args, pack};
 use super::code::{Code, Function};
+use crate::cu;
 use crate::cu::sys::*;
 use crate::device::{Device, Limits};
 use crate::exec::Gpu;
@@ -280,41 +281,29 @@ impl Ready {
             END,
         ];
         let extra = if bytes == 0 { null() } else { all.as_ptr() };
-        let ([gx, gy, gz], [x, y, z]) = (self.groups, self.items);
+        let mut config = cu::launch_of(self.groups, self.items, stream);
+        config.sharedMemBytes = self.local_bytes;
         if self.is_extended() {
-            return self.enqueue_extended(gpu, stream, function, extra);
+            return self.enqueue_extended(gpu, config, function, extra);
         }
-        let run = gpu.api.cuLaunchKernel;
-        let local = self.local_bytes;
         // SAFETY: a live function and stream, and its parameters as it takes them. What they lead to is
         // the caller's promise.
-        let code = unsafe { run(function, gx, gy, gz, x, y, z, local, stream, null(), extra) };
-        gpu.check(code, "cuLaunchKernel")
+        let code = unsafe { gpu.api.launch(&config, function, null(), extra) };
+        gpu.check(code, "cuLaunchKernelEx")
     }
 
     #[cold]
     fn enqueue_extended(
         &self,
         gpu: &Gpu,
-        stream: CUstream,
+        mut config: CUlaunchConfig,
         function: CUfunction,
         extra: *const *mut c_void,
     ) -> Result<()> {
         let run = gpu.api.cuLaunchKernelEx.ok_or(Error::unsupported())?;
         let mut attributes = self.attributes();
-        let ([gx, gy, gz], [x, y, z]) = (self.groups, self.items);
-        let config = CUlaunchConfig {
-            gridDimX: gx,
-            gridDimY: gy,
-            gridDimZ: gz,
-            blockDimX: x,
-            blockDimY: y,
-            blockDimZ: z,
-            sharedMemBytes: self.local_bytes,
-            hStream: stream,
-            attrs: attributes.as_mut_ptr(),
-            numAttrs: attributes.len() as u32,
-        };
+        config.attrs = attributes.as_mut_ptr();
+        config.numAttrs = attributes.len() as u32;
         // SAFETY: as for plain launches, with as many attributes as is said.
         let code = unsafe { run(&config, function, null(), extra) };
         gpu.check(code, "cuLaunchKernelEx")

@@ -16,7 +16,7 @@ use ur::stream::PlainLaunch;
 use super::Kernel;
 use super::code::{Code, Function};
 use crate::Cuda;
-use crate::cu::sys::{CUfunction, CUstream};
+use crate::cu::sys::{CUfunction, CUlaunchConfig, CUstream};
 use crate::cu::{self, Api};
 use crate::device::{Device, Limits};
 use crate::mem::Mem;
@@ -27,8 +27,7 @@ pub const MOST: usize = 32;
 /// A launch that was found right. It needs its kernel and the caller's arguments.
 pub struct Plain {
     function: CUfunction,
-    groups: [u32; 3],
-    items: [u32; 3],
+    config: CUlaunchConfig,
     /// Where each parameter is, of as many as the function has.
     params: [MaybeUninit<*const c_void>; MOST],
 }
@@ -38,8 +37,7 @@ impl Default for Plain {
     fn default() -> Self {
         Self {
             function: null_mut(),
-            groups: [1; 3],
-            items: [1; 3],
+            config: cu::launch_of([1; 3], [1; 3], null_mut()),
             params: [MaybeUninit::uninit(); MOST],
         }
     }
@@ -131,8 +129,13 @@ impl Plain {
                 return None;
             }
             items = items.wrapping_mul(own);
-            self.groups[axis] = groups as u32;
-            self.items[axis] = own as u32;
+            let (groups, own) = (groups as u32, own as u32);
+            let config = &mut self.config;
+            match axis {
+                0 => (config.gridDimX, config.blockDimX) = (groups, own),
+                1 => (config.gridDimY, config.blockDimY) = (groups, own),
+                _ => (config.gridDimZ, config.blockDimZ) = (groups, own),
+            }
         }
         (items <= limits.group_items.min(function.group_items)).then_some(())
     }
@@ -170,28 +173,18 @@ impl Plain {
         Some(())
     }
 
-    /// Gives the launch to a stream.
     #[inline(always)]
-    pub fn enqueue(&self, api: &Api, stream: CUstream) -> cu::Code {
-        let ([gx, gy, gz], [x, y, z]) = (self.groups, self.items);
-        let (run, params) = (api.cuLaunchKernel, self.params.as_ptr().cast());
+    pub fn goes_to(&mut self, stream: CUstream) {
+        self.config.hStream = stream;
+    }
+
+    /// Gives the launch to its stream.
+    #[inline(always)]
+    pub fn enqueue(&self, api: &Api) -> cu::Code {
+        let params = self.params.as_ptr().cast();
         // SAFETY: a live function and stream; each parameter is where the first ones of these point to,
         // with as many bytes as the function takes. What they lead to is the caller's promise.
-        unsafe {
-            run(
-                self.function,
-                gx,
-                gy,
-                gz,
-                x,
-                y,
-                z,
-                0,
-                stream,
-                params,
-                null(),
-            )
-        }
+        unsafe { api.launch(&self.config, self.function, params, null()) }
     }
 }
 

@@ -367,7 +367,7 @@ fn commands_are_one_graph() {
         // On each of two queues one update meets a graph that is kept back, and has it made anew.
         for (call, count) in [
             ("cuGraphLaunch", 8),
-            ("cuLaunchKernel", 0),
+            ("cuLaunchKernelEx", 0),
             ("cuGraphInstantiateWithFlags", 3),
         ] {
             stage.count(call);
@@ -385,7 +385,7 @@ fn commands_are_one_graph() {
 fn what_a_graph_cannot_hold_ends_it() {
     alone("tests::graph::what_a_graph_cannot_hold_ends_it", || {
         let stage = Stage::open();
-        for (call, count) in [("cuGraphLaunch", 8), ("cuLaunchKernel", 8)] {
+        for (call, count) in [("cuGraphLaunch", 8), ("cuLaunchKernelEx", 8)] {
             stage.count(call);
             let steps = play(&|_| {}, Some(ODD));
             assert_eq!(steps.failed(), []);

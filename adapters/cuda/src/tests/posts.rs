@@ -137,7 +137,7 @@ fn fills_that_wait_together_are_two_launches() {
             let place = Place::new(IN_ORDER);
             for count in [1, 2, 3, 100] {
                 let gate = Gate::new(&place);
-                let launches = stage.calls("cuLaunchKernel", || {
+                let launches = stage.calls("cuLaunchKernelEx", || {
                     (0..count).for_each(|tag| place.fill(tag, tag as usize, 64));
                 });
                 assert_eq!(launches, count.min(2), "{count} fills");
@@ -208,7 +208,7 @@ fn more_than_there_is_room_for() {
         let stage = Stage::open();
         let place = Place::new(IN_ORDER);
         let gate = Gate::new(&place);
-        let launches = stage.calls("cuLaunchKernel", || {
+        let launches = stage.calls("cuLaunchKernelEx", || {
             (0..300).for_each(|tag| place.fill(tag, tag as usize, 2));
         });
         // The first, the 128 that are posted as one, the rest.
@@ -243,7 +243,7 @@ fn streams_that_others_use_get_each_by_itself() {
                     (0..4).for_each(|tag| place.fill(tag, 0, WORDS));
                     stream_of(place.queue);
                 }
-                let launches = stage.calls("cuLaunchKernel", || {
+                let launches = stage.calls("cuLaunchKernelEx", || {
                     (0..10).for_each(|tag| place.fill(tag, 0, WORDS));
                 });
                 assert_eq!(launches, 10, "{flags:?}");
@@ -265,7 +265,7 @@ fn a_launch_that_fails_takes_its_fill_with_it() {
             let place = Place::new(IN_ORDER);
             for nth in 1..=2 {
                 let gate = Gate::new(&place);
-                stage.fail_nth("cuLaunchKernel", nth, 2);
+                stage.fail_nth("cuLaunchKernelEx", nth, 2);
                 let codes = [0, 1].map(|tag| place.try_fill(tag, 16 * tag as usize, 16));
                 stage.calm();
                 let refused = UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
