@@ -10,7 +10,7 @@
 //
 // The driver's own call takes up to 80 ns more on one stream than on another, as streams share eight
 // channels of the device. So there are eight streams of the driver's, eight queues, and eight streams more, made
-// in turns, so that each kind has all channels; each stream meets each queue, either first. What the driver's
+// in turns, so that each kind has all channels; each stream meets each queue, in any order. What the driver's
 // call takes on the other eight over the first ones is printed too: that much is noise.
 
 #include <algorithm>
@@ -50,7 +50,7 @@ struct Measure {
     std::vector<double> bare_times, our_times, over, noise;
 };
 
-// How many streams or queues of a kind there are, and how many samples let each meet each, either first.
+// How many streams or queues of a kind there are, and how many samples let each meet each twice.
 static const int sides = 8, samples = 2 * sides * sides;
 
 static double sample(const std::function<void()> &call, const std::function<void()> &drain) {
@@ -119,9 +119,9 @@ int main(int argc, char **argv) {
     CUstream stream, bare_streams[sides], more_streams[sides];
     ur_queue_handle_t queue, queues[sides], loose;
     for (int i = 0; i < sides; ++i) {
-        CU(cuStreamCreate(&bare_streams[i], CU_STREAM_NON_BLOCKING));
+        CU(cuStreamCreate(i % 2 ? &more_streams[i] : &bare_streams[i], CU_STREAM_NON_BLOCKING));
         UR(urQueueCreate(context, device, nullptr, &queues[i]));
-        CU(cuStreamCreate(&more_streams[i], CU_STREAM_NON_BLOCKING));
+        CU(cuStreamCreate(i % 2 ? &bare_streams[i] : &more_streams[i], CU_STREAM_NON_BLOCKING));
     }
     stream = bare_streams[0], queue = queues[0];
     ur_queue_properties_t properties = {UR_STRUCTURE_TYPE_QUEUE_PROPERTIES, nullptr,
@@ -309,7 +309,7 @@ int main(int argc, char **argv) {
         for (auto &one : all) {
             one.bare_times.clear(), one.our_times.clear(), one.over.clear(), one.noise.clear();
             for (int round = 0; round < samples; ++round) {
-                int own = round / 2 % sides, met = round / 2 / sides;
+                int own = round % sides, met = round / sides % sides;
                 auto first = bare_streams[own], other = more_streams[(own + met) % sides];
                 queue = queues[met];
                 double bare = 0, again = 0, ours = 0;
@@ -326,8 +326,8 @@ int main(int argc, char **argv) {
                     ours = sample(one.ours, finish);
                     if (!current) CU(cuCtxPushCurrent(primary));
                 };
-                if (round % 2) run_ours(), run_bare(), run_again();
-                else run_again(), run_bare(), run_ours();
+                static const int orders[6][3] = {{0, 1, 2}, {2, 1, 0}, {1, 2, 0}, {0, 2, 1}, {2, 0, 1}, {1, 0, 2}};
+                for (int which : orders[round % 6]) which == 0 ? run_bare() : which == 1 ? run_ours() : run_again();
                 one.our_times.push_back(ours);
                 if (!one.bare) continue;
                 one.bare_times.push_back(bare);
