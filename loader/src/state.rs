@@ -13,7 +13,7 @@
 //! adapter does.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use log::{debug, error, info, warn};
@@ -31,6 +31,9 @@ use crate::{adapters, compat};
 
 /// What applications call; null while the loader is torn down.
 static TABLE: AtomicPtr<ur_dditable_t> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Whether that is the table without layers: then what it leads to may be had without it.
+static PLAIN: AtomicBool = AtomicBool::new(false);
 
 /// Held from the beginning of an initialisation or a teardown to its end.
 static STATE: Mutex<State> = Mutex::new(State {
@@ -64,6 +67,12 @@ fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
 pub fn app_table() -> Option<&'static ur_dditable_t> {
     // SAFETY: null, or a table that is static or leaked; it was complete when it was stored.
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether a function of [`DISPATCH`] that the loader did not replace is what applications call.
+#[inline(always)]
+pub fn is_plain() -> bool {
+    PLAIN.load(Ordering::Acquire)
 }
 
 /// The loaded adapters, in order.
@@ -150,6 +159,7 @@ impl State {
             };
             self.layers = Some(chain);
             TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
+            PLAIN.store(std::ptr::eq(table, &*BASE), Ordering::Release);
         }
         let references = self.references.checked_add(1);
         self.references = references.ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
@@ -160,6 +170,7 @@ impl State {
         let left = self.references.checked_sub(1);
         self.references = left.ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
         if self.references == 0 {
+            PLAIN.store(false, Ordering::Release);
             TABLE.store(std::ptr::null_mut(), Ordering::Release);
             if let Some(mut layers) = self.layers.take() {
                 layers.teardown();
@@ -241,5 +252,26 @@ fn try_load(path: &Path, deep_bind: bool) -> Option<AdapterLibrary> {
             error!("refused {}: {reason}", path.display());
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The functions of a part of a table, as addresses.
+    fn slots<T>(part: &T) -> &[usize] {
+        let count = size_of::<T>() / size_of::<usize>();
+        // SAFETY: parts of a table are nullable pointers to functions and nothing else.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(part).cast(), count) }
+    }
+
+    /// Exports of these parts go to [`DISPATCH`] without a look at the table: nothing may be replaced there.
+    #[test]
+    fn what_is_called_most_is_plain_dispatch() {
+        assert_eq!(slots(&BASE.Enqueue), slots(&DISPATCH.Enqueue));
+        assert_eq!(slots(&BASE.EnqueueExp), slots(&DISPATCH.EnqueueExp));
+        assert_eq!(slots(&BASE.Event), slots(&DISPATCH.Event));
+        assert_ne!(slots(&BASE.Kernel), slots(&DISPATCH.Kernel));
     }
 }

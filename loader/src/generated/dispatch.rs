@@ -1535,7 +1535,8 @@ unsafe extern "C" fn urQueueFlush(hQueue: ur_queue_handle_t) -> ur_result_t {
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEventGetInfo(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEventGetInfo(
     hEvent: ur_event_handle_t,
     propName: ur_event_info_t,
     propSize: usize,
@@ -1556,7 +1557,8 @@ unsafe extern "C" fn urEventGetInfo(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEventGetProfilingInfo(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEventGetProfilingInfo(
     hEvent: ur_event_handle_t,
     propName: ur_profiling_info_t,
     propSize: usize,
@@ -1577,7 +1579,8 @@ unsafe extern "C" fn urEventGetProfilingInfo(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEventWait(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEventWait(
     numEvents: u32,
     phEventWaitList: *const ur_event_handle_t,
 ) -> ur_result_t {
@@ -1593,7 +1596,8 @@ unsafe extern "C" fn urEventWait(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEventRetain(hEvent: ur_event_handle_t) -> ur_result_t {
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEventRetain(hEvent: ur_event_handle_t) -> ur_result_t {
     match unsafe { table_of(hEvent.cast()) } {
         Ok(table) => {
             match table.Event.pfnRetain {
@@ -1604,7 +1608,10 @@ unsafe extern "C" fn urEventRetain(hEvent: ur_event_handle_t) -> ur_result_t {
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEventRelease(hEvent: ur_event_handle_t) -> ur_result_t {
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEventRelease(
+    hEvent: ur_event_handle_t,
+) -> ur_result_t {
     match unsafe { table_of(hEvent.cast()) } {
         Ok(table) => {
             match table.Event.pfnRelease {
@@ -1615,7 +1622,8 @@ unsafe extern "C" fn urEventRelease(hEvent: ur_event_handle_t) -> ur_result_t {
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEventGetNativeHandle(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEventGetNativeHandle(
     hEvent: ur_event_handle_t,
     phNativeEvent: *mut ur_native_handle_t,
 ) -> ur_result_t {
@@ -1629,7 +1637,8 @@ unsafe extern "C" fn urEventGetNativeHandle(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEventCreateWithNativeHandle(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEventCreateWithNativeHandle(
     hNativeEvent: ur_native_handle_t,
     hContext: ur_context_handle_t,
     pProperties: *const ur_event_native_properties_t,
@@ -1647,7 +1656,8 @@ unsafe extern "C" fn urEventCreateWithNativeHandle(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEventSetCallback(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEventSetCallback(
     hEvent: ur_event_handle_t,
     execStatus: ur_execution_info_t,
     pfnNotify: ur_event_callback_t,
@@ -1665,7 +1675,8 @@ unsafe extern "C" fn urEventSetCallback(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueEventsWait(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueEventsWait(
     hQueue: ur_queue_handle_t,
     numEventsInWaitList: u32,
     phEventWaitList: *const ur_event_handle_t,
@@ -1685,7 +1696,8 @@ unsafe extern "C" fn urEnqueueEventsWait(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueEventsWaitWithBarrier(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueEventsWaitWithBarrier(
     hQueue: ur_queue_handle_t,
     numEventsInWaitList: u32,
     phEventWaitList: *const ur_event_handle_t,
@@ -1705,7 +1717,8 @@ unsafe extern "C" fn urEnqueueEventsWaitWithBarrier(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemBufferRead(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemBufferRead(
     hQueue: ur_queue_handle_t,
     hBuffer: ur_mem_handle_t,
     blockingRead: u8,
@@ -1740,7 +1753,8 @@ unsafe extern "C" fn urEnqueueMemBufferRead(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemBufferWrite(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemBufferWrite(
     hQueue: ur_queue_handle_t,
     hBuffer: ur_mem_handle_t,
     blockingWrite: u8,
@@ -1775,7 +1789,8 @@ unsafe extern "C" fn urEnqueueMemBufferWrite(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemBufferReadRect(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemBufferReadRect(
     hQueue: ur_queue_handle_t,
     hBuffer: ur_mem_handle_t,
     blockingRead: u8,
@@ -1820,7 +1835,8 @@ unsafe extern "C" fn urEnqueueMemBufferReadRect(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemBufferWriteRect(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemBufferWriteRect(
     hQueue: ur_queue_handle_t,
     hBuffer: ur_mem_handle_t,
     blockingWrite: u8,
@@ -1865,7 +1881,8 @@ unsafe extern "C" fn urEnqueueMemBufferWriteRect(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemBufferCopy(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemBufferCopy(
     hQueue: ur_queue_handle_t,
     hBufferSrc: ur_mem_handle_t,
     hBufferDst: ur_mem_handle_t,
@@ -1900,7 +1917,8 @@ unsafe extern "C" fn urEnqueueMemBufferCopy(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemBufferCopyRect(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemBufferCopyRect(
     hQueue: ur_queue_handle_t,
     hBufferSrc: ur_mem_handle_t,
     hBufferDst: ur_mem_handle_t,
@@ -1943,7 +1961,8 @@ unsafe extern "C" fn urEnqueueMemBufferCopyRect(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemBufferFill(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemBufferFill(
     hQueue: ur_queue_handle_t,
     hBuffer: ur_mem_handle_t,
     pPattern: *const c_void,
@@ -1978,7 +1997,8 @@ unsafe extern "C" fn urEnqueueMemBufferFill(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemImageRead(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemImageRead(
     hQueue: ur_queue_handle_t,
     hImage: ur_mem_handle_t,
     blockingRead: u8,
@@ -2017,7 +2037,8 @@ unsafe extern "C" fn urEnqueueMemImageRead(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemImageWrite(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemImageWrite(
     hQueue: ur_queue_handle_t,
     hImage: ur_mem_handle_t,
     blockingWrite: u8,
@@ -2056,7 +2077,8 @@ unsafe extern "C" fn urEnqueueMemImageWrite(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemImageCopy(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemImageCopy(
     hQueue: ur_queue_handle_t,
     hImageSrc: ur_mem_handle_t,
     hImageDst: ur_mem_handle_t,
@@ -2091,7 +2113,8 @@ unsafe extern "C" fn urEnqueueMemImageCopy(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemBufferMap(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemBufferMap(
     hQueue: ur_queue_handle_t,
     hBuffer: ur_mem_handle_t,
     blockingMap: u8,
@@ -2128,7 +2151,8 @@ unsafe extern "C" fn urEnqueueMemBufferMap(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueMemUnmap(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueMemUnmap(
     hQueue: ur_queue_handle_t,
     hMem: ur_mem_handle_t,
     pMappedPtr: *mut c_void,
@@ -2157,7 +2181,8 @@ unsafe extern "C" fn urEnqueueMemUnmap(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueUSMFill(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueUSMFill(
     hQueue: ur_queue_handle_t,
     pMem: *mut c_void,
     patternSize: usize,
@@ -2190,7 +2215,8 @@ unsafe extern "C" fn urEnqueueUSMFill(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueUSMMemcpy(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueUSMMemcpy(
     hQueue: ur_queue_handle_t,
     blocking: u8,
     pDst: *mut c_void,
@@ -2223,7 +2249,8 @@ unsafe extern "C" fn urEnqueueUSMMemcpy(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueUSMPrefetch(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueUSMPrefetch(
     hQueue: ur_queue_handle_t,
     pMem: *const c_void,
     size: usize,
@@ -2254,7 +2281,8 @@ unsafe extern "C" fn urEnqueueUSMPrefetch(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueUSMAdvise(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueUSMAdvise(
     hQueue: ur_queue_handle_t,
     pMem: *const c_void,
     size: usize,
@@ -2273,7 +2301,8 @@ unsafe extern "C" fn urEnqueueUSMAdvise(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueUSMFill2D(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueUSMFill2D(
     hQueue: ur_queue_handle_t,
     pMem: *mut c_void,
     pitch: usize,
@@ -2310,7 +2339,8 @@ unsafe extern "C" fn urEnqueueUSMFill2D(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueUSMMemcpy2D(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueUSMMemcpy2D(
     hQueue: ur_queue_handle_t,
     blocking: u8,
     pDst: *mut c_void,
@@ -2349,7 +2379,8 @@ unsafe extern "C" fn urEnqueueUSMMemcpy2D(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueDeviceGlobalVariableWrite(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueDeviceGlobalVariableWrite(
     hQueue: ur_queue_handle_t,
     hProgram: ur_program_handle_t,
     name: *const c_char,
@@ -2386,7 +2417,8 @@ unsafe extern "C" fn urEnqueueDeviceGlobalVariableWrite(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueDeviceGlobalVariableRead(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueDeviceGlobalVariableRead(
     hQueue: ur_queue_handle_t,
     hProgram: ur_program_handle_t,
     name: *const c_char,
@@ -2423,7 +2455,8 @@ unsafe extern "C" fn urEnqueueDeviceGlobalVariableRead(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueReadHostPipe(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueReadHostPipe(
     hQueue: ur_queue_handle_t,
     hProgram: ur_program_handle_t,
     pipe_symbol: *const c_char,
@@ -2458,7 +2491,8 @@ unsafe extern "C" fn urEnqueueReadHostPipe(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueWriteHostPipe(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueWriteHostPipe(
     hQueue: ur_queue_handle_t,
     hProgram: ur_program_handle_t,
     pipe_symbol: *const c_char,
@@ -2493,7 +2527,8 @@ unsafe extern "C" fn urEnqueueWriteHostPipe(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueKernelLaunchWithArgsExp(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueKernelLaunchWithArgsExp(
     hQueue: ur_queue_handle_t,
     hKernel: ur_kernel_handle_t,
     workDim: u32,
@@ -2818,7 +2853,8 @@ unsafe extern "C" fn urKernelSuggestMaxCooperativeGroupCount(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueUSMDeviceAllocExp(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueUSMDeviceAllocExp(
     hQueue: ur_queue_handle_t,
     pPool: ur_usm_pool_handle_t,
     size: usize,
@@ -2851,7 +2887,8 @@ unsafe extern "C" fn urEnqueueUSMDeviceAllocExp(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueUSMSharedAllocExp(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueUSMSharedAllocExp(
     hQueue: ur_queue_handle_t,
     pPool: ur_usm_pool_handle_t,
     size: usize,
@@ -2884,7 +2921,8 @@ unsafe extern "C" fn urEnqueueUSMSharedAllocExp(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueUSMHostAllocExp(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueUSMHostAllocExp(
     hQueue: ur_queue_handle_t,
     pPool: ur_usm_pool_handle_t,
     size: usize,
@@ -2917,7 +2955,8 @@ unsafe extern "C" fn urEnqueueUSMHostAllocExp(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueUSMFreeExp(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueUSMFreeExp(
     hQueue: ur_queue_handle_t,
     pPool: ur_usm_pool_handle_t,
     pMem: *mut c_void,
@@ -3685,7 +3724,8 @@ unsafe extern "C" fn urProgramDynamicLinkExp(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueTimestampRecordingExp(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueTimestampRecordingExp(
     hQueue: ur_queue_handle_t,
     blocking: u8,
     numEventsInWaitList: u32,
@@ -4880,7 +4920,8 @@ unsafe extern "C" fn urCommandBufferAppendNativeCommandExp(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueCommandBufferExp(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueCommandBufferExp(
     hQueue: ur_queue_handle_t,
     hCommandBuffer: ur_exp_command_buffer_handle_t,
     numEventsInWaitList: u32,
@@ -5000,7 +5041,8 @@ unsafe extern "C" fn urCommandBufferGetNativeHandleExp(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueHostTaskExp(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueHostTaskExp(
     hQueue: ur_queue_handle_t,
     pfnHostTask: ur_exp_host_task_function_t,
     data: *mut c_void,
@@ -5031,7 +5073,8 @@ unsafe extern "C" fn urEnqueueHostTaskExp(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueEventsWaitWithBarrierExt(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueEventsWaitWithBarrierExt(
     hQueue: ur_queue_handle_t,
     pProperties: *const ur_exp_enqueue_ext_properties_t,
     numEventsInWaitList: u32,
@@ -5058,7 +5101,8 @@ unsafe extern "C" fn urEnqueueEventsWaitWithBarrierExt(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueNativeCommandExp(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueNativeCommandExp(
     hQueue: ur_queue_handle_t,
     pfnNativeEnqueue: ur_exp_enqueue_native_command_function_t,
     data: *mut c_void,
@@ -5180,7 +5224,8 @@ unsafe extern "C" fn urGraphInstantiateGraphExp(
         Err(result) => result,
     }
 }
-unsafe extern "C" fn urEnqueueGraphExp(
+#[inline(always)]
+pub(super) unsafe extern "C" fn urEnqueueGraphExp(
     hQueue: ur_queue_handle_t,
     hGraph: ur_exp_executable_graph_handle_t,
     numEventsInWaitList: u32,

@@ -42,10 +42,10 @@ const LAYERS: [&str; 7] = [
 const LIMITS: [(&str, f64); 4] = [
     ("urQueueRetain, 1 argument", 18.0),
     ("urContextGetInfo, 5 arguments", 18.0),
-    ("urEnqueueUSMMemcpy, 8 arguments, refused", 20.0),
+    ("urEnqueueUSMMemcpy, 8 arguments, refused", 15.0),
     (
         "urEnqueueKernelLaunchWithArgsExp, 12 arguments, refused",
-        18.0,
+        14.0,
     ),
 ];
 

@@ -12,12 +12,12 @@ use std::process::Command;
 /// loose launch is one with an event on an out-of-order queue; a chained one stands between an allocation
 /// and its free there, each after the other by an event.
 const LIMITS: [(&str, f64); 9] = [
-    ("launch", 493.0),
-    ("copy", 259.0),
+    ("launch", 484.0),
+    ("copy", 254.0),
     ("fill", 257.0),
-    ("event launch", 880.0),
-    ("event copy", 643.0),
-    ("event fill", 646.0),
+    ("event launch", 866.0),
+    ("event copy", 634.0),
+    ("event fill", 638.0),
     ("joined copy", 7980.0),
     ("loose launch", 1879.0),
     ("chained launch", 8651.0),

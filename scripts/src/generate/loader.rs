@@ -28,7 +28,8 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
 
 const MODULES: &str = "pub mod dispatch;\npub mod exports;\npub mod layers;\npub mod print;\n";
 
-const EXPORTS_DOC: &str = "What the library exports for applications: every table function, through the table in force.\n\n\
+const EXPORTS_DOC: &str = "What the library exports for applications: every table function, through the table in force.\n\
+What programs call most goes straight to dispatch while that table is the plain one.\n\n\
 Unsafe calls pass a caller's arguments on as they came. A symbol's version directive stands in the\n\
 function's own module: elsewhere it would be dropped in unoptimised builds.";
 
@@ -36,6 +37,9 @@ const DISPATCH_DOC: &str = "The application's table without layers: each functio
 adapter's own table.\n\nUnsafe calls pass a caller's arguments on as they came.";
 
 const ALLOW: &str = "#![allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc, clippy::too_many_arguments, non_snake_case)]\n";
+
+/// The tables whose functions programs call most. The loader puts nothing of its own into these.
+const STRAIGHT: [&str; 3] = ["Enqueue", "EnqueueExp", "Event"];
 
 pub(super) fn in_tables(spec: &Spec) -> impl Iterator<Item = (&Function, &str, &str)> {
     spec.functions().filter_map(|function| {
@@ -56,16 +60,29 @@ fn arguments(function: &Function) -> String {
         .join(", ")
 }
 
+fn is_straight(function: &Function, spec: &Spec) -> bool {
+    let often = function.table.as_deref();
+    often.is_some_and(|table| STRAIGHT.contains(&table)) && function.dispatch(spec).is_some()
+}
+
 fn exports(spec: &Spec) -> String {
     let mut out = format!(
-        "{ALLOW}use std::arch::global_asm;\nuse std::ffi::{{c_char, c_void}};\nuse ur::abi::*;\n"
+        "{ALLOW}use super::dispatch;\nuse std::arch::global_asm;\nuse std::ffi::{{c_char, c_void}};\nuse ur::abi::*;\n"
     );
     for (function, table, slot) in in_tables(spec) {
         let name = &function.name;
+        let arguments = arguments(function);
+        let straight = match is_straight(function, spec) {
+            true => format!(
+                "if crate::state::is_plain() {{ return unsafe {{ dispatch::{name}({arguments}) }}; }}"
+            ),
+            false => String::new(),
+        };
         let _ = write!(
             out,
             "#[unsafe(no_mangle)]
             pub unsafe extern \"C\" fn {name}({params}) -> ur_result_t {{
+                {straight}
                 match crate::state::app_table().and_then(|table| table.{table}.{slot}) {{
                     Some(function) => unsafe {{ function({arguments}) }},
                     None => UR_RESULT_ERROR_UNINITIALIZED,
@@ -73,7 +90,6 @@ fn exports(spec: &Spec) -> String {
             }}
             global_asm!(\".symver {name}, {name}@@@LIBUR_LOADER_0.12\");\n",
             params = rust::params(&function.params),
-            arguments = arguments(function),
         );
     }
     for table in &spec.tables {
@@ -117,7 +133,7 @@ fn dispatch(spec: &Spec) -> String {
         };
         let _ = write!(
             out,
-            "unsafe extern \"C\" fn {name}({params}) -> ur_result_t {{
+            "{inline}unsafe extern \"C\" fn {name}({params}) -> ur_result_t {{
                 {clear}
                 match unsafe {{ {found} }} {{
                     Ok(table) => match table.{table}.{slot} {{
@@ -127,6 +143,10 @@ fn dispatch(spec: &Spec) -> String {
                     Err(result) => result,
                 }}
             }}\n",
+            inline = match is_straight(function, spec) {
+                true => "#[inline(always)]\npub(super) ",
+                false => "",
+            },
             name = function.name,
             params = rust::params(&function.params),
             arguments = arguments(function),
