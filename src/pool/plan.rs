@@ -10,7 +10,7 @@
 //!
 //! | what a lane has of a pool | from | until |
 //! |---|---|---|
-//! | nothing | the start; a time with few misses | a request finds nothing in the stash, and as many did before as earlier records were for nothing: 2, 4, 8, ... |
+//! | nothing | the start; a time with few misses | a request finds nothing in the stash; after records that came to nothing, the third to do so, the fifth, the ninth, ... |
 //! | a record | such a miss | a plan is made of it; it is too long; a time with few misses |
 //! | neither, for as long as the pool takes | the lane is where it was, and waits or begins again | the plan is made, or it cannot be |
 //! | a plan | the lane is where it was, and begins as then | a request is another, or comes before a free; the pool wants the memory |
