@@ -20,9 +20,11 @@
 //! left by their memory since: see `old`.
 
 mod joint;
+mod patience;
 mod spots;
 
 pub(crate) use joint::{Joint, Lap, Seat, Shared};
+pub(crate) use patience::Patience;
 pub(crate) use spots::{extent, ranges, union};
 
 use super::offsets::SegId;
@@ -49,10 +51,6 @@ const LEAST_QUIET: usize = 1 << 10;
 const SPARSE: usize = WORTH;
 /// Operations that a record has at most.
 const MOST: usize = 1 << 17;
-/// How often at most the laps are doubled that a lane must repeat itself for before the next plan, and the
-/// misses that are let pass before the next record.
-const PATIENCE: u32 = 12;
-
 /// An allocation, among the numbers of blocks that are freed.
 const ALLOC: u32 = u32::MAX;
 
@@ -72,39 +70,6 @@ struct Anchor {
 /// Whether lanes that got in a lap, of so many operations, what others had may have a plan together.
 pub(crate) fn is_shared(shared: usize, ops: usize) -> bool {
     shared >= LEAST_SHARED && shared * WORTH >= ops
-}
-
-/// How often something is to be let pass before what came to nothing is tried again: the laps of a lane
-/// after plans of which none was completed, or its misses after records of which no plan was made.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience {
-    level: u32,
-    left: u32,
-}
-
-impl Patience {
-    /// Whether the next one is to be let pass.
-    pub fn lacks(&self) -> bool {
-        self.left > 0
-    }
-
-    /// The same, and lets it pass.
-    pub fn waits(&mut self) -> bool {
-        let waits = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        waits
-    }
-
-    /// What was tried has ended, or could not be.
-    pub fn learn(&mut self, served: bool) {
-        match served {
-            true => *self = Self::default(),
-            false => {
-                self.level = (self.level + 1).min(PATIENCE);
-                self.left = 1 << self.level;
-            }
-        }
-    }
 }
 
 /// A block of a record, or of a plan.

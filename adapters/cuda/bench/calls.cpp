@@ -8,9 +8,10 @@
 // of 128 samples of 400 calls, the stream empty at the start of each. What a call costs over the driver's
 // is the median difference of two samples side by side, as the host's speed changes.
 //
-// The driver's own call takes up to 80 ns more on one stream than on another, as streams share eight
-// channels of the device. So there are eight streams of the driver's, eight queues, and eight streams more, made
-// in turns, so that each kind has all channels; each stream meets each queue, in any order. What the driver's
+// The driver's own call takes up to 127 ns more on one stream than on another; why is not known. The driver
+// spreads streams over eight connections to the device, if not told otherwise. So there are eight streams of
+// the driver's, eight queues, and eight streams more, made in turns so that each kind should have all of those;
+// each stream meets each queue, in any order. What the driver's
 // call takes on the other eight over the first ones is printed too: that much is noise.
 
 #include <algorithm>

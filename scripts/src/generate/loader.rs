@@ -175,6 +175,16 @@ fn dispatch(spec: &Spec) -> String {
         "/// Every function that dispatches by handle; what does not is left empty for the loader to put in.
         pub static DISPATCH: ur_dditable_t = ur_dditable_t {{ {members} }};\n"
     );
+    let straight = in_tables(spec).filter(|(function, _, _)| is_straight(function, spec));
+    let slots: String = straight
+        .map(|(_, table, slot)| format!("table.{table}.{slot}.map(|function| function as usize),"))
+        .collect();
+    let _ = write!(
+        out,
+        "/// A table's functions that exports go past, as addresses: the loader may replace none of them.
+        #[cfg(test)]
+        pub fn straight(table: &ur_dditable_t) -> Vec<Option<usize>> {{ Vec::from([{slots}]) }}\n"
+    );
     out
 }
 

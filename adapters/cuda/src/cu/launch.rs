@@ -7,6 +7,9 @@ use cudarc::driver::sys::{CUfunction, CUlaunchConfig, CUstream};
 
 use super::{Api, Code};
 
+/// What errors call it, whichever of the two it was.
+pub const LAUNCH: &str = "cuLaunchKernel(Ex)";
+
 /// A launch of so many groups of so many items, with no local memory and no attributes.
 #[inline(always)]
 pub fn launch_of(groups: [u32; 3], items: [u32; 3], stream: CUstream) -> CUlaunchConfig {

@@ -12,4 +12,4 @@ pub use capture::Asking;
 pub use cudarc::driver::sys;
 pub use current::{Entered, anywhere, current, on_stream};
 pub use error::{check, failure};
-pub use launch::launch_of;
+pub use launch::{LAUNCH, launch_of};

@@ -12,7 +12,7 @@ use ur::stream::{Pitched, Work};
 use super::gpu::Gpu;
 use crate::Cuda;
 use crate::cu::sys::{CUDA_MEMSET_NODE_PARAMS_v1, CUfunction, CUmodule, CUstream};
-use crate::cu::{Api, check, launch_of};
+use crate::cu::{Api, LAUNCH, check, launch_of};
 
 /// The kernels, as `fill.cu` has them. Ends in a zero for the driver.
 const PTX: &str = concat!(include_str!("fill.ptx"), "\0");
@@ -230,7 +230,7 @@ fn launch<const N: usize>(
     // SAFETY: a live function and stream; as many parameters as the function has, or one more, which
     // nobody reads. The caller promises the range.
     let code = unsafe { gpu.api.launch(&config, function, params.as_ptr(), null()) };
-    check(gpu.api, code, "cuLaunchKernelEx")
+    check(gpu.api, code, LAUNCH)
 }
 
 /// Repeats `pattern` over each row of `region` (bytes, rows, slices). The context is current.

@@ -30,7 +30,7 @@ use super::times;
 use super::work;
 use crate::Cuda;
 use crate::cu::sys::{CUcontext, CUstream};
-use crate::cu::{Api, Asking, Code, check, on_stream};
+use crate::cu::{Api, Asking, Code, LAUNCH, check, on_stream};
 use crate::kernel::{Kernel, Launch, Plain, Ready};
 
 /// An in-order stream, with what nearly every command needs of it in place.
@@ -203,7 +203,7 @@ impl Lane {
             return self.launch_made(make);
         }
         plain.goes_to(self.raw);
-        self.call("cuLaunchKernelEx", || plain.enqueue(self.api))
+        self.call(LAUNCH, || plain.enqueue(self.api))
     }
 
     #[inline(never)]

@@ -30,7 +30,7 @@ use ur::object::Result;
 use super::fill::{self, GROUP};
 use super::gpu::Gpu;
 use crate::cu::sys::CUstream;
-use crate::cu::{Api, check, launch_of};
+use crate::cu::{Api, LAUNCH, check, launch_of};
 
 /// The most bytes that are a small fill: as many as the driver's memset writes without a launch.
 const MOST: usize = 4096;
@@ -218,7 +218,7 @@ impl Board {
         // SAFETY: a live function and stream, and the function's two parameters. The callers of all the
         // fills promise their ranges.
         let code = unsafe { gpu.api.launch(&config, function, params.as_ptr(), null()) };
-        check(gpu.api, code, "cuLaunchKernelEx")
+        check(gpu.api, code, LAUNCH)
     }
 }
 

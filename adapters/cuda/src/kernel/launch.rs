@@ -289,7 +289,7 @@ impl Ready {
         // SAFETY: a live function and stream, and its parameters as it takes them. What they lead to is
         // the caller's promise.
         let code = unsafe { gpu.api.launch(&config, function, null(), extra) };
-        gpu.check(code, "cuLaunchKernelEx")
+        gpu.check(code, cu::LAUNCH)
     }
 
     #[cold]
