@@ -9,7 +9,7 @@ use ur::timeline::Frontier;
 const PAGE: u64 = 1024;
 const LARGE: u64 = 4096;
 /// Pages of a size are what a pool grows in from so many of them on.
-const FROM: u64 = 192;
+const FROM: u64 = 384;
 
 fn make(max_bytes: Option<u64>, largest: u64) -> (Arc<FakeSource>, Pool<Arc<FakeSource>>) {
     let source = Arc::new(FakeSource::mixed(PAGE, largest));
@@ -47,7 +47,7 @@ fn a_pool_that_holds_much_grows_in_large_pages() {
     };
     let mut seen = BTreeSet::new();
     for _ in 0..60 {
-        if let Some((before, page)) = grow(8 * LARGE + PAGE) {
+        if let Some((before, page)) = grow(64 * LARGE + PAGE) {
             let wanted = match before {
                 _ if before >= FROM * LARGE => LARGE,
                 _ if before >= FROM * 2 * PAGE => 2 * PAGE,
@@ -58,8 +58,8 @@ fn a_pool_that_holds_much_grows_in_large_pages() {
         }
     }
     assert_eq!(seen.len(), 3);
-    // What is not eight of them leaves too much of the last one.
-    let less = (0..100).filter_map(|_| grow(8 * LARGE - PAGE));
+    // What is not so many of them leaves too much of the last one.
+    let less = (0..100).filter_map(|_| grow(64 * LARGE - PAGE));
     let less: BTreeSet<u64> = less.map(|(_, page)| page).collect();
     assert_eq!(less, BTreeSet::from([2 * PAGE]));
     assert_eq!(source.wrong(), [""; 0]);
@@ -200,7 +200,7 @@ fn a_request_of_whole_large_pages_begins_with_them() {
     assert_eq!(mapped(&[128, 256, 32, 96]), [1, 2, 1, 3]);
     // Others get the least, until a larger page is a small part of what there is.
     assert_eq!(mapped(&[130, 16, 30]), [65, 8, 15]);
-    assert_eq!(mapped(&[8192, 130]), [64, 9]);
+    assert_eq!(mapped(&[8192, 1030]), [64, 65]);
 }
 
 #[test]

@@ -132,11 +132,6 @@ impl Lending {
         self.old.moved(from, to, death);
     }
 
-    /// Most bytes that were live at once, in all pools of the meter.
-    pub fn used_high(&self) -> u64 {
-        self.meter.read().1
-    }
-
     /// Frees the live block that starts at `addr`, if there is one.
     pub fn release(&mut self, store: &mut Store, addr: u64, death: Frontier) -> Option<Block> {
         let Some((block, slot)) = store.live_around(addr) else {

@@ -5,8 +5,10 @@
 //! that threads together never exceed it.
 
 mod leaving;
+mod moves;
 
 pub(crate) use leaving::Leaving;
+use moves::Moves;
 
 use super::lending::Lending;
 use super::offsets::Place;
@@ -29,15 +31,11 @@ const PART: u64 = 16;
 /// A pool grows in pages of a size from so many of them on, and for requests of so many: each page has
 /// its price, but pages are gathered with their like, so that more sizes sooner would make a large
 /// request find too little of each, and what a request leaves of its last page is of less use.
-const LARGE_FROM: u64 = 192;
-const LARGE_FOR: u64 = 8;
+const LARGE_FROM: u64 = 384;
+const LARGE_FOR: u64 = 64;
 /// Pages so many times larger than the least serve a request of whole ones however little the pool
 /// holds: each page has its price, and nothing is left over.
 const WHOLE_FROM: u64 = 16;
-/// Where each page has its price: the part of what a pool holds that is moved before it has room made
-/// by growth instead, and the part of what was ever in use that growth of this kind may come to.
-const MUCH_MOVED: u64 = 2;
-const MUCH_ROOM: u64 = 2;
 /// How many times what a pool holds the old addresses come to that are kept for plans.
 const MUCH_KEPT: u64 = 4;
 
@@ -53,8 +51,7 @@ pub(crate) struct State {
     leaving: u64,
     /// Bytes that are being gathered at another address.
     moving: u64,
-    /// Bytes that were gathered since the pool last grew instead.
-    moved: u64,
+    moves: Moves,
 }
 
 /// What one request has been through.
@@ -143,7 +140,7 @@ impl State {
             growing: 0,
             leaving: 0,
             moving: 0,
-            moved: 0,
+            moves: Moves::default(),
         }
     }
 
@@ -217,6 +214,8 @@ impl State {
             return Step::Observe;
         }
         if !std::mem::replace(&mut attempt.missed, true) {
+            let reserved = self.stats.figures.reserved;
+            self.moves.miss(&self.store, reserved, need.bytes);
             // Once: later there may be memory that came for this very request.
             request.tell(|story| story.lack = policy::lack(&self.store, need, &request.order));
         }
@@ -294,7 +293,7 @@ impl State {
             Ok(slab) if !self.closed && self.accept(asked, slab) => {
                 attempt.grew = true;
                 if attempt.spared {
-                    self.moved = 0;
+                    self.moves.grew_instead();
                 }
                 return None;
             }
@@ -369,17 +368,14 @@ impl State {
         })
     }
 
-    /// Whether new memory is better than to move so many bytes: a pool that keeps on gathering is short
-    /// of room for its sizes, and pays for that again and again.
+    /// Whether new memory is better than to move so many bytes.
     fn is_dear(&self, bytes: u64, need: &Need, attempt: &Attempt<'_>) -> bool {
         let reserved = self.stats.figures.reserved;
-        if self.grain.largest.is_none() || self.moved + bytes <= reserved / MUCH_MOVED {
+        if self.grain.largest.is_none() || !self.moves.is_much(bytes, reserved) {
             return false;
         }
-        let most = self.lending.used_high();
-        let fits = |growth: Growth| {
-            reserved + self.growing + growth.bytes <= most.saturating_add(most / MUCH_ROOM)
-        };
+        let held = reserved + self.growing;
+        let fits = |growth: Growth| self.moves.may_hold(held + growth.bytes);
         self.growth(need, attempt).is_ok_and(fits)
     }
 
@@ -411,7 +407,7 @@ impl State {
             attempt.grew = gather.ready;
         }
         self.stats.counters.gathers += 1;
-        self.moved += moved;
+        self.moves.moved(moved);
         self.stats.counters.gathered_bytes += moved;
         let (mut parts, mut to) = (Vec::new(), slab.base);
         for mut piece in gather.pieces {

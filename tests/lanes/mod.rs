@@ -5,6 +5,8 @@ use ur::pool::oracle::FakeSource;
 use ur::pool::*;
 use ur::timeline::Lane;
 
+// Not every file of tests has one.
+#[allow(dead_code)]
 pub type TestPool = Pool<Arc<FakeSource>>;
 
 /// A lane with one command, and its stash.
@@ -21,7 +23,7 @@ impl Queue {
         Self { lane, stash }
     }
 
-    pub fn alloc(&self, pool: &TestPool, bytes: u64) -> Block {
+    pub fn alloc<S: Source>(&self, pool: &Pool<S>, bytes: u64) -> Block {
         self.stash.alloc(pool.key(), bytes).unwrap_or_else(|| {
             let request = Request {
                 bytes,

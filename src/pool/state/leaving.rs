@@ -71,6 +71,7 @@ impl State {
             // Records name addresses there. Without them nothing wants old ones, for which whoever begins
             // anew would only lose what it has by then.
             self.lending.forget_tracks(&mut self.store);
+            self.moves.shrank();
             out.addresses.append(&mut self.expired());
         }
         out
