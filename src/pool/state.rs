@@ -37,7 +37,7 @@ const LARGE_FOR: u64 = 64;
 /// holds: each page has its price, and nothing is left over.
 const WHOLE_FROM: u64 = 16;
 /// How many times what a pool holds the old addresses come to that are kept for plans.
-const MUCH_KEPT: u64 = 4;
+const MUCH_KEPT: u64 = 8;
 
 #[derive(Debug)]
 pub(crate) struct State {
