@@ -30,7 +30,8 @@ impl Moves {
     /// Nothing that the pool holds serves a request of so many bytes, and no stash caches any of it.
     pub fn miss(&mut self, store: &Store, reserved: u64, bytes: u64) {
         let free: u64 = store.offsets.slabs().map(|entry| entry.free_bytes).sum();
-        self.most = self.most.max(reserved.saturating_sub(free) + bytes);
+        let used = reserved.saturating_sub(free);
+        self.most = self.most.max(used.saturating_add(bytes));
     }
 
     /// Whether to move so many bytes more would be much, for a pool that holds `reserved`.
