@@ -133,7 +133,7 @@ fn pages_of_all_sizes_are_gathered_and_given_back_whole() {
     assert!(sizes.len() > 3, "{sizes:?}");
 }
 
-/// Of a program that goes on as it begins, gathers in its first rounds and in as many last ones, and
+/// Of a program that goes on as it begins, in a pool that was large before, gathers in its first rounds and in as many last ones, and
 /// memory held beside the most that was in use, in hundredths.
 fn churn(source: FakeSource, max_bytes: Option<u64>) -> (u64, u64, u64) {
     let config = Config {
@@ -142,6 +142,15 @@ fn churn(source: FakeSource, max_bytes: Option<u64>) -> (u64, u64, u64) {
         ..Config::default()
     };
     let pool = Pool::new(Arc::new(source), config);
+    let before = max_bytes.unwrap_or(3_000 * PAGE) / (10 * PAGE);
+    let before: Vec<_> = (0..before).map(|_| alloc(&pool, 10 * PAGE)).collect();
+    for block in before {
+        let addr = block.expect("there is room").addr;
+        pool.release(addr, Frontier::new()).expect("it is live");
+    }
+    pool.trim(0);
+    pool.reset_reserved_high();
+    pool.reset_used_high();
     let (mut rng, mut live) = (Rng::new(3), Vec::new());
     let mut gathers = Vec::new();
     for _ in 0..6 {

@@ -20,7 +20,7 @@ const GOES_ON: u64 = 16;
 pub(super) struct Moves {
     /// Bytes that were gathered since the pool last grew instead.
     moved: u64,
-    /// The same, since the pool had nothing.
+    /// The same, since memory last went back to the source.
     in_all: u64,
     /// Most bytes that were in use whenever nothing served a request, its own among them.
     most: u64,
