@@ -54,47 +54,49 @@ impl Place {
 /// For threads that have let go of theirs, as they end.
 static SHARED: Place = Place::taken(Spares::none());
 
-/// The place that a thread has.
-struct Own(Cell<Option<&'static Place>>);
+/// Whose drop, at its thread's end, gives the thread's place to others.
+struct Own(&'static Place);
 
 impl Own {
-    #[inline]
-    fn place(&self) -> &'static Place {
-        self.0.get().unwrap_or_else(|| self.take())
-    }
-
-    #[cold]
-    fn take(&self) -> &'static Place {
+    fn take() -> Self {
         let vacant = |place: &&Place| !place.taken.swap(true, Ordering::Acquire);
-        let place = Place::all().find(vacant).unwrap_or_else(|| {
+        Self(Place::all().find(vacant).unwrap_or_else(|| {
             let new: &'static Place = Box::leak(Box::new(Place::taken(Spares::new())));
             let mut last = &SHARED;
             while !std::ptr::eq(last, new) {
                 last = last.next.get_or_init(|| new);
             }
             new
-        });
-        self.0.set(Some(place));
-        place
+        }))
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
-        if let Some(place) = self.0.take() {
-            place.taken.store(false, Ordering::Release);
-        }
+        PLACE.set(Some(&SHARED));
+        self.0.taken.store(false, Ordering::Release);
     }
 }
 
 thread_local! {
-    static OWN: Own = const { Own(Cell::new(None)) };
+    static OWN: Own = Own::take();
+    /// The calling thread's, once it is known. Apart from who gives it back, as what needs no drop is found
+    /// without a look whether that has run.
+    static PLACE: Cell<Option<&'static Place>> = const { Cell::new(None) };
 }
 
 /// The calling thread's place. To find it takes a call, so who needs it twice keeps it.
 #[inline]
 pub(super) fn place() -> &'static Place {
-    OWN.try_with(Own::place).unwrap_or(&SHARED)
+    PLACE.get().unwrap_or_else(first_place)
+}
+
+#[cold]
+#[inline(never)]
+fn first_place() -> &'static Place {
+    let place = OWN.try_with(|own| own.0).unwrap_or(&SHARED);
+    PLACE.set(Some(place));
+    place
 }
 
 /// The objects alive, immortal ones left out. Displays as `2 Event, 1 Queue`, or as `none`.
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn a_place_serves_one_thread_after_another() {
         let count = || Place::all().count();
-        let one = || drop(std::thread::spawn(|| Own(Cell::new(None)).take().next.get()).join());
+        let one = || drop(std::thread::spawn(|| place().next.get()).join());
         (0..200).for_each(|_| one());
         // Other tests' threads take some, too.
         assert!(count() < 100, "{}", count());

@@ -92,7 +92,8 @@ impl Kind {
 pub trait Body: Sized + Send + Sync + 'static {
     const KIND: Kind;
 
-    /// The last API reference is about to go. The object itself lives on while others hold it.
+    /// The last API reference is about to go. The object itself lives on while others hold it. Events, which
+    /// come and go with every command, are not told.
     fn released(_this: &Object<Self>) {}
 }
 
@@ -212,12 +213,13 @@ impl<T: Body> Object<T> {
     /// Lets the API's Rust reference go.
     ///
     /// # Safety
-    /// There is one, and the caller does not touch the object any more.
-    unsafe fn let_go(this: *const Self) {
+    /// There is one, and the caller does not touch the object any more. If it is `sole`, there is no other.
+    #[inline(always)]
+    unsafe fn let_go(this: *const Self, sole: bool) {
         // SAFETY: promised by the caller.
         let own = unsafe { Arc::from_raw(this) };
         // Of an object that nobody else has only the memory is left, and the `Arc` around it as it was made.
-        if Self::KEPT && Arc::strong_count(&own) == 1 && Arc::weak_count(&own) == 0 {
+        if Self::KEPT && (sole || is_sole(&own)) {
             let place = census::place();
             // What those did who let go of theirs comes before. That is less than `Arc::get_mut` does, which
             // also keeps off those who hold it weakly: nobody holds an event so.
@@ -270,9 +272,14 @@ impl<T: Body> Object<T> {
         // SAFETY: as for `arc`; the reference is not dropped.
         let own = unsafe { ManuallyDrop::new(Arc::from_raw(self)) };
         // Acquire: what those did who released theirs comes before.
-        self.api_refs.load(Ordering::Acquire) == 1
-            && Arc::strong_count(&own) == 1
-            && Arc::weak_count(&own) == 0
+        self.api_refs.load(Ordering::Acquire) == 1 && is_sole(&own)
+    }
+
+    #[inline]
+    fn tell_released(&self) {
+        if !Self::KEPT {
+            T::released(self);
+        }
     }
 
     /// One API reference less. The last one lets the API's Rust reference go.
@@ -280,28 +287,35 @@ impl<T: Body> Object<T> {
         if self.immortal {
             return Ok(());
         }
-        let before = match self.is_the_callers() {
-            true => {
-                self.api_refs.store(0, Ordering::Relaxed);
-                Ok(1)
-            }
-            false => self
-                .api_refs
-                .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
-                    count.checked_sub(1)
-                }),
-        };
-        match before {
+        if self.is_the_callers() {
+            self.api_refs.store(0, Ordering::Relaxed);
+            self.tell_released();
+            // SAFETY: the reference that the first `retain` took; nothing touches `self` after. What is kept was
+            // not told, so nobody can have got another.
+            unsafe { Self::let_go(self, Self::KEPT) };
+            return Ok(());
+        }
+        let less = |count: u32| count.checked_sub(1);
+        match self
+            .api_refs
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, less)
+        {
             Err(_) => Err(Error::new(T::KIND.invalid())),
             Ok(1) => {
-                T::released(self);
-                // SAFETY: the reference that the first `retain` took; nothing touches `self` after.
-                unsafe { Self::let_go(self) };
+                self.tell_released();
+                // SAFETY: as above, but for others.
+                unsafe { Self::let_go(self, false) };
                 Ok(())
             }
             Ok(_) => Ok(()),
         }
     }
+}
+
+/// Whether nobody else has it, weakly neither.
+#[inline]
+fn is_sole<T>(own: &Arc<T>) -> bool {
+    Arc::strong_count(own) == 1 && Arc::weak_count(own) == 0
 }
 
 impl<T> Drop for Object<T> {
@@ -329,7 +343,7 @@ mod tests {
     struct Probe(Arc<AtomicU32>);
 
     impl Body for Probe {
-        const KIND: Kind = Kind::Event;
+        const KIND: Kind = Kind::Sampler;
 
         fn released(this: &Object<Self>) {
             this.0.fetch_add(1, Ordering::Relaxed);
@@ -339,6 +353,18 @@ mod tests {
     impl Drop for Probe {
         fn drop(&mut self) {
             self.0.fetch_add(16, Ordering::Relaxed);
+        }
+    }
+
+    struct Kept(Arc<AtomicU32>);
+
+    impl Body for Kept {
+        const KIND: Kind = Kind::Event;
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -356,25 +382,21 @@ mod tests {
     #[test]
     fn memory_of_the_last_is_the_next_one_s() {
         let count = Arc::new(AtomicU32::new(0));
-        let make = || Object::<Probe>::handed_out(table(), || Probe(count.clone()));
+        let make = || Object::<Kept>::handed_out(table(), || Kept(count.clone()));
         // SAFETY: the handle is alive.
-        let end = |handle| unsafe { Object::<Probe>::borrow(handle, table()) }.map(Object::release);
+        let end = |handle| unsafe { Object::<Kept>::borrow(handle, table()) }.map(Object::release);
         let all = [(); 3].map(|()| make());
         for handle in all {
             assert_eq!(end(handle), Ok(Ok(())));
         }
-        assert_eq!(
-            count.load(Ordering::Relaxed),
-            3 * 17,
-            "each released and dropped"
-        );
+        assert_eq!(count.load(Ordering::Relaxed), 3, "each is dropped");
         // What was an event is none until it is one again.
         let gone = Err(Error::new(UR_RESULT_ERROR_INVALID_EVENT));
         assert_eq!(end(all[2]), gone);
         assert_eq!([(); 3].map(|()| make()), [all[2], all[1], all[0]]);
         // Not of what somebody inside still has.
         // SAFETY: as above.
-        let inside = unsafe { Object::<Probe>::borrow(all[0], table()) }
+        let inside = unsafe { Object::<Kept>::borrow(all[0], table()) }
             .unwrap()
             .arc();
         assert_eq!(end(all[0]), Ok(Ok(())));
@@ -384,7 +406,7 @@ mod tests {
         for handle in [all[1], all[2], other] {
             assert_eq!(end(handle), Ok(Ok(())));
         }
-        assert_eq!(count.load(Ordering::Relaxed), 7 * 17);
+        assert_eq!(count.load(Ordering::Relaxed), 7);
     }
 
     #[test]
@@ -404,7 +426,7 @@ mod tests {
         );
         assert_eq!(
             inside.release(),
-            Err(Error::new(UR_RESULT_ERROR_INVALID_EVENT))
+            Err(Error::new(UR_RESULT_ERROR_INVALID_SAMPLER))
         );
         inside.retain();
         assert_eq!(inside.release(), Ok(()));
@@ -425,7 +447,7 @@ mod tests {
             );
             assert_eq!(
                 code(Object::borrow(queue.handle(), table())),
-                Some(UR_RESULT_ERROR_INVALID_EVENT)
+                Some(UR_RESULT_ERROR_INVALID_SAMPLER)
             );
             assert!(Object::<Other>::borrow(queue.handle(), foreign).is_err());
             assert!(Object::<Other>::borrow(queue.handle(), table()).is_ok());

@@ -55,7 +55,7 @@ impl<T: Body> OutHandle<'_, T> {
     }
 
     /// Makes an object for the handle, if that is wanted.
-    #[inline]
+    #[inline(always)]
     pub fn make(self, ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) {
         if self.wanted() {
             // SAFETY: not null, and `new` was promised that it is writable.

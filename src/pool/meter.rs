@@ -179,12 +179,12 @@ impl Meter {
         let mut all = All::lock(&mut level.members, &level.joints);
         level.granted = self.call_all_in(&mut all);
         let own = &mut all.stashes[mine];
-        match own.inner.take(key, requested) {
+        match own.inner.take(key, requested, |block| block) {
             Err(Miss::NoCredit(lack)) => {
                 let used = level.base + level.granted;
                 level.high = level.high.max(used + lack);
                 level.granted += self.grant(own, key, level.high - used);
-                own.inner.take(key, requested)
+                own.inner.take(key, requested, |block| block)
             }
             answer => answer,
         }

@@ -154,7 +154,7 @@ impl<S: Source> Pool<S> {
             match inner.is_joined(self.key) {
                 // Only the pool can tell why that is legal.
                 true => Err(Miss::NoBlock),
-                false => inner.take(self.key, request.bytes),
+                false => inner.take(self.key, request.bytes, |block| block),
             }
         };
         let cached = match take() {

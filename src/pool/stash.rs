@@ -230,7 +230,7 @@ impl Stash {
     /// caller to [`Pool::acquire_on`](super::Pool::acquire_on).
     #[inline]
     pub fn alloc(&self, key: PoolKey, bytes: u64) -> Option<Block> {
-        self.inner.lock().take(key, bytes).ok()
+        self.inner.lock().take(key, bytes, |block| block).ok()
     }
 
     /// Frees a live block that was lent to this lane. Its death is the lane's own point `epoch`, that
@@ -238,7 +238,13 @@ impl Stash {
     /// blocks of other lanes.
     #[inline(always)]
     pub fn free(&self, addr: u64, epoch: u64) -> Option<Block> {
-        self.inner.lock().put(addr, epoch)
+        self.inner.lock().put(addr, epoch, |block| block)
+    }
+
+    /// As [`Stash::free`], for who has no use for the block.
+    #[inline(always)]
+    pub(crate) fn frees(&self, addr: u64, epoch: u64) -> bool {
+        self.inner.lock().put(addr, epoch, drop).is_some()
     }
 
     /// The lane has ended. Pools forget the stash when they next look at it.
@@ -338,32 +344,34 @@ impl Inner {
         self.retired
     }
 
+    /// What is asked `of` the block is told before the ways join, so that what nobody asks for costs
+    /// nothing.
     #[inline(always)]
-    pub fn take(&mut self, key: PoolKey, requested: u64) -> Taken<Block> {
+    pub fn take<R>(&mut self, key: PoolKey, requested: u64, of: impl Fn(Block) -> R) -> Taken<R> {
         let mut caches = self.caches.iter_mut().flatten();
         let Some(cache) = caches.find(|cache| cache.plain == key) else {
-            return self.take_tracked(key, requested);
+            return self.take_tracked(key, requested).map(of);
         };
         let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
-        take_from(cache, &mut self.entries, &mut self.ends, (bytes, requested))
+        take_from(cache, &mut self.entries, &mut self.ends, (bytes, requested)).map(of)
     }
 
     #[inline(always)]
-    fn put(&mut self, addr: u64, epoch: u64) -> Option<Block> {
+    fn put<R>(&mut self, addr: u64, epoch: u64, of: impl Fn(Block) -> R) -> Option<R> {
         if self.plans > 0
             && let Some(block) = self.put_next(addr, epoch)
         {
-            return Some(block);
+            return Some(of(block));
         }
         let Some(id) = self.table.get(addr) else {
-            return self.put_early(addr, epoch);
+            return self.put_early(addr, epoch).map(of);
         };
         let entry = self.entries.get_mut(id as usize)?;
         if entry.state != Use::Live {
-            return self.put_tracked(id, epoch);
+            return self.put_tracked(id, epoch).map(of);
         }
         let cache = self.caches[entry.cache as usize].as_mut()?;
-        cache_it(cache, entry, id, epoch)
+        cache_it(cache, entry, id, epoch).map(of)
     }
 
     /// Makes room for a pool's blocks.

@@ -16,14 +16,17 @@ pub(crate) struct Table {
     /// A power of two of them, or none.
     lines: Vec<Line>,
     used: usize,
+    /// How far a product is shifted to leave a slot's number.
+    shift: u32,
 }
 
 impl Table {
     #[inline(always)]
     pub fn get(&self, addr: u64) -> Option<u32> {
-        let mut at = self.home(addr)?;
+        let mut at = self.home(addr);
         loop {
-            match self.slot(at) {
+            // There is none in a table without lines.
+            match self.lines.get(at / IN_A_LINE)?.0[at % IN_A_LINE] {
                 (_, EMPTY) => return None,
                 (found, value) if found == addr => return Some(value),
                 _ => at = self.after(at),
@@ -37,6 +40,7 @@ impl Table {
             let old = self.all();
             let lines = (2 * self.lines.len()).max(4);
             self.lines = vec![Line([(0, EMPTY); IN_A_LINE]); lines];
+            self.shift = u64::BITS - self.room().ilog2();
             old.iter()
                 .for_each(|(addr, value)| self.place(*addr, *value));
         }
@@ -45,19 +49,16 @@ impl Table {
     }
 
     pub fn remove(&mut self, addr: u64) -> Option<u32> {
-        let mut at = self.home(addr)?;
-        let value = loop {
-            match self.slot(at) {
-                (_, EMPTY) => return None,
-                (found, value) if found == addr => break value,
-                _ => at = self.after(at),
-            }
-        };
+        let value = self.get(addr)?;
+        let mut at = self.home(addr);
+        while self.slot(at).0 != addr {
+            at = self.after(at);
+        }
         self.used -= 1;
         // What was pushed past the gap moves back into it (Knuth, vol. 3, 6.4, algorithm R).
         let mut next = self.after(at);
         while self.slot(next).1 != EMPTY {
-            let home = self.home(self.slot(next).0)?;
+            let home = self.home(self.slot(next).0);
             let mask = self.room() - 1;
             if next.wrapping_sub(home) & mask >= next.wrapping_sub(at) & mask {
                 *self.slot_mut(at) = self.slot(next);
@@ -76,9 +77,7 @@ impl Table {
     }
 
     fn place(&mut self, addr: u64, value: u32) {
-        let Some(mut at) = self.home(addr) else {
-            return;
-        };
+        let mut at = self.home(addr);
         while self.slot(at).1 != EMPTY {
             at = self.after(at);
         }
@@ -101,10 +100,9 @@ impl Table {
     }
 
     #[inline(always)]
-    fn home(&self, addr: u64) -> Option<usize> {
-        let bits = self.room().checked_ilog2()?;
+    fn home(&self, addr: u64) -> usize {
         // Blocks start at multiples of some power of two: only the high bits of the product mix all.
-        Some((addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize)
+        (addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
     #[inline]

@@ -37,26 +37,25 @@ impl<D: Driver> Queue<D> {
         {
             let bytes = size as u64;
             if !event.wanted() {
-                let taken = lane.stash.lock().take(key, bytes);
-                let taken = taken.or_else(|miss| {
-                    this.on_credit(pool, (key, bytes), miss, |lane, (key, bytes)| {
-                        lane.stash.lock().take(key, bytes)
-                    })
-                });
-                if let Ok(block) = taken {
-                    return Ok(address(&block));
-                }
-            } else if !this.is_profiled() {
                 let taken = lane.take(key, bytes).or_else(|miss| {
                     this.on_credit(pool, (key, bytes), miss, |lane, (key, bytes)| {
                         lane.take(key, bytes)
                     })
                 });
-                if let Ok((block, reach)) = taken {
+                if let Ok(addr) = taken {
+                    return Ok(address(addr));
+                }
+            } else if !this.is_profiled() {
+                let taken = lane.take_told(key, bytes).or_else(|miss| {
+                    this.on_credit(pool, (key, bytes), miss, |lane, (key, bytes)| {
+                        lane.take_told(key, bytes)
+                    })
+                });
+                if let Ok((addr, reach)) = taken {
                     event.make(D::table(), || {
                         Event::new(this, command_of(kind), reach, None)
                     });
-                    return Ok(address(&block));
+                    return Ok(address(addr));
                 }
             }
         }
@@ -136,7 +135,7 @@ impl<D: Driver> Queue<D> {
             })?;
             Self::deliver(this, command_of(kind), Some(reach), times, event, false)?;
         }
-        Ok(address(&block))
+        Ok(address(block.addr))
     }
 
     /// What a stash knows the memory by that is asked for, once it was used.
@@ -238,8 +237,8 @@ impl<D: Driver> Queue<D> {
     }
 }
 
-fn address(block: &Block) -> *mut c_void {
-    std::ptr::with_exposed_provenance_mut(block.addr as usize)
+fn address(addr: u64) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(addr as usize)
 }
 
 fn command_of(kind: Kind) -> ur_command_t {

@@ -21,6 +21,8 @@ use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
 use crate::timeline::Frontier;
 use std::borrow::Cow;
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -28,10 +30,11 @@ use std::sync::{Arc, OnceLock, Weak};
 ///
 /// Small, since one is made for nearly every command: what few have is boxed.
 pub struct Event<D: Driver> {
-    of: Of<D>,
-    standing: Standing<D>,
+    // Dropped by `drop`, which knows a short way for most.
+    of: ManuallyDrop<Of<D>>,
+    standing: ManuallyDrop<Standing<D>>,
     /// What stands for it in the backend, once that was asked for.
-    native: OnceLock<Box<Native<D>>>,
+    native: ManuallyDrop<OnceLock<Box<Native<D>>>>,
     command: ur_command_t,
     failed: AtomicBool,
     /// Whether the host has waited for all of it.
@@ -93,9 +96,9 @@ impl<D: Driver> Event<D> {
     #[inline]
     fn made(of: Of<D>, command: ur_command_t, standing: Standing<D>) -> Self {
         Self {
-            of,
-            standing,
-            native: OnceLock::new(),
+            of: ManuallyDrop::new(of),
+            standing: ManuallyDrop::new(standing),
+            native: ManuallyDrop::default(),
             command,
             failed: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
@@ -132,14 +135,14 @@ impl<D: Driver> Event<D> {
     }
 
     pub(crate) fn is_captured(&self) -> bool {
-        matches!(self.standing, Standing::Captured(..))
+        matches!(*self.standing, Standing::Captured(..))
     }
 
     /// The graph and the number of a captured command; an error if there is no graph any more.
     #[allow(clippy::type_complexity)]
     #[inline]
     pub(crate) fn captured(&self) -> Option<(Result<Arc<Object<Graph<D>>>>, u32)> {
-        match &self.standing {
+        match &*self.standing {
             Standing::Captured(graph, node) => Some((graph.upgrade().ok_or(CAPTURED), *node)),
             _ => None,
         }
@@ -147,7 +150,7 @@ impl<D: Driver> Event<D> {
 
     /// Which command's event it is, if that is of this recording.
     pub(crate) fn node_of(&self, recording: u64) -> Option<u32> {
-        match &self.standing {
+        match &*self.standing {
             Standing::Recorded(signal) if signal.recording == recording => Some(signal.node),
             _ => None,
         }
@@ -155,7 +158,7 @@ impl<D: Driver> Event<D> {
 
     /// Has the event of a recorded command stand for this execution; none: it failed.
     pub(crate) fn stand_for(&self, execution: Option<(Reached, Option<Times>)>) {
-        if let Standing::Recorded(signal) = &self.standing {
+        if let Standing::Recorded(signal) = &*self.standing {
             signal.stand_for(execution);
             self.failed.store(false, Ordering::Relaxed);
         }
@@ -163,7 +166,7 @@ impl<D: Driver> Event<D> {
 
     /// How far it reaches now.
     fn reach(&self) -> Result<Cow<'_, Reach>> {
-        match &self.standing {
+        match &*self.standing {
             Standing::Command(reach, _) => Ok(Cow::Borrowed(reach)),
             Standing::Recorded(signal) => signal.reach().map(|reach| Cow::Owned((*reach).clone())),
             Standing::Captured(..) => Err(CAPTURED),
@@ -194,7 +197,7 @@ impl<D: Driver> Event<D> {
             command,
             Standing::Command(reach.into(), times),
         );
-        event.native = OnceLock::from(Box::new(Native { marker, foreign }));
+        *event.native = OnceLock::from(Box::new(Native { marker, foreign }));
         Ok(hal::new::<D, _>(event))
     }
 
@@ -216,7 +219,7 @@ impl<D: Driver> Event<D> {
     fn find_marker(&self) -> Result<D::Marker> {
         let engine = self.engine();
         engine.check()?;
-        let Standing::Command(reach, _) = &self.standing else {
+        let Standing::Command(reach, _) = &*self.standing else {
             // It would stand for one execution, and this event for each in turn.
             return Err(Error::unsupported());
         };
@@ -242,14 +245,14 @@ impl<D: Driver> Event<D> {
     }
 
     pub fn context(&self) -> &Arc<Object<Context<D>>> {
-        match &self.of {
+        match &*self.of {
             Of::Queue(queue) => queue.context(),
             Of::Context(context) => context,
         }
     }
 
     pub fn queue(&self) -> Option<&Arc<Object<Queue<D>>>> {
-        match &self.of {
+        match &*self.of {
             Of::Queue(queue) => Some(queue),
             Of::Context(_) => None,
         }
@@ -351,7 +354,7 @@ impl<D: Driver> Event<D> {
         let reach = self.reach()?;
         self.engine().wait_reach(&reach).map_err(|_| self.fail())?;
         // A recorded command's event stands for another execution next.
-        if let Standing::Command(..) = self.standing {
+        if let Standing::Command(..) = *self.standing {
             self.awaited.store(true, Ordering::Release);
         }
         Ok(())
@@ -366,7 +369,7 @@ impl<D: Driver> Event<D> {
         if self.failed.load(Ordering::Relaxed) {
             return UR_EVENT_STATUS_ERROR;
         }
-        let reach = match &self.standing {
+        let reach = match &*self.standing {
             Standing::Command(reach, _) => Reached::clone(reach),
             Standing::Recorded(signal) => match signal.present() {
                 Ok(Some(reach)) => reach,
@@ -392,10 +395,38 @@ impl<D: Driver> Event<D> {
 }
 
 impl<D: Driver> Drop for Event<D> {
+    #[inline]
     fn drop(&mut self) {
+        let Self {
+            of,
+            standing,
+            native,
+            ..
+        } = self;
+        let (Of::Queue(queue), Standing::Command(reach, None), None) =
+            (&mut **of, &mut **standing, native.get())
+        else {
+            return self.drop_slowly();
+        };
+        if !D::TRACKS && reach.done.is_done() {
+            queue.forget(&reach.done);
+        }
+        // SAFETY: nothing else drops them, nobody uses them any more, and there is nothing else to drop:
+        // no times, no native object.
+        unsafe {
+            ptr::drop_in_place(reach);
+            ptr::drop_in_place(queue);
+        }
+    }
+}
+
+impl<D: Driver> Event<D> {
+    /// All of the end of an event of any kind.
+    #[cold]
+    fn drop_slowly(&mut self) {
         if !D::TRACKS
             && let Some(queue) = self.queue()
-            && let Standing::Command(reach, _) = &self.standing
+            && let Standing::Command(reach, _) = &*self.standing
             && reach.done.is_done()
         {
             queue.forget(&reach.done);
@@ -412,6 +443,11 @@ impl<D: Driver> Drop for Event<D> {
             if let Err(error) = kept {
                 log::error!("a foreign event is forgotten: {:?}", error.code());
             }
+        }
+        // SAFETY: only `drop` calls this, and does nothing after.
+        unsafe {
+            ManuallyDrop::drop(&mut self.of);
+            ManuallyDrop::drop(&mut self.standing);
         }
     }
 }
@@ -451,7 +487,7 @@ impl<D: Driver> hal::Event<D> for Event<D> {
         out: InfoOut<'_>,
     ) -> Result<()> {
         let unknown = Error::new(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE);
-        let times = match &this.standing {
+        let times = match &*this.standing {
             Standing::Command(_, times) => times.clone(),
             Standing::Recorded(signal) => signal.times(),
             Standing::Captured(..) => None,

@@ -86,35 +86,30 @@ impl Here {
         ticket.count() > 2
     }
 
-    /// What an event made now reaches. `own` and `ticket` are as its reach is to have them; `tell`
-    /// tells it, over whatever was told before, if that cannot be told from the last.
-    #[inline]
-    pub fn reach(
-        &mut self,
-        own: bool,
-        ticket: Option<&Ticket>,
-        tell: impl FnOnce(&mut Reach),
-    ) -> Reached {
-        if self.since != Since::Waits
-            && let Some(last) = &mut self.last
-            && same(last.tickets.first(), ticket)
-        {
-            if self.since == Since::Nothing && last.own == own {
-                return Reached::clone(last);
-            }
-            if let Some(moved) = Reached::get_mut(last) {
-                moved.done.join_point(&self.point);
-                moved.order.join_point(&self.point);
-                moved.own = own;
-                self.since = Since::Nothing;
-                return Reached::clone(last);
-            }
+    /// What an event made now reaches, as long as that can be told from the last. `own` and `ticket` are as
+    /// its reach is to have them.
+    #[inline(always)]
+    pub fn again(&mut self, own: bool, ticket: Option<&Ticket>) -> Option<Reached> {
+        if self.since == Since::Waits {
+            return None;
         }
-        self.since = Since::Nothing;
-        self.renew(tell)
+        let last = self.last.as_mut()?;
+        if !same(last.tickets.first(), ticket) {
+            return None;
+        }
+        if self.since != Since::Nothing || last.own != own {
+            let moved = Reached::get_mut(last)?;
+            moved.done.join_point(&self.point);
+            moved.order.join_point(&self.point);
+            moved.own = own;
+            self.since = Since::Nothing;
+        }
+        Some(Reached::clone(last))
     }
 
-    fn renew(&mut self, tell: impl FnOnce(&mut Reach)) -> Reached {
+    /// The same, where `tell` has to tell it, over whatever was told before.
+    pub fn renew(&mut self, tell: impl FnOnce(&mut Reach)) -> Reached {
+        self.since = Since::Nothing;
         if let Some(last) = &mut self.last
             && let Some(unheld) = Reached::get_mut(last)
         {
@@ -151,6 +146,13 @@ mod tests {
         }
     }
 
+    fn told(here: &mut Here, own: bool, ticket: &Ticket, tell: impl FnOnce(&mut Reach)) -> Reached {
+        match here.again(own, Some(ticket)) {
+            Some(reach) => reach,
+            None => here.renew(tell),
+        }
+    }
+
     fn never(_: &mut Reach) {
         unreachable!("it can be told from the last")
     }
@@ -160,17 +162,17 @@ mod tests {
         let (clock, ticket) = (Clock::new(), Ticket::default());
         let mut here = Here::new(&clock);
         here.step(1);
-        let first = here.reach(true, Some(&ticket), |it| *it = at(&clock, 1, &ticket));
+        let first = told(&mut here, true, &ticket, |it| *it = at(&clock, 1, &ticket));
         assert!(Reached::ptr_eq(
             &first,
-            &here.reach(true, Some(&ticket), never)
+            &told(&mut here, true, &ticket, never)
         ));
         here.step(2);
-        let second = here.reach(true, Some(&ticket), |it| *it = at(&clock, 2, &ticket));
+        let second = told(&mut here, true, &ticket, |it| *it = at(&clock, 2, &ticket));
         assert_eq!(first.done, Frontier::from(Point::new(&clock, 1)));
         drop(second);
         (3..6).for_each(|epoch| here.step(epoch));
-        let third = here.reach(false, Some(&ticket), never);
+        let third = told(&mut here, false, &ticket, never);
         let five = Frontier::from(Point::new(&clock, 5));
         assert_eq!((&third.done, &third.order), (&five, &five));
         assert!(!third.own);
@@ -181,13 +183,15 @@ mod tests {
         let (clock, ticket) = (Clock::new(), Ticket::default());
         let mut here = Here::new(&clock);
         for (since, change) in [(2, true), (3, false)] {
-            drop(here.reach(true, Some(&ticket), |it| *it = at(&clock, 1, &ticket)));
+            drop(told(&mut here, true, &ticket, |it| {
+                *it = at(&clock, 1, &ticket)
+            }));
             match change {
                 true => here.change(),
                 false => here.step_joined(since),
             }
             let mut asked = false;
-            here.reach(true, Some(&ticket), |it| {
+            told(&mut here, true, &ticket, |it| {
                 asked = true;
                 *it = at(&clock, since, &ticket);
             });
@@ -201,7 +205,7 @@ mod tests {
         let (clock, ticket) = (Clock::new(), Ticket::default());
         let mut here = Here::new(&clock);
         assert!(!here.is_wanted(&ticket));
-        let reach = here.reach(true, Some(&ticket), |it| *it = at(&clock, 1, &ticket));
+        let reach = told(&mut here, true, &ticket, |it| *it = at(&clock, 1, &ticket));
         assert!(here.is_wanted(&ticket));
         let taken = reach.tickets.first().cloned();
         drop(reach);
@@ -210,7 +214,7 @@ mod tests {
         assert!(!here.is_wanted(&ticket));
         // One that the last reach does not have.
         let other = Ticket::default();
-        let reach = here.reach(true, Some(&ticket), never);
+        let reach = told(&mut here, true, &ticket, never);
         assert!(!here.is_wanted(&other));
         let held = Ticket::clone(&other);
         drop(reach);

@@ -22,7 +22,7 @@ use super::rooms::{self, Rooms};
 use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
-use crate::pool::{Block, Ends, PoolKey, Stash, Taken};
+use crate::pool::{Ends, PoolKey, Stash, Taken};
 use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
 use lone::{Lone, LoneGuard};
 use marks::Look;
@@ -405,6 +405,16 @@ impl<D: Driver> LaneCore<D> {
         {
             log::error!("recording an event failed: {:?}", error.code());
         }
+        let State { ticket, here, .. } = state;
+        let ticket: Option<&Ticket> = watched.then(|| &**ticket.get_or_insert_default());
+        match here.again(own, ticket) {
+            Some(reach) => reach,
+            None => Self::reach_anew(state, own, watched),
+        }
+    }
+
+    #[inline(never)]
+    fn reach_anew(state: &mut State<D>, own: bool, watched: bool) -> Reached {
         let State {
             order,
             recent,
@@ -412,12 +422,12 @@ impl<D: Driver> LaneCore<D> {
             here,
             ..
         } = state;
-        let ticket: Option<&Ticket> = watched.then(|| &**ticket.get_or_insert_default());
-        here.reach(own, ticket, |told| {
+        here.renew(|told| {
             order.tell(&mut told.done, &mut told.order);
             let points = recent.points().iter();
             points.for_each(|point| told.done.join_point(point));
-            told.tickets = Tickets::of(ticket.cloned());
+            let ticket = watched.then(|| Ticket::clone(ticket.get_or_insert_default()));
+            told.tickets = Tickets::of(ticket);
             told.tickets.join(recent.tickets());
             told.own = own;
         })
@@ -476,7 +486,7 @@ impl<D: Driver> LaneCore<D> {
     pub fn free(&self, addr: usize) -> bool {
         let epoch = self.tip_epoch.load(Ordering::Relaxed);
         let known = epoch != JOINED && !self.is_open();
-        known && self.stash.free(addr as u64, epoch).is_some()
+        known && self.stash.frees(addr as u64, epoch)
     }
 
     /// As [`LaneCore::free`], and what an event of it reaches.
@@ -485,11 +495,17 @@ impl<D: Driver> LaneCore<D> {
         self.free(addr).then(|| self.reach(&mut state))
     }
 
-    /// A block that died here, from the lane's own store, and what an event of it reaches.
-    pub fn take(&self, key: PoolKey, bytes: u64) -> Taken<(Block, Reached)> {
+    /// The address of a block that died here, from the lane's own store.
+    #[inline(always)]
+    pub fn take(&self, key: PoolKey, bytes: u64) -> Taken<u64> {
+        self.stash.lock().take(key, bytes, |block| block.addr)
+    }
+
+    /// As [`LaneCore::take`], and what an event of it reaches.
+    pub fn take_told(&self, key: PoolKey, bytes: u64) -> Taken<(u64, Reached)> {
         let mut state = self.state.lock();
-        let block = self.stash.lock().take(key, bytes)?;
-        Ok((block, self.reach(&mut state)))
+        let addr = self.take(key, bytes)?;
+        Ok((addr, self.reach(&mut state)))
     }
 
     pub fn flush(&self) -> Result<()> {
