@@ -72,6 +72,11 @@ impl Index {
         self.bins.get(&lane)
     }
 
+    /// Whether anything here waits for completion.
+    pub fn is_pending(&self) -> bool {
+        self.bins.values().any(|bin| !bin.watch.is_empty())
+    }
+
     /// Segments of which the watched point has completed. Forgets lanes that have nothing here,
     /// which is done on this slower path so that a lane that takes all it has keeps its bin.
     pub fn ripe(&mut self) -> Vec<SegId> {

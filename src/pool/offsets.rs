@@ -255,7 +255,9 @@ impl Offsets {
         if self.page.is_none() || !touch || before.page != after.page {
             return;
         }
-        let mut last = before.first;
+        // The last live one, or whatever the slab begins with, is not far from its end.
+        let own = |id: &SegId| self.seg(*id).addr >= before.start;
+        let mut last = self.live.before(at - 1).filter(own).unwrap_or(before.first);
         while self.seg(last).next != NIL {
             last = self.seg(last).next;
         }

@@ -210,7 +210,11 @@ impl State {
             request.tell(|story| story.reuse = Some(reuse));
             return Step::Done(Ok(Acquired::Ready(block)));
         }
-        if self.grain.observes && !std::mem::replace(&mut attempt.observed, true) {
+        // What stashes cache was taken back, so that this is all that there is to see complete.
+        if self.grain.observes
+            && self.store.index.is_pending()
+            && !std::mem::replace(&mut attempt.observed, true)
+        {
             return Step::Observe;
         }
         if !std::mem::replace(&mut attempt.missed, true) {
@@ -331,7 +335,8 @@ impl State {
         attempt: &mut Attempt<'_>,
         ready: bool,
     ) -> Option<Gather> {
-        if attempt.scattered {
+        // As mostly where a program only grows, nothing is free.
+        if attempt.scattered || self.store.free_bytes() == 0 {
             return None;
         }
         let max = self.config.max_bytes.unwrap_or(u64::MAX);

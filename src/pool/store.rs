@@ -56,6 +56,11 @@ impl Store {
         !ids.is_empty()
     }
 
+    /// What is no live block's, whatever it still has to wait for.
+    pub fn free_bytes(&self) -> u64 {
+        self.offsets.slabs().map(|entry| entry.free_bytes).sum()
+    }
+
     /// What nothing uses and could go back to the source, by how many bytes could. Looked for: it is
     /// seldom asked, and to keep it up to date would cost every allocation.
     pub fn idle(&self) -> BTreeSet<(u64, SegId)> {

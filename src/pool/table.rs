@@ -4,17 +4,16 @@
 
 const EMPTY: u32 = u32::MAX;
 
-const IN_A_LINE: usize = 4;
+/// Slots before the first and behind the last that are never used: what lies beside the table may be another
+/// thread's, and is on other cache lines so.
+const MARGIN: usize = 4;
 
-/// A cache line of slots, which nothing else shares: what lies beside it may be another thread's.
-#[derive(Clone, Debug)]
-#[repr(align(64))]
-struct Line([(u64, u32); IN_A_LINE]);
+type Slot = (u64, u32);
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// A power of two of them, or none.
-    lines: Vec<Line>,
+    /// A power of two of them between the margins, or none at all.
+    slots: Vec<Slot>,
     used: usize,
     /// How far a product is shifted to leave a slot's number.
     shift: u32,
@@ -23,13 +22,23 @@ pub(crate) struct Table {
 impl Table {
     #[inline(always)]
     pub fn get(&self, addr: u64) -> Option<u32> {
-        let mut at = self.home(addr);
+        let at = self.home(addr);
+        // There is none in a table without slots.
+        match *self.slots.get(at.wrapping_add(MARGIN))? {
+            (_, EMPTY) => None,
+            (found, value) if found == addr => Some(value),
+            _ => self.get_behind(addr, at),
+        }
+    }
+
+    #[inline(never)]
+    fn get_behind(&self, addr: u64, mut at: usize) -> Option<u32> {
         loop {
-            // There is none in a table without lines.
-            match self.lines.get(at / IN_A_LINE)?.0[at % IN_A_LINE] {
+            at = self.after(at);
+            match self.slot(at) {
                 (_, EMPTY) => return None,
                 (found, value) if found == addr => return Some(value),
-                _ => at = self.after(at),
+                _ => {}
             }
         }
     }
@@ -38,9 +47,9 @@ impl Table {
     pub fn insert(&mut self, addr: u64, value: u32) {
         if 2 * (self.used + 1) > self.room() {
             let old = self.all();
-            let lines = (2 * self.lines.len()).max(4);
-            self.lines = vec![Line([(0, EMPTY); IN_A_LINE]); lines];
-            self.shift = u64::BITS - self.room().ilog2();
+            let room = (2 * self.room()).max(16);
+            self.slots = vec![(0, EMPTY); room + 2 * MARGIN];
+            self.shift = u64::BITS - room.ilog2();
             old.iter()
                 .for_each(|(addr, value)| self.place(*addr, *value));
         }
@@ -72,8 +81,8 @@ impl Table {
 
     /// Everything in it, as it is now.
     pub fn all(&self) -> Vec<(u64, u32)> {
-        let slots = self.lines.iter().flat_map(|line| line.0);
-        slots.filter(|(_, value)| *value != EMPTY).collect()
+        let slots = self.slots.iter().filter(|(_, value)| *value != EMPTY);
+        slots.copied().collect()
     }
 
     fn place(&mut self, addr: u64, value: u32) {
@@ -85,18 +94,18 @@ impl Table {
     }
 
     #[inline(always)]
-    fn slot(&self, at: usize) -> (u64, u32) {
-        self.lines[at / IN_A_LINE].0[at % IN_A_LINE]
+    fn slot(&self, at: usize) -> Slot {
+        self.slots[MARGIN + at]
     }
 
     #[inline]
-    fn slot_mut(&mut self, at: usize) -> &mut (u64, u32) {
-        &mut self.lines[at / IN_A_LINE].0[at % IN_A_LINE]
+    fn slot_mut(&mut self, at: usize) -> &mut Slot {
+        &mut self.slots[MARGIN + at]
     }
 
     #[inline]
     fn room(&self) -> usize {
-        IN_A_LINE * self.lines.len()
+        self.slots.len().saturating_sub(2 * MARGIN)
     }
 
     #[inline(always)]

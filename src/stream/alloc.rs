@@ -37,12 +37,12 @@ impl<D: Driver> Queue<D> {
         {
             let bytes = size as u64;
             if !event.wanted() {
-                let taken = lane.take(key, bytes).or_else(|miss| {
-                    this.on_credit(pool, (key, bytes), miss, |lane, (key, bytes)| {
-                        lane.take(key, bytes)
-                    })
-                });
-                if let Ok(addr) = taken {
+                let miss = match lane.take(key, bytes) {
+                    Ok(addr) => return Ok(address(addr)),
+                    Err(miss) => miss,
+                };
+                let take = |lane: &LaneCore<D>, (key, bytes)| lane.take(key, bytes);
+                if let Ok(addr) = this.on_credit(pool, (key, bytes), miss, take) {
                     return Ok(address(addr));
                 }
             } else if !this.is_profiled() {

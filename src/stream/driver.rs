@@ -280,9 +280,10 @@ pub trait Driver:
         epoch: u64,
         plain: &mut Self::Plain,
         make: impl FnOnce() -> Result<Self::Launch>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         let _ = plain;
-        Self::submit(lane, epoch, Work::Launch(make()?), None)
+        Self::submit(lane, epoch, Work::Launch(make()?), None)?;
+        Ok(Progress::Pending)
     }
 
     /// Memory from the system: an address, zeroed if `zeroed`. `device` is none for host memory.

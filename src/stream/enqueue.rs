@@ -153,7 +153,6 @@ impl<D: Driver> Queue<D> {
             let mut turn = lane.turn();
             let epoch = turn.epoch();
             let given = D::submit_plain(turn.begin()?, epoch, &mut plain, make);
-            let given = given.map(|()| Progress::Pending);
             return Self::end(this, turn, given, UR_COMMAND_KERNEL_LAUNCH, event);
         }
         Self::launch_slowly(this, kernel, dims, launch, properties, waits, event)
@@ -186,9 +185,11 @@ impl<D: Driver> Queue<D> {
             return Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
                 match stamps {
                     None => D::submit_plain(lane, epoch, &mut plain, make),
-                    stamps => D::submit(lane, epoch, Work::Launch(make()?), stamps),
-                }?;
-                Ok(Progress::Pending)
+                    stamps => {
+                        D::submit(lane, epoch, Work::Launch(make()?), stamps)?;
+                        Ok(Progress::Pending)
+                    }
+                }
             });
         }
         Self::launch_any(this, kernel, dims, launch, properties, waits, event)

@@ -12,8 +12,8 @@
 // | threads | how many | million pairs of 4 KiB a second, each thread on its own queue, median of 9 |
 // | chain | blocks | different addresses among 200 allocations of 64 MiB over four queues, each after the last free |
 // | chain | ms | what these take with a fill of each block, median of 9 |
-// | chain | ms alone | the fills in the same order and one block |
-// | growth | ms | 256 allocations of 64 MiB from nothing; and what mapping as much takes by itself, median of 9 |
+// | chain | ms alone | the fills in the same order and one block, in turns with that |
+// | growth | ms | 256 allocations of 64 MiB from nothing; and what mapping as much takes by itself; all in turns, median of 9 |
 // | first, again | trace | ns an operation of a program that does nothing else; of its second run |
 // | held | trace | most bytes held beside most bytes live, each operation followed by a fill of 4 KiB |
 
@@ -254,12 +254,20 @@ using Clock = std::chrono::steady_clock;
 static double since(Clock::time_point start) {
     return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
 }
-static double median(const std::function<double()> &sample) {
-    std::vector<double> all(9);
-    for (auto &one : all) one = sample();
-    std::nth_element(all.begin(), all.begin() + 4, all.end());
-    return all[4];
+using Sample = std::function<double()>;
+// Of samples of each that are taken in turns, so that a host that changes its speed changes it for all.
+static std::vector<double> medians(const std::vector<Sample> &samples) {
+    std::vector<std::vector<double>> all(samples.size());
+    for (int turn = 0; turn < 9; ++turn)
+        for (size_t i = 0; i < samples.size(); ++i) all[i].push_back(samples[i]());
+    std::vector<double> middle;
+    for (auto &one : all) {
+        std::nth_element(one.begin(), one.begin() + 4, one.end());
+        middle.push_back(one[4]);
+    }
+    return middle;
 }
+static double median(const Sample &sample) { return medians({sample})[0]; }
 static void tell(const char *measure, const Allocator &who, const std::string &of, double value) {
     std::printf("%s\t%s\t%s\t%.4g\n", measure, who.name.c_str(), of.c_str(), value);
     std::fflush(stdout);
@@ -318,22 +326,28 @@ static void chain(Allocator &own) {
         return since(start) / 1e6;
     };
     own.reset();
-    tell("chain", own, "ms", median([&] { return links(true); }));
-    tell("chain", own, "ms alone", median([&] { return links(false); }));
+    auto took = medians({[&] { return links(true); }, [&] { return links(false); }});
+    tell("chain", own, "ms", took[0]);
+    tell("chain", own, "ms alone", took[1]);
     tell("chain", own, "blocks", blocks.size());
 }
 
-static void growth(Allocator &own) {
-    tell("growth", own, "ms", median([&] {
-        std::vector<void *> blocks;
-        own.reset();
-        auto start = Clock::now();
-        for (size_t i = 0; i < Mapping::STEPS; ++i) blocks.push_back(own.take(LINK, 0));
-        double took = since(start);
-        for (auto block : blocks) own.give(block, LINK, 0);
-        own.reset();
-        return took / 1e6;
-    }));
+static double grow(Allocator &own) {
+    std::vector<void *> blocks;
+    own.reset();
+    auto start = Clock::now();
+    for (size_t i = 0; i < Mapping::STEPS; ++i) blocks.push_back(own.take(LINK, 0));
+    double took = since(start);
+    for (auto block : blocks) own.give(block, LINK, 0);
+    own.reset();
+    return took / 1e6;
+}
+
+static void growth(const std::vector<Allocator *> &all) {
+    std::vector<Sample> samples;
+    for (auto own : all) samples.push_back([own] { return grow(*own); });
+    auto took = medians(samples);
+    for (size_t i = 0; i < all.size(); ++i) tell("growth", *all[i], "ms", took[i]);
 }
 
 struct Op {
@@ -408,10 +422,11 @@ int main(int argc, char **argv) {
     for (auto &own : all) pairs(*own);
     for (auto &own : all) threads(*own);
     for (auto &own : all) chain(*own);
-    for (auto &own : all)
-        if (!own->is_fixed()) growth(*own);
     Mapping mapping;
-    growth(mapping);
+    std::vector<Allocator *> growing = {&mapping};
+    for (auto &own : all)
+        if (!own->is_fixed()) growing.push_back(own.get());
+    growth(growing);
     for (int i = 1; i < argc; ++i) replay(argv[i], all);
     return 0;
 }

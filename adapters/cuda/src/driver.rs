@@ -124,13 +124,12 @@ impl Driver for Cuda {
 
     #[inline(always)]
     fn copy(lane: &Lane, _: u64, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
-        lane.copy(dst, src, bytes).map(|()| Progress::Pending)
+        lane.copy(dst, src, bytes)
     }
 
     #[inline(always)]
     fn fill(lane: &Lane, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
         lane.fill(epoch, dst, pattern, bytes)
-            .map(|()| Progress::Pending)
     }
 
     fn submit(
@@ -147,7 +146,7 @@ impl Driver for Cuda {
                     bytes,
                 },
                 None,
-            ) => lane.fill(epoch, dst, &pattern, bytes),
+            ) => lane.fill(epoch, dst, &pattern, bytes).map(drop),
             (work, stamps) => lane.submit(work, stamps),
         }
     }
@@ -218,7 +217,7 @@ impl Driver for Cuda {
         _: u64,
         plain: &mut Plain,
         make: impl FnOnce() -> Result<Arc<Launch>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         lane.launch_plain(plain, make)
     }
 

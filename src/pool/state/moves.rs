@@ -29,8 +29,7 @@ pub(super) struct Moves {
 impl Moves {
     /// Nothing that the pool holds serves a request of so many bytes, and no stash caches any of it.
     pub fn miss(&mut self, store: &Store, reserved: u64, bytes: u64) {
-        let free: u64 = store.offsets.slabs().map(|entry| entry.free_bytes).sum();
-        let used = reserved.saturating_sub(free);
+        let used = reserved.saturating_sub(store.free_bytes());
         self.most = self.most.max(used.saturating_add(bytes));
     }
 

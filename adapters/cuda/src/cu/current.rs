@@ -63,7 +63,7 @@ pub fn anywhere(api: &Api, context: CUcontext, give: impl Fn() -> Code) -> Code 
         return code;
     }
     cold_path();
-    match code == Code::NOT_READY || current(api) == context.addr() {
+    match is_final(api, context, code) {
         true => code,
         false => again(api, context, give),
     }
@@ -79,8 +79,13 @@ pub fn on_stream(api: &Api, context: CUcontext, stream: CUstream, give: impl Fn(
     anywhere(api, context, give)
 }
 
+/// Whether a call that gave this code would give it again with that context current.
+pub fn is_final(api: &Api, context: CUcontext, code: Code) -> bool {
+    code == Code::NOT_READY || current(api) == context.addr()
+}
+
 /// Null, `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD` are streams of whatever context is current.
-fn is_default(stream: CUstream) -> bool {
+pub fn is_default(stream: CUstream) -> bool {
     stream.addr() <= 2
 }
 

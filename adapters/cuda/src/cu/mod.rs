@@ -10,6 +10,6 @@ mod launch;
 pub use api::{Api, Code, Graphing, Paging, Pooling};
 pub use capture::Asking;
 pub use cudarc::driver::sys;
-pub use current::{Entered, anywhere, current, on_stream};
+pub use current::{Entered, anywhere, current, is_default, is_final, on_stream};
 pub use error::{check, failure};
 pub use launch::{LAUNCH, launch_of};
