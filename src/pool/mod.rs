@@ -66,7 +66,7 @@ use crate::timeline::{Frontier, Lane};
 use lending::Lending;
 use policy::{Grain, Need};
 pub(crate) use stash::{Miss, Taken};
-use state::{Attempt, Leaving, State, Step};
+use state::{Attempt, Grown, Leaving, State, Step};
 use std::sync::Arc;
 
 /// A pool of memory of one kind from one source. All methods may be called from any thread, and
@@ -244,12 +244,16 @@ impl<S: Source> Pool<S> {
                         None => source.acquire(growth.bytes),
                     });
                     state = self.state.lock();
-                    let unfit = state.grown(growth, answer, &mut attempt);
+                    let grown = state.grown(growth, answer, (need, request), &mut attempt);
                     self.settled.notify_all();
-                    if let Some(slab) = unfit {
-                        drop(state);
-                        self.source.release(slab);
-                        state = self.state.lock();
+                    match grown {
+                        Grown::Served(block) => return (state, Ok(Acquired::Ready(block))),
+                        Grown::Room => {}
+                        Grown::Unfit(slab) => {
+                            drop(state);
+                            self.source.release(slab);
+                            state = self.state.lock();
+                        }
                     }
                 }
                 Step::Observe => {

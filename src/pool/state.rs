@@ -107,6 +107,16 @@ pub(crate) struct Gather {
     pub ready: bool,
 }
 
+/// What came of an answer to [`Step::Grow`].
+pub(crate) enum Grown {
+    /// The request has its block.
+    Served(Block),
+    /// There may be room for it now, or not.
+    Room,
+    /// A slab to hand straight back.
+    Unfit(Slab),
+}
+
 impl Gather {
     pub fn slabs(&self) -> Vec<Slab> {
         self.pieces.iter().map(|piece| piece.slab).collect()
@@ -203,11 +213,7 @@ impl State {
         if let Some((place, reuse)) = self.ready(need, request) {
             let block = self.take(place, need, attempt);
             let reuse = if attempt.grew { Reuse::Grown } else { reuse };
-            self.count(reuse);
-            if let Some(stash) = attempt.stash {
-                self.lending.got(stash, reuse);
-            }
-            request.tell(|story| story.reuse = Some(reuse));
+            self.serves(reuse, request, attempt);
             return Step::Done(Ok(Acquired::Ready(block)));
         }
         // What stashes cache was taken back, so that this is all that there is to see complete.
@@ -285,21 +291,39 @@ impl State {
         }
     }
 
-    /// Takes in the source's answer to [`Step::Grow`]. Returns a slab to hand straight back.
+    /// A block is ready without a wait.
+    fn serves(&mut self, reuse: Reuse, request: &Request<'_>, attempt: &Attempt<'_>) {
+        self.count(reuse);
+        if let Some(stash) = attempt.stash {
+            self.lending.got(stash, reuse);
+        }
+        request.tell(|story| story.reuse = Some(reuse));
+    }
+
+    /// Takes in the source's answer to [`Step::Grow`].
     pub fn grown(
         &mut self,
         asked: Growth,
         answer: Result<Slab, SourceError>,
+        (need, request): (&Need, &Request<'_>),
         attempt: &mut Attempt<'_>,
-    ) -> Option<Slab> {
+    ) -> Grown {
         self.growing -= asked.bytes;
         let unfit = match answer {
-            Ok(slab) if !self.closed && self.accept(asked, slab) => {
-                attempt.grew = true;
-                if attempt.spared {
-                    self.moves.grew_instead();
+            Ok(slab) if !self.closed && self.may_hold(asked, slab) => {
+                match self.accept(asked, slab, need, attempt) {
+                    Grown::Unfit(slab) => Some(slab),
+                    answer => {
+                        attempt.grew = true;
+                        if attempt.spared {
+                            self.moves.grew_instead();
+                        }
+                        if let Grown::Served(_) = answer {
+                            self.serves(Reuse::Grown, request, attempt);
+                        }
+                        return answer;
+                    }
                 }
-                return None;
             }
             Ok(slab) => Some(slab),
             Err(_) => None,
@@ -310,21 +334,33 @@ impl State {
         } else {
             attempt.refused = Some(error);
         }
-        unfit
+        unfit.map_or(Grown::Room, Grown::Unfit)
     }
 
-    fn accept(&mut self, asked: Growth, slab: Slab) -> bool {
+    /// Whether the slab is what was asked for, and within the maximum.
+    fn may_hold(&self, asked: Growth, slab: Slab) -> bool {
         let max = self.config.max_bytes.unwrap_or(u64::MAX);
         let room = max.saturating_sub(self.stats.figures.reserved + self.growing);
-        if slab.bytes < asked.bytes || slab.bytes > room {
-            return false;
-        }
+        (asked.bytes..=room).contains(&slab.bytes)
+    }
+
+    /// What is as large as the request becomes its block at once: no need to file and to find it.
+    fn accept(&mut self, asked: Growth, slab: Slab, need: &Need, attempt: &Attempt<'_>) -> Grown {
         let page = asked.large.or(self.store.offsets.page()).unwrap_or(0);
-        if !self.store.add_slab(slab, page, self.config.min_align, &[]) {
-            return false;
+        let unit = self.config.min_align;
+        let whole = slab.bytes == need.bytes && slab.base.is_multiple_of(need.align);
+        let live = whole.then(|| self.store.add_live(slab, page, unit, need.requested));
+        if let Some((seg, block)) = live.flatten() {
+            self.stats.reserve(slab.bytes);
+            self.lending
+                .take(&mut self.store, (seg, &block), attempt.stash, unit);
+            return Grown::Served(block);
+        }
+        if !self.store.add_slab(slab, page, unit, &[]) {
+            return Grown::Unfit(slab);
         }
         self.stats.reserve(slab.bytes);
-        true
+        Grown::Room
     }
 
     /// Takes pages out that together will serve the request.

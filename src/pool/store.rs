@@ -56,6 +56,33 @@ impl Store {
         !ids.is_empty()
     }
 
+    /// Adds a slab as [`Store::add_slab`] does, if all of it can be one live block, and makes it that. None,
+    /// and unchanged, if not.
+    pub fn add_live(
+        &mut self,
+        slab: Slab,
+        page: u64,
+        unit: u64,
+        requested: u64,
+    ) -> Option<(SegId, Block)> {
+        if !slab.base.is_multiple_of(unit) || !slab.bytes.is_multiple_of(unit) {
+            return None;
+        }
+        let ids = self.offsets.add_slab(slab, page, unit, &[]);
+        let [first] = ids[..] else { return None };
+        let place = Place {
+            first,
+            start: slab.base,
+        };
+        let (taken, ..) = self.offsets.carve(place, slab.bytes, requested);
+        let block = Block {
+            addr: slab.base,
+            bytes: slab.bytes,
+            requested,
+        };
+        Some((taken, block))
+    }
+
     /// What is no live block's, whatever it still has to wait for.
     pub fn free_bytes(&self) -> u64 {
         self.offsets.slabs().map(|entry| entry.free_bytes).sum()
