@@ -1,10 +1,8 @@
 //! How a pool grows: whom it asks what before, and what becomes of memory that comes for one request.
 
-mod lanes;
-
-use lanes::Queue;
 use std::sync::atomic::{AtomicU64, Ordering};
 use ur::pool::*;
+use ur::timeline::Lane;
 
 const PAGE: u64 = 4096;
 
@@ -98,10 +96,10 @@ fn memory_that_comes_for_a_request_is_its_block() {
 
 #[test]
 fn completion_is_looked_for_while_something_pends() {
-    let (pool, queue) = (pool(16 * PAGE), Queue::new());
+    let (pool, mut lane) = (pool(16 * PAGE), Lane::new());
+    lane.advance();
     let (block, _) = alloc(&pool, Order::Sync, (PAGE, 0));
-    pool.release(block.addr, queue.lane.tip())
-        .expect("it is live");
+    pool.release(block.addr, lane.tip()).expect("it is live");
     // It died on a queue that this does not come after.
     let (other, _) = alloc(&pool, Order::Sync, (PAGE, 0));
     assert_ne!(other.addr, block.addr);

@@ -15,6 +15,7 @@ use super::{Domain, Driver, Kind};
 use crate::abi::*;
 use crate::object::{Error, Object, Result};
 use crate::pool::Slab;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::iter::successors;
 use std::sync::{Arc, Mutex};
@@ -129,12 +130,14 @@ impl<D: Driver> Paged<D> {
         let base = self.addresses(size, bytes, window)?;
         let slab = Slab { base, bytes };
         let mut space = enter(&size.space);
-        let mut pages = Vec::new();
-        for piece in pieces {
-            let present = space.present.range(piece.base..piece.end());
-            pages.extend(present.map(|(_, page)| *page));
-        }
-        pages.extend(new);
+        let pages = match pieces {
+            [] => Cow::Borrowed(new),
+            pieces => {
+                let of = |piece: &Slab| space.present.range(piece.base..piece.end());
+                let moved = pieces.iter().flat_map(of).map(|(_, page)| *page);
+                Cow::Owned(moved.chain(new.iter().copied()).collect())
+            }
+        };
         let (device, kind) = (self.device(), self.kind);
         let mapped = D::map_pages(&self.domain, device, kind, size.page, base as usize, &pages);
         mapped.inspect_err(|_| space.give(slab))?;
@@ -147,7 +150,8 @@ impl<D: Driver> Paged<D> {
         if !pieces.is_empty() {
             self.domain.memory.stir();
         }
-        space.present.extend(size.steps(slab).zip(pages));
+        let at = size.steps(slab).zip(pages.iter().copied());
+        space.present.extend(at);
         Ok(slab)
     }
 

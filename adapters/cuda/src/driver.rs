@@ -334,10 +334,11 @@ impl Driver for Cuda {
     ) -> Result<()> {
         let gpu = gpu(domain, device)?;
         let pages = pages_of(gpu, kind)?.with(page);
-        let mut who = vec![pages.home];
-        if kind == Kind::Host {
-            who.extend(domain.state().gpus.iter().map(|gpu| gpu.place()));
+        if kind != Kind::Host {
+            return pages.map_pages(gpu.api, addr, all, &[pages.home]);
         }
+        let mut who = vec![pages.home];
+        who.extend(domain.state().gpus.iter().map(|gpu| gpu.place()));
         pages.map_pages(gpu.api, addr, all, &who)
     }
 
