@@ -1,7 +1,10 @@
 //! Every call of the driver's fails once, one after the other, while a scene is played.
 
+use ur::abi::*;
+
+use super::ground::Ground;
 use super::scene;
-use super::stage::{Stage, alone};
+use super::stage::{Stage, alone, ur};
 
 /// A scene in which nothing fails, and then ones in which one call after the other does. Whatever
 /// fails, nothing is lost, nothing is used that is gone, and what nobody complained about is right.
@@ -50,4 +53,42 @@ fn each_call_fails_with_an_unknown_code() {
         "tests::faults::each_call_fails_with_an_unknown_code",
         98_765,
     );
+}
+
+/// A command that the driver refuses is asked for again where another context was current, which might be
+/// why; where its own was, that is the answer.
+#[test]
+fn a_refused_command_is_asked_for_again_in_its_context_only() {
+    let name = "tests::faults::a_refused_command_is_asked_for_again_in_its_context_only";
+    alone(name, || {
+        let stage = Stage::open();
+        stage.anywhere(true);
+        let ground = Ground::new(4);
+        let (queue, to) = (ground.queue(ur_queue_flags_t(0)), ground.memory);
+        let words = [7_u32; 2];
+        let from = (&raw const words).cast();
+        let none = (0, std::ptr::null(), std::ptr::null_mut());
+        let fill = || ur!(Enqueue.pfnUSMFill(queue, to, 4, from, 4, none.0, none.1, none.2));
+        let copy = || ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, 4, none.0, none.1, none.2));
+        // The first ones learn where memory lies.
+        assert_eq!((fill(), copy()), (UR_RESULT_SUCCESS, UR_RESULT_SUCCESS));
+        let asked = |call: &str, run: &dyn Fn() -> ur_result_t| {
+            stage.fail_nth(call, 1, 2);
+            let answer = run();
+            let calls = stage.look().calls;
+            stage.calm();
+            (answer, calls)
+        };
+        stage.make_current(0x1000);
+        let refused = (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY, 1);
+        assert_eq!(asked("cuMemsetD32Async", &fill), refused);
+        assert_eq!(asked("cuMemcpyAsync", &copy), refused);
+        stage.make_current(0xabc0);
+        let served = (UR_RESULT_SUCCESS, 2);
+        assert_eq!(asked("cuMemsetD32Async", &fill), served);
+        assert_eq!(asked("cuMemcpyAsync", &copy), served);
+        assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
+        assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
+        ground.end(&stage);
+    });
 }
