@@ -4,14 +4,16 @@
 //! against the maximum before the call (`growing`), bytes handed back until after it (`leaving`), so
 //! that threads together never exceed it.
 
+mod growth;
 mod leaving;
 mod moves;
 
+pub(crate) use growth::{Grown, Growth};
 pub(crate) use leaving::Leaving;
 use moves::Moves;
 
 use super::lending::Lending;
-use super::offsets::Place;
+use super::offsets::{Place, SegId};
 use super::pages;
 use super::policy::{self, Grain, Need};
 use super::request::{Acquired, Block, Config, Order, PoolError, Request, Reuse, WaitPolicy};
@@ -20,7 +22,6 @@ use super::stash::Stash;
 use super::stats::Stats;
 use super::store::{Piece, Store};
 use crate::timeline::Frontier;
-use std::iter::successors;
 use std::sync::Arc;
 
 /// Bytes up to which a request would rather not empty a stash, and the part of what the pool holds.
@@ -28,14 +29,6 @@ const SMALL: u64 = 1 << 20;
 const FEW: u64 = 256;
 /// The least part of a larger request that a block is taken back for.
 const PART: u64 = 16;
-/// A pool grows in pages of a size from so many of them on, and for requests of so many: each page has
-/// its price, but pages are gathered with their like, so that more sizes sooner would make a large
-/// request find too little of each, and what a request leaves of its last page is of less use.
-const LARGE_FROM: u64 = 384;
-const LARGE_FOR: u64 = 64;
-/// Pages so many times larger than the least serve a request of whole ones however little the pool
-/// holds: each page has its price, and nothing is left over.
-const WHOLE_FROM: u64 = 16;
 /// How many times what a pool holds the old addresses come to that are kept for plans.
 const MUCH_KEPT: u64 = 8;
 
@@ -91,13 +84,6 @@ pub(crate) enum Step {
     Pause,
 }
 
-/// New memory, in large pages or in the source's own way.
-#[derive(Clone, Copy)]
-pub(crate) struct Growth {
-    pub bytes: u64,
-    pub large: Option<u64>,
-}
-
 /// Free pages on their way to another address, and how many new bytes go with them.
 pub(crate) struct Gather {
     pub pieces: Vec<Piece>,
@@ -105,16 +91,6 @@ pub(crate) struct Gather {
     pub fresh: u64,
     /// Whether the request comes after all that died there.
     pub ready: bool,
-}
-
-/// What came of an answer to [`Step::Grow`].
-pub(crate) enum Grown {
-    /// The request has its block.
-    Served(Block),
-    /// There may be room for it now, or not.
-    Room,
-    /// A slab to hand straight back.
-    Unfit(Slab),
 }
 
 impl Gather {
@@ -300,69 +276,6 @@ impl State {
         request.tell(|story| story.reuse = Some(reuse));
     }
 
-    /// Takes in the source's answer to [`Step::Grow`].
-    pub fn grown(
-        &mut self,
-        asked: Growth,
-        answer: Result<Slab, SourceError>,
-        (need, request): (&Need, &Request<'_>),
-        attempt: &mut Attempt<'_>,
-    ) -> Grown {
-        self.growing -= asked.bytes;
-        let unfit = match answer {
-            Ok(slab) if !self.closed && self.may_hold(asked, slab) => {
-                match self.accept(asked, slab, need, attempt) {
-                    Grown::Unfit(slab) => Some(slab),
-                    answer => {
-                        attempt.grew = true;
-                        if attempt.spared {
-                            self.moves.grew_instead();
-                        }
-                        if let Grown::Served(_) = answer {
-                            self.serves(Reuse::Grown, request, attempt);
-                        }
-                        return answer;
-                    }
-                }
-            }
-            Ok(slab) => Some(slab),
-            Err(_) => None,
-        };
-        let error = answer.err().unwrap_or(SourceError::OutOfMemory);
-        if error == SourceError::OutOfMemory && !attempt.tight {
-            attempt.tight = true;
-        } else {
-            attempt.refused = Some(error);
-        }
-        unfit.map_or(Grown::Room, Grown::Unfit)
-    }
-
-    /// Whether the slab is what was asked for, and within the maximum.
-    fn may_hold(&self, asked: Growth, slab: Slab) -> bool {
-        let max = self.config.max_bytes.unwrap_or(u64::MAX);
-        let room = max.saturating_sub(self.stats.figures.reserved + self.growing);
-        (asked.bytes..=room).contains(&slab.bytes)
-    }
-
-    /// What is as large as the request becomes its block at once: no need to file and to find it.
-    fn accept(&mut self, asked: Growth, slab: Slab, need: &Need, attempt: &Attempt<'_>) -> Grown {
-        let page = asked.large.or(self.store.offsets.page()).unwrap_or(0);
-        let unit = self.config.min_align;
-        let whole = slab.bytes == need.bytes && slab.base.is_multiple_of(need.align);
-        let live = whole.then(|| self.store.add_live(slab, page, unit, need.requested));
-        if let Some((seg, block)) = live.flatten() {
-            self.stats.reserve(slab.bytes);
-            self.lending
-                .take(&mut self.store, (seg, &block), attempt.stash, unit);
-            return Grown::Served(block);
-        }
-        if !self.store.add_slab(slab, page, unit, &[]) {
-            return Grown::Unfit(slab);
-        }
-        self.stats.reserve(slab.bytes);
-        Grown::Room
-    }
-
     /// Takes pages out that together will serve the request.
     fn gather(
         &mut self,
@@ -480,31 +393,6 @@ impl State {
             .recall(&mut self.store, (1, 0), |_| true, |_, _| true);
     }
 
-    /// In the largest pages of which enough make up what there is already, and for which there is room.
-    fn growth(&self, need: &Need, attempt: &Attempt<'_>) -> Result<Growth, u64> {
-        let committed = self.stats.figures.reserved + self.growing;
-        let (tight, padded) = (attempt.tight, attempt.padded);
-        let of = |grain| policy::growth(need, &self.config, grain, committed, tight, padded);
-        let least = self.grain.granularity;
-        let sizes = successors(self.grain.largest, |page| Some(page / 2));
-        let larger = sizes.take_while(|page| *page > least && !tight);
-        let fits = |page: &u64| {
-            let whole = need.bytes.is_multiple_of(*page) && *page >= WHOLE_FROM * least;
-            whole || *page <= committed / LARGE_FROM && *page <= need.bytes / LARGE_FOR
-        };
-        for page in larger.filter(fits) {
-            let granularity = page;
-            if let Ok(bytes) = of(Grain {
-                granularity,
-                ..self.grain
-            }) {
-                let large = Some(page);
-                return Ok(Growth { bytes, large });
-            }
-        }
-        of(self.grain).map(|bytes| Growth { bytes, large: None })
-    }
-
     /// A place without a wait, with what stashes cache taken back as far as the order of choice
     /// comes to it: the own lane's, then what is ordered, what is complete, and all before growth.
     /// Small requests take no more than one block out of their own lane's stash before growth: to empty
@@ -585,7 +473,12 @@ impl State {
     }
 
     fn take(&mut self, place: Place, need: &Need, attempt: &Attempt<'_>) -> Block {
-        let (seg, block) = self.store.take(place, need.bytes, need.requested);
+        let taken = self.store.take(place, need.bytes, need.requested);
+        self.lend(taken, attempt)
+    }
+
+    /// A block of the store's is live from now on.
+    fn lend(&mut self, (seg, block): (SegId, Block), attempt: &Attempt<'_>) -> Block {
         self.lending.take(
             &mut self.store,
             (seg, &block),

@@ -397,33 +397,6 @@ impl<D: Driver> Event<D> {
 impl<D: Driver> Drop for Event<D> {
     #[inline]
     fn drop(&mut self) {
-        let Self {
-            of,
-            standing,
-            native,
-            ..
-        } = self;
-        let (Of::Queue(queue), Standing::Command(reach, None), None) =
-            (&mut **of, &mut **standing, native.get())
-        else {
-            return self.drop_slowly();
-        };
-        if !D::TRACKS && reach.done.is_done() {
-            queue.forget(&reach.done);
-        }
-        // SAFETY: nothing else drops them, nobody uses them any more, and there is nothing else to drop:
-        // no times, no native object.
-        unsafe {
-            ptr::drop_in_place(reach);
-            ptr::drop_in_place(queue);
-        }
-    }
-}
-
-impl<D: Driver> Event<D> {
-    /// All of the end of an event of any kind.
-    #[cold]
-    fn drop_slowly(&mut self) {
         if !D::TRACKS
             && let Some(queue) = self.queue()
             && let Standing::Command(reach, _) = &*self.standing
@@ -431,6 +404,22 @@ impl<D: Driver> Event<D> {
         {
             queue.forget(&reach.done);
         }
+        match (&mut *self.of, &mut *self.standing, self.native.get()) {
+            // SAFETY: nothing else drops them, nobody uses them any more, and there is nothing else to drop:
+            // no times, no native object.
+            (Of::Queue(queue), Standing::Command(reach, None), None) => unsafe {
+                ptr::drop_in_place(reach);
+                ptr::drop_in_place(queue);
+            },
+            _ => self.drop_slowly(),
+        }
+    }
+}
+
+impl<D: Driver> Event<D> {
+    /// The end of an event that has more than most.
+    #[cold]
+    fn drop_slowly(&mut self) {
         // Others may wait for the point of a foreign event: it stays until it is complete.
         if let Some(native) = self.native.take()
             && let Some(foreign) = native.foreign

@@ -11,6 +11,8 @@
 //! | gives work to its stream at once | it has to wait for a point or promise that is not there yet |
 //! | keeps work back | all that it waits for is there, or it is opened to others |
 
+mod plain;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ptr::null_mut;
@@ -19,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 use ur::object::{Error, Result};
-use ur::stream::{Progress, Stamps, Work};
+use ur::stream::{Stamps, Work};
 
 use super::fill;
 use super::gpu::{Event, Gpu};
@@ -29,11 +31,8 @@ use super::times;
 use super::work;
 use crate::Cuda;
 use crate::cu::sys::{CUcontext, CUstream};
-use crate::cu::{Api, Asking, Code, Entered, LAUNCH, check, is_default, is_final, on_stream};
-use crate::kernel::{Kernel, Launch, Plain, Ready};
-
-/// What a call came to that did not succeed, if it was made.
-struct Refused(Option<Code>);
+use crate::cu::{Api, Asking, Code, on_stream};
+use crate::kernel::{Kernel, Ready};
 
 /// An in-order stream, with what nearly every command needs of it in place.
 pub struct Lane {
@@ -146,126 +145,6 @@ impl Lane {
 
     pub fn stream(&self) -> CUstream {
         self.raw
-    }
-
-    /// Whether a command is one call of the driver's. Nearly always it is, and succeeds: then all is done.
-    /// What else there is to do stands apart.
-    #[inline(always)]
-    fn is_plain(&self) -> bool {
-        !is_default(self.raw) && !self.stream.keeps()
-    }
-
-    /// Whether a call that came to nothing may succeed where the stream's context is current: an error if
-    /// not.
-    fn may_again(&self, refused: Refused, name: &str) -> Result<()> {
-        match refused.0 {
-            Some(code) if is_final(self.api, self.context, code) => check(self.api, code, name),
-            _ => Ok(()),
-        }
-    }
-
-    #[inline(always)]
-    pub fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
-        let mut refused = Refused(None);
-        if self.is_plain() && bytes > 0 && dst != src {
-            // SAFETY: the caller promises both ranges until the command has ended.
-            let code = unsafe { (self.api.cuMemcpyAsync)(dst as u64, src as u64, bytes, self.raw) };
-            if code.is_success() {
-                return Ok(Progress::Pending);
-            }
-            refused = Refused(Some(code));
-        }
-        self.copy_slowly(refused, dst, src, bytes)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn copy_slowly(
-        &self,
-        refused: Refused,
-        dst: usize,
-        src: usize,
-        bytes: usize,
-    ) -> Result<Progress> {
-        self.may_again(refused, "cuMemcpyAsync")?;
-        self.submit_slowly(Work::Copy { dst, src, bytes }, None)?;
-        Ok(Progress::Pending)
-    }
-
-    #[inline(always)]
-    pub fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
-        let mut refused = Refused(None);
-        if self.is_plain()
-            && let Some(word) = fill::word(dst, pattern, bytes)
-        {
-            let words = bytes / size_of_val(&word);
-            // SAFETY: the caller promises the range until the command has ended.
-            let code = unsafe { (self.api.cuMemsetD32Async)(dst as u64, word, words, self.raw) };
-            if code.is_success() {
-                return Ok(Progress::Pending);
-            }
-            refused = Refused(Some(code));
-        }
-        self.fill_slowly(refused, (epoch, dst), pattern, bytes)
-    }
-
-    /// As [`Lane::fill`], of other patterns, or where the driver did not do it at once.
-    #[inline(never)]
-    fn fill_slowly(
-        &self,
-        refused: Refused,
-        (epoch, dst): (u64, usize),
-        pattern: &[u8],
-        bytes: usize,
-    ) -> Result<Progress> {
-        self.may_again(refused, "cuMemsetD32Async")?;
-        if !self.stream.keeps() {
-            self.stream.fill(epoch, dst, pattern, bytes)?;
-            return Ok(Progress::Pending);
-        }
-        let pattern = pattern.into();
-        #[rustfmt::skip]
-        let work = Work::Fill { dst, pattern, bytes };
-        self.submit_slowly(work, None)?;
-        Ok(Progress::Pending)
-    }
-
-    /// Submits a launch, which lasts no longer than the call; `make` gives one that does.
-    #[inline(always)]
-    pub fn launch_plain(
-        &self,
-        plain: &mut Plain,
-        make: impl FnOnce() -> Result<Arc<Launch>>,
-    ) -> Result<Progress> {
-        let mut refused = Refused(None);
-        plain.goes_to(self.raw);
-        if self.is_plain() {
-            let code = plain.enqueue(self.api);
-            if code.is_success() {
-                return Ok(Progress::Pending);
-            }
-            refused = Refused(Some(code));
-        }
-        self.launch_plain_slowly(refused, plain, make)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn launch_plain_slowly(
-        &self,
-        refused: Refused,
-        plain: &Plain,
-        make: impl FnOnce() -> Result<Arc<Launch>>,
-    ) -> Result<Progress> {
-        match self.stream.keeps() {
-            true => self.submit_slowly(Work::Launch(make()?), None)?,
-            false => {
-                self.may_again(refused, LAUNCH)?;
-                let _current = Entered::new(self.api, self.context)?;
-                check(self.api, plain.enqueue(self.api), LAUNCH)?;
-            }
-        }
-        Ok(Progress::Pending)
     }
 
     pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {

@@ -169,22 +169,13 @@ impl Pages {
         who: &[CUmemLocation],
         access: CUmemAccess_flags,
     ) -> Result<()> {
-        let of = |location: &CUmemLocation| CUmemAccessDesc {
-            location: *location,
-            flags: access,
-        };
-        // Nearly always the one device.
-        let (one, all): (_, Vec<_>);
-        let who = match who {
-            [only] => {
-                one = [of(only)];
-                &one[..]
-            }
-            who => {
-                all = who.iter().map(of).collect();
-                &all
-            }
-        };
+        let who: Vec<_> = who
+            .iter()
+            .map(|location| CUmemAccessDesc {
+                location: *location,
+                flags: access,
+            })
+            .collect();
         // SAFETY: addresses of ours, all mapped; as many descriptions as is said.
         let code = unsafe { (self.calls.set_access)(addr as u64, bytes, who.as_ptr(), who.len()) };
         check(api, code, "cuMemSetAccess")

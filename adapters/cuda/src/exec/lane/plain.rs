@@ -1,0 +1,133 @@
+//! What is enqueued most: a copy, a fill or a launch that is one call of the driver's, and succeeds. What
+//! else there may be to do stands apart, and is told what the call came to, if it was made.
+
+use std::sync::Arc;
+
+use ur::object::Result;
+use ur::stream::{Progress, Work};
+
+use super::{Lane, fill};
+use crate::cu::{Code, Entered, LAUNCH, check, is_default, is_final};
+use crate::kernel::{Launch, Plain};
+
+impl Lane {
+    /// Whether a command is one call of the driver's. Nearly always it is, and succeeds: then all is done.
+    /// What else there is to do stands apart.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        !is_default(self.raw) && !self.stream.keeps()
+    }
+
+    /// Whether a call that came to nothing may succeed where the stream's context is current: an error if
+    /// not.
+    fn may_again(&self, refused: Option<Code>, name: &str) -> Result<()> {
+        match refused {
+            Some(code) if is_final(self.api, self.context, code) => check(self.api, code, name),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    pub fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
+        let mut refused = None;
+        if self.is_plain() && bytes > 0 && dst != src {
+            // SAFETY: the caller promises both ranges until the command has ended.
+            let code = unsafe { (self.api.cuMemcpyAsync)(dst as u64, src as u64, bytes, self.raw) };
+            if code.is_success() {
+                return Ok(Progress::Pending);
+            }
+            refused = Some(code);
+        }
+        self.copy_slowly(refused, dst, src, bytes)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_slowly(
+        &self,
+        refused: Option<Code>,
+        dst: usize,
+        src: usize,
+        bytes: usize,
+    ) -> Result<Progress> {
+        self.may_again(refused, "cuMemcpyAsync")?;
+        self.submit_slowly(Work::Copy { dst, src, bytes }, None)?;
+        Ok(Progress::Pending)
+    }
+
+    #[inline(always)]
+    pub fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
+        let mut refused = None;
+        if self.is_plain()
+            && let Some(word) = fill::word(dst, pattern, bytes)
+        {
+            let words = bytes / size_of_val(&word);
+            // SAFETY: the caller promises the range until the command has ended.
+            let code = unsafe { (self.api.cuMemsetD32Async)(dst as u64, word, words, self.raw) };
+            if code.is_success() {
+                return Ok(Progress::Pending);
+            }
+            refused = Some(code);
+        }
+        self.fill_slowly(refused, (epoch, dst), pattern, bytes)
+    }
+
+    /// As [`Lane::fill`], of other patterns, or where the driver did not do it at once.
+    #[inline(never)]
+    fn fill_slowly(
+        &self,
+        refused: Option<Code>,
+        (epoch, dst): (u64, usize),
+        pattern: &[u8],
+        bytes: usize,
+    ) -> Result<Progress> {
+        self.may_again(refused, "cuMemsetD32Async")?;
+        if !self.stream.keeps() {
+            self.stream.fill(epoch, dst, pattern, bytes)?;
+            return Ok(Progress::Pending);
+        }
+        let pattern = pattern.into();
+        #[rustfmt::skip]
+        let work = Work::Fill { dst, pattern, bytes };
+        self.submit_slowly(work, None)?;
+        Ok(Progress::Pending)
+    }
+
+    /// Submits a launch, which lasts no longer than the call; `make` gives one that does.
+    #[inline(always)]
+    pub fn launch_plain(
+        &self,
+        plain: &mut Plain,
+        make: impl FnOnce() -> Result<Arc<Launch>>,
+    ) -> Result<Progress> {
+        let mut refused = None;
+        plain.goes_to(self.raw);
+        if self.is_plain() {
+            let code = plain.enqueue(self.api);
+            if code.is_success() {
+                return Ok(Progress::Pending);
+            }
+            refused = Some(code);
+        }
+        self.launch_plain_slowly(refused, plain, make)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn launch_plain_slowly(
+        &self,
+        refused: Option<Code>,
+        plain: &Plain,
+        make: impl FnOnce() -> Result<Arc<Launch>>,
+    ) -> Result<Progress> {
+        match self.stream.keeps() {
+            true => self.submit_slowly(Work::Launch(make()?), None)?,
+            false => {
+                self.may_again(refused, LAUNCH)?;
+                let _current = Entered::new(self.api, self.context)?;
+                check(self.api, plain.enqueue(self.api), LAUNCH)?;
+            }
+        }
+        Ok(Progress::Pending)
+    }
+}
