@@ -22,7 +22,7 @@ pub(crate) struct Growth {
     pub large: Option<u64>,
 }
 
-/// What came of an answer to [`Step::Grow`].
+/// What came of an answer to [`Step::Grow`](super::Step::Grow).
 pub(crate) enum Grown {
     /// The request has its block.
     Served(Block),
