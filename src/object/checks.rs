@@ -3,6 +3,7 @@
 
 use super::{Result, ensure};
 use crate::abi::*;
+use std::hint::cold_path;
 
 /// A pointer that must be there.
 pub fn pointer<T>(pointer: *const T) -> Result<()> {
@@ -20,7 +21,10 @@ pub fn rest(number: u64, by: u64) -> u64 {
     // Sizes are mostly powers of two, and a division takes longer than all other checks of a call.
     match by.is_power_of_two() {
         true => number & (by - 1),
-        false => number.checked_rem(by).unwrap_or(0),
+        false => {
+            cold_path();
+            number.checked_rem(by).unwrap_or(0)
+        }
     }
 }
 

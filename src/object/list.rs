@@ -3,6 +3,7 @@
 use super::{Body, Error, Object, Result};
 use crate::abi::*;
 use std::ffi::c_void;
+use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -39,8 +40,11 @@ impl<'a, T: Body> Handles<'a, T> {
     ) -> Result<Self> {
         match count {
             0 => Ok(Self::EMPTY),
-            // SAFETY: the caller's promise.
-            _ => unsafe { Self::borrow_some(list, count, ddi, null) },
+            _ => {
+                cold_path();
+                // SAFETY: the caller's promise.
+                unsafe { Self::borrow_some(list, count, ddi, null) }
+            }
         }
     }
 

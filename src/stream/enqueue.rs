@@ -14,6 +14,7 @@ use super::{Driver, LaunchRequest, PlainLaunch, Queue, Work};
 use crate::abi::*;
 use crate::object::{Handles, Object, OutHandle, Result};
 use std::ffi::c_void;
+use std::hint::cold_path;
 
 impl<D: Driver> Queue<D> {
     /// Where the next command goes, if there is no more to it than that lane.
@@ -34,12 +35,15 @@ impl<D: Driver> Queue<D> {
     #[inline(always)]
     pub(crate) fn end(
         this: &Object<Self>,
-        turn: Turn<'_, D>,
+        mut turn: Turn<'_, D>,
         given: Result<Progress>,
         command: ur_command_t,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        if let Some(reach) = turn.end(event.wanted(), given)? {
+        let watched = turn.end(given)?;
+        if event.wanted() {
+            cold_path();
+            let reach = turn.reach(watched);
             event.make(D::table(), || Event::new(this, command, reach, None));
         }
         Ok(())
@@ -65,6 +69,7 @@ impl<D: Driver> Queue<D> {
                 return Self::end(this, turn, given, UR_COMMAND_USM_MEMCPY, event);
             }
         }
+        cold_path();
         Self::copy_slowly(this, blocking, dst, src, bytes, waits, event)
     }
 
@@ -104,6 +109,7 @@ impl<D: Driver> Queue<D> {
                 return Self::end(this, turn, given, UR_COMMAND_USM_FILL, event);
             }
         }
+        cold_path();
         Self::fill_slowly(this, dst, pattern, bytes, waits, event)
     }
 
@@ -155,6 +161,7 @@ impl<D: Driver> Queue<D> {
             let given = D::submit_plain(turn.begin()?, epoch, &mut plain, make);
             return Self::end(this, turn, given, UR_COMMAND_KERNEL_LAUNCH, event);
         }
+        cold_path();
         Self::launch_slowly(this, kernel, dims, launch, properties, waits, event)
     }
 

@@ -22,7 +22,7 @@ pub(crate) struct Here {
     since: Since,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Since {
     Nothing,
     Commands,
@@ -43,9 +43,7 @@ impl Here {
     #[inline]
     pub fn step(&mut self, epoch: u64) {
         self.point.epoch = epoch;
-        if self.since == Since::Nothing {
-            self.since = Since::Commands;
-        }
+        self.since = self.since.max(Since::Commands);
     }
 
     /// As [`Here::step`], where others' points were part of the proof before.

@@ -30,6 +30,7 @@ use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -220,20 +221,17 @@ impl<D: Driver> LaneCore<D> {
     ) -> Result<Option<Reached>> {
         self.record_if_watched(state)?;
         let given = give(&self.native, state.order.epoch() + 1);
-        self.given(state, wanted, given)
+        let watched = self.given(state, given)?;
+        Ok(wanted.then(|| self.reach_here(state, true, watched)))
     }
 
-    /// What became of the next command.
+    /// What became of the next command: whether it is still to be watched.
     #[inline(always)]
-    fn given(
-        &self,
-        state: &mut State<D>,
-        wanted: bool,
-        given: Result<Progress>,
-    ) -> Result<Option<Reached>> {
+    fn given(&self, state: &mut State<D>, given: Result<Progress>) -> Result<bool> {
         let given = match given {
             Ok(given) => given,
             Err(error) => {
+                cold_path();
                 self.half_given(state);
                 return Err(error);
             }
@@ -243,7 +241,7 @@ impl<D: Driver> LaneCore<D> {
         if !watched {
             self.clock.raise(state.order.epoch());
         }
-        Ok(wanted.then(|| self.reach_here(state, true, watched)))
+        Ok(watched)
     }
 
     /// A command was refused.
@@ -265,7 +263,10 @@ impl<D: Driver> LaneCore<D> {
         let epoch = state.order.epoch();
         match alone {
             true => state.here.step(epoch),
-            false => self.step_joined(state, epoch),
+            false => {
+                cold_path();
+                self.step_joined(state, epoch);
+            }
         }
         self.publish_tip(epoch, epoch);
     }

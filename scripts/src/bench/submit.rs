@@ -12,15 +12,15 @@ use std::process::Command;
 /// loose launch is one with an event on an out-of-order queue; a chained one stands between an allocation
 /// and its free there, each after the other by an event.
 const LIMITS: [(&str, f64); 9] = [
-    ("launch", 489.0),
-    ("copy", 246.0),
-    ("fill", 247.0),
-    ("event launch", 816.0),
-    ("event copy", 566.0),
-    ("event fill", 568.0),
+    ("launch", 473.0),
+    ("copy", 233.0),
+    ("fill", 232.0),
+    ("event launch", 801.0),
+    ("event copy", 562.0),
+    ("event fill", 562.0),
     ("joined copy", 7944.0),
     ("loose launch", 1821.0),
-    ("chained launch", 8493.0),
+    ("chained launch", 8478.0),
 ];
 
 /// Often enough that what comes before hardly counts.

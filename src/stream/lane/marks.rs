@@ -5,10 +5,11 @@
 //! somebody may, or when a pool that is short of memory looks how far the lane is; it is given back once
 //! the lane was seen past it.
 
-use super::{Driver, LaneCore, Marks, State, Ticket};
+use super::{Driver, LaneCore, Marks, State};
 use crate::object::{Error, Result};
 use crate::stream::engine::Mark;
 use crate::timeline::{Point, PointRef};
+use std::hint::cold_path;
 use std::sync::atomic::Ordering;
 
 /// Markers that a lane has at most for who may look again. Where each is asked for some time after it
@@ -119,8 +120,11 @@ impl<D: Driver> LaneCore<D> {
     /// Before anything else goes onto the lane: records the last command if someone may want it.
     #[inline]
     pub(super) fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
-        let wanted = |ticket: &Ticket| state.here.is_wanted(ticket);
-        match !D::TRACKS && state.ticket.as_deref().is_some_and(wanted) {
+        let Some(ticket) = state.ticket.as_deref().filter(|_| !D::TRACKS) else {
+            return Ok(());
+        };
+        cold_path();
+        match state.here.is_wanted(ticket) {
             true => self.record_watched(state),
             false => Ok(()),
         }

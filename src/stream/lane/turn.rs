@@ -57,9 +57,15 @@ impl<D: Driver> Turn<'_, D> {
         self.state.order.epoch() + 1
     }
 
-    /// What an event for the command reaches, if wanted.
+    /// Whether the command is still to be watched, unless it was refused.
     #[inline(always)]
-    pub fn end(mut self, wanted: bool, given: Result<Progress>) -> Result<Option<Reached>> {
-        self.lane.given(&mut self.state, wanted, given)
+    pub fn end(&mut self, given: Result<Progress>) -> Result<bool> {
+        self.lane.given(&mut self.state, given)
+    }
+
+    /// What an event for the command reaches.
+    #[inline(always)]
+    pub fn reach(mut self, watched: bool) -> Reached {
+        self.lane.reach_here(&mut self.state, true, watched)
     }
 }

@@ -1,6 +1,7 @@
 //! What is enqueued most: a copy, a fill or a launch that is one call of the driver's, and succeeds. What
 //! else there may be to do stands apart, and is told what the call came to, if it was made.
 
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use ur::object::Result;
@@ -38,7 +39,9 @@ impl Lane {
             }
             refused = Some(code);
         }
-        self.copy_slowly(refused, dst, src, bytes)
+        cold_path();
+        self.copy_slowly(refused, dst, src, bytes)?;
+        Ok(Progress::Pending)
     }
 
     #[cold]
@@ -49,10 +52,9 @@ impl Lane {
         dst: usize,
         src: usize,
         bytes: usize,
-    ) -> Result<Progress> {
+    ) -> Result<()> {
         self.may_again(refused, "cuMemcpyAsync")?;
-        self.submit_slowly(Work::Copy { dst, src, bytes }, None)?;
-        Ok(Progress::Pending)
+        self.submit_slowly(Work::Copy { dst, src, bytes }, None)
     }
 
     #[inline(always)]
@@ -69,7 +71,9 @@ impl Lane {
             }
             refused = Some(code);
         }
-        self.fill_slowly(refused, (epoch, dst), pattern, bytes)
+        cold_path();
+        self.fill_slowly(refused, (epoch, dst), pattern, bytes)?;
+        Ok(Progress::Pending)
     }
 
     /// As [`Lane::fill`], of other patterns, or where the driver did not do it at once.
@@ -80,17 +84,15 @@ impl Lane {
         (epoch, dst): (u64, usize),
         pattern: &[u8],
         bytes: usize,
-    ) -> Result<Progress> {
+    ) -> Result<()> {
         self.may_again(refused, "cuMemsetD32Async")?;
         if !self.stream.keeps() {
-            self.stream.fill(epoch, dst, pattern, bytes)?;
-            return Ok(Progress::Pending);
+            return self.stream.fill(epoch, dst, pattern, bytes);
         }
         let pattern = pattern.into();
         #[rustfmt::skip]
         let work = Work::Fill { dst, pattern, bytes };
-        self.submit_slowly(work, None)?;
-        Ok(Progress::Pending)
+        self.submit_slowly(work, None)
     }
 
     /// Submits a launch, which lasts no longer than the call; `make` gives one that does.
@@ -109,7 +111,9 @@ impl Lane {
             }
             refused = Some(code);
         }
-        self.launch_plain_slowly(refused, plain, make)
+        cold_path();
+        self.launch_plain_slowly(refused, plain, make)?;
+        Ok(Progress::Pending)
     }
 
     #[cold]
@@ -119,15 +123,14 @@ impl Lane {
         refused: Option<Code>,
         plain: &Plain,
         make: impl FnOnce() -> Result<Arc<Launch>>,
-    ) -> Result<Progress> {
+    ) -> Result<()> {
         match self.stream.keeps() {
-            true => self.submit_slowly(Work::Launch(make()?), None)?,
+            true => self.submit_slowly(Work::Launch(make()?), None),
             false => {
                 self.may_again(refused, LAUNCH)?;
                 let _current = Entered::new(self.api, self.context)?;
-                check(self.api, plain.enqueue(self.api), LAUNCH)?;
+                check(self.api, plain.enqueue(self.api), LAUNCH)
             }
         }
-        Ok(Progress::Pending)
     }
 }
