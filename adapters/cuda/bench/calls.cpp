@@ -2,11 +2,12 @@
 // allocation and free. Needs a GPU, a CUDA toolkit and a loader beside its CUDA adapter:
 //
 //   c++ -O2 -std=c++17 -I../../../include -I$CUDA/include calls.cpp -o calls -L. -lur_loader -lcuda -ldl
-//   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./calls kernels.ptx
+//   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./calls kernels.ptx [CALL...]
 //
-// kernels.ptx is that of conformance/src/kernels/cuda. Times are of the host, in nanoseconds: medians
-// of 128 samples of 400 calls, the stream empty at the start of each. What a call costs over the driver's
-// is the median difference of two samples side by side, as the host's speed changes.
+// kernels.ptx is that of conformance/src/kernels/cuda; with CALLs, only those whose names begin so. Times
+// are of the host, in nanoseconds: medians of 128 samples of 400 calls, the stream empty at the start of
+// each. What a call costs over the driver's is the median difference of two samples side by side, as the
+// host's speed changes.
 //
 // The driver's own call takes up to 127 ns more on one stream than on another; why is not known. The driver
 // spreads streams over eight connections to the device, if not told otherwise. So there are eight streams of
@@ -229,8 +230,12 @@ int main(int argc, char **argv) {
     pair(4096), pair(256 << 20);
 
     std::vector<Measure> all;
+    auto wanted = [&](const std::string &name) {
+        auto begins = [&](const char *with) { return name.rfind(with, 0) == 0; };
+        return argc < 3 || std::any_of(argv + 2, argv + argc, begins);
+    };
     auto add = [&](const char *name, std::function<void()> bare, std::function<void()> ours) {
-        all.push_back({name, bare, ours, {}, {}, {}, {}});
+        if (wanted(name)) all.push_back({name, bare, ours, {}, {}, {}, {}});
     };
     add("launch (3 pointers)", bare_launch, [&] { launch(queue, 0, nullptr, nullptr); });
     add("launch, event, release", bare_launch, [&] {
@@ -271,21 +276,23 @@ int main(int argc, char **argv) {
     add("out of order: launch", {}, [&] { chain(false); });
     add("out of order: alloc, launch, free", {}, [&] { chain(true); });
 
-    std::vector<ur_queue_handle_t> own_queues(8);
-    for (auto &own : own_queues) UR(urQueueCreate(context, device, nullptr, &own));
-    std::printf("## pairs of 4 KiB, each thread on a queue of its own; beside a loop of arithmetic\n");
-    for (int threads : {1, 2, 4, 8}) {
-        double pairs = together(threads, [&](int own) {
-            void *block = nullptr;
-            UR(urEnqueueUSMDeviceAllocExp(own_queues[own], nullptr, 4096, nullptr, 0, nullptr, &block, nullptr));
-            UR(urEnqueueUSMFreeExp(own_queues[own], nullptr, block, 0, nullptr, nullptr));
-        });
-        double steps = together(threads, [](int) {
-            for (volatile int i = 0; i < 40; i = i + 1) {}
-        });
-        std::printf("%d threads: %.1f million pairs a second; %.1f million loops\n", threads, pairs, steps);
+    if (wanted("pairs")) {
+        std::vector<ur_queue_handle_t> own_queues(8);
+        for (auto &own : own_queues) UR(urQueueCreate(context, device, nullptr, &own));
+        std::printf("## pairs of 4 KiB, each thread on a queue of its own; beside a loop of arithmetic\n");
+        for (int threads : {1, 2, 4, 8}) {
+            double pairs = together(threads, [&](int own) {
+                void *block = nullptr;
+                UR(urEnqueueUSMDeviceAllocExp(own_queues[own], nullptr, 4096, nullptr, 0, nullptr, &block, nullptr));
+                UR(urEnqueueUSMFreeExp(own_queues[own], nullptr, block, 0, nullptr, nullptr));
+            });
+            double steps = together(threads, [](int) {
+                for (volatile int i = 0; i < 40; i = i + 1) {}
+            });
+            std::printf("%d threads: %.1f million pairs a second; %.1f million loops\n", threads, pairs, steps);
+        }
+        for (auto own : own_queues) UR(urQueueRelease(own));
     }
-    for (auto own : own_queues) UR(urQueueRelease(own));
 
     auto finish = [&] {
         for (auto one : queues) UR(urQueueFinish(one));

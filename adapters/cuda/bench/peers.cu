@@ -11,9 +11,9 @@
 // | pair | bytes | ns for an allocation and its free on one queue, median of 9 times 2,000 |
 // | threads | how many | million pairs of 4 KiB a second, each thread on its own queue, median of 9 |
 // | chain | blocks | different addresses among 200 allocations of 64 MiB over four queues, each after the last free |
-// | chain | ms | what these take with a fill of each block, median of 9 |
+// | chain | ms | what these take with a fill of each block, median of 25 |
 // | chain | ms alone | the fills in the same order and one block that was allocated before, in turns with that |
-// | growth | ms | 256 allocations of 64 MiB from nothing; and what mapping as much takes by itself, in turns with ours; median of 9 |
+// | growth | ms | 256 allocations of 64 MiB from nothing; and what mapping as much takes by itself, in turns with ours; median of 25 |
 // | first, again | trace | ns an operation of a program that does nothing else; of its second run |
 // | held | trace | most bytes held beside most bytes live, each operation followed by a fill of 4 KiB |
 
@@ -48,6 +48,8 @@ template <class Code> static void check(Code code, const char *call) {
 
 static const int QUEUES = 8;
 static const size_t WORK = 4096, LINK = 64 << 20;
+// What is compared within a tenth or less is measured so often.
+static const int TURNS = 25;
 
 static CUcontext primary;
 static CUstream streams[QUEUES];
@@ -257,18 +259,18 @@ static double since(Clock::time_point start) {
 }
 using Sample = std::function<double()>;
 // Of samples of each that are taken in turns, so that a host that changes its speed changes it for all.
-static std::vector<double> medians(const std::vector<Sample> &samples) {
+static std::vector<double> medians(const std::vector<Sample> &samples, int turns) {
     std::vector<std::vector<double>> all(samples.size());
-    for (int turn = 0; turn < 9; ++turn)
+    for (int turn = 0; turn < turns; ++turn)
         for (size_t i = 0; i < samples.size(); ++i) all[i].push_back(samples[i]());
     std::vector<double> middle;
     for (auto &one : all) {
-        std::nth_element(one.begin(), one.begin() + 4, one.end());
-        middle.push_back(one[4]);
+        std::nth_element(one.begin(), one.begin() + turns / 2, one.end());
+        middle.push_back(one[turns / 2]);
     }
     return middle;
 }
-static double median(const Sample &sample) { return medians({sample})[0]; }
+static double median(const Sample &sample) { return medians({sample}, 9)[0]; }
 static void tell(const char *measure, const Allocator &who, const std::string &of, double value) {
     std::printf("%s\t%s\t%s\t%.4g\n", measure, who.name.c_str(), of.c_str(), value);
     std::fflush(stdout);
@@ -331,7 +333,7 @@ static void chain(Allocator &own) {
         return took;
     };
     own.reset();
-    auto took = medians({[&] { return links(true); }, [&] { return links(false); }});
+    auto took = medians({[&] { return links(true); }, [&] { return links(false); }}, TURNS);
     tell("chain", own, "ms", took[0]);
     tell("chain", own, "ms alone", took[1]);
     tell("chain", own, "blocks", blocks.size());
@@ -350,7 +352,7 @@ static double grow(Allocator &own) {
 
 // Each in turns with the mapping, which is told beside the first: so both follow who gave as much back.
 static void growth(Mapping &mapping, Allocator &own, bool first) {
-    auto took = medians({[&] { return grow(mapping); }, [&] { return grow(own); }});
+    auto took = medians({[&] { return grow(mapping); }, [&] { return grow(own); }}, TURNS);
     tell("growth", own, "ms", took[1]);
     if (first) tell("growth", mapping, "ms", took[0]);
 }
