@@ -50,6 +50,11 @@ ur::dl::symbols! {
             cuMemcpyAsync: unsafe extern "C" fn(u64, u64, usize, Handle) -> u32,
             cuMemsetD32Async: unsafe extern "C" fn(u64, u32, usize, Handle) -> u32,
             cuLaunchKernel: unsafe extern "C" fn(Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *const Handle, *const Handle) -> u32,
+            cuMemAddressReserve: unsafe extern "C" fn(*mut u64, usize, usize, u64, u64) -> u32,
+            cuMemCreate: unsafe extern "C" fn(*mut u64, usize, *const c_void, u64) -> u32,
+            cuMemMap: unsafe extern "C" fn(u64, usize, usize, u64, u64) -> u32,
+            cuMemSetAccess: unsafe extern "C" fn(u64, usize, *const c_void, usize) -> u32,
+            scripted_memory: unsafe extern "C" fn(usize) -> (),
         }
         optional {}
     }
@@ -69,6 +74,11 @@ const TEXT: &std::ffi::CStr = c".version 8.0";
 const KERNEL: &std::ffi::CStr = c"sum";
 const BYTES: usize = 4096;
 const QUEUES: usize = 4;
+/// A step of growth: a page of the largest that a device with so much memory has.
+const STEP: usize = 64 << 20;
+const MEMORY: usize = 128 << 30;
+/// Addresses for as many steps as are made here, which valgrind has room for.
+const ROOM: usize = 48 << 30;
 
 /// What is repeated.
 #[derive(Clone, Copy)]
@@ -76,6 +86,8 @@ enum Case {
     Launch,
     Copy,
     Fill,
+    /// An allocation that is kept, of memory that nobody had before.
+    Grow,
 }
 
 impl Case {
@@ -84,6 +96,7 @@ impl Case {
             "launch" => Self::Launch,
             "copy" => Self::Copy,
             "fill" => Self::Fill,
+            "grow" => Self::Grow,
             _ => return None,
         })
     }
@@ -139,6 +152,8 @@ struct Bench {
     function: Handle,
     /// Two pieces of memory.
     memory: [Handle; 2],
+    /// Where the driver's own next step is mapped; 0 before the first.
+    next: std::cell::Cell<u64>,
 }
 
 impl Bench {
@@ -157,6 +172,9 @@ impl Bench {
             driver,
             cuModuleGetFunction(&mut function, module, KERNEL.as_ptr())
         );
+
+        // SAFETY: nobody has asked for the device's memory yet.
+        unsafe { (driver.scripted_memory)(MEMORY) };
 
         let folder = built().parent().expect("above deps/").to_owned();
         // SAFETY: no other thread runs yet.
@@ -230,6 +248,7 @@ impl Bench {
             stream,
             function,
             memory,
+            next: Default::default(),
         }
     }
 
@@ -297,6 +316,22 @@ impl Bench {
                 ok!(
                     self.loader,
                     urEnqueueUSMFill(queue, to, 4, pattern, 64, count, waits, event)
+                );
+            }
+            Case::Grow => {
+                let mut block = null_mut();
+                ok!(
+                    self.loader,
+                    urEnqueueUSMDeviceAllocExp(
+                        queue,
+                        null_mut(),
+                        STEP,
+                        null(),
+                        count,
+                        waits,
+                        &mut block,
+                        event
+                    )
                 );
             }
         }
@@ -395,6 +430,17 @@ impl Bench {
                     self.driver,
                     cuMemsetD32Async(to, 0x1234_5678, 16, self.stream)
                 );
+            }
+            Case::Grow => {
+                let mut at = self.next.get();
+                if at == 0 {
+                    ok!(self.driver, cuMemAddressReserve(&mut at, ROOM, STEP, 0, 0));
+                }
+                self.next.set(at + STEP as u64);
+                let mut piece = 0;
+                ok!(self.driver, cuMemCreate(&mut piece, STEP, null(), 0));
+                ok!(self.driver, cuMemMap(at, STEP, 0, piece, 0));
+                ok!(self.driver, cuMemSetAccess(at, STEP, null(), 1));
             }
         }
     }

@@ -90,20 +90,23 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, what: c_int, _:
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _: c_int) -> u32 {
+    let memory = hold().memory.unwrap_or(MEMORY);
     // SAFETY: as above.
-    unsafe { bytes.write(1 << 30) };
+    unsafe { bytes.write(memory) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> u32 {
-    if let Some(code) = hold().acts("cuMemGetInfo") {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuMemGetInfo") {
         return code;
     }
+    let memory = world.memory.unwrap_or(MEMORY);
     // SAFETY: as above.
     unsafe {
-        free.write(1 << 29);
-        all.write(1 << 30);
+        free.write(memory / 2);
+        all.write(memory);
     }
     SUCCESS
 }

@@ -106,6 +106,12 @@ pub extern "C" fn scripted_devices(count: usize) {
     hold().more_devices = count.clamp(1, MOST_DEVICES) - 1;
 }
 
+/// Has devices say that they have so much memory. Half of it is always free.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_memory(bytes: usize) {
+    hold().memory = Some(bytes);
+}
+
 /// Whether streams and events are taken whatever context is current, as newer drivers do.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_anywhere(anywhere: bool) {

@@ -32,6 +32,9 @@ const CONTEXT: usize = 0x1000;
 /// Most devices there are.
 pub const MOST_DEVICES: usize = 4;
 
+/// Bytes of a device's memory. Half of it is always free.
+pub const MEMORY: usize = 1 << 30;
+
 /// The primary context of a device.
 pub fn context_of(device: usize) -> usize {
     CONTEXT + device * 0x10
@@ -46,6 +49,8 @@ pub struct World {
     next: usize,
     /// Devices beyond the first.
     pub more_devices: usize,
+    /// What each of them says that it has, if not [`MEMORY`].
+    pub memory: Option<usize>,
     /// How often each primary context is retained.
     pub retained: [usize; MOST_DEVICES],
     pub streams: BTreeMap<usize, Stream>,
