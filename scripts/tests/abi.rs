@@ -1,6 +1,6 @@
 //! Our specification against the reference's facts, item by item and offline.
 //!
-//! `abi_headers.rs` does the same for the headers, `tests/abi_layout.rs` of the root package for the
+//! `abi_headers.rs` does the same for the headers, `tests/generated/abi_layout.rs` of the root package for the
 //! types of running Rust code, `symbols.rs` for what the built loader exports. Run with `--nocapture`
 //! to see how many facts each test compares.
 

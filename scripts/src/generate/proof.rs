@@ -1,4 +1,4 @@
-//! `tests/abi_layout.rs`: what the reference fixes of the types that running code uses.
+//! `tests/generated/abi_layout.rs`: what the reference fixes of the types that running code uses.
 //!
 //! The numbers come from the reference's facts, not from the specification, so that the test of
 //! `src/abi` does not repeat what made it.
@@ -30,7 +30,10 @@ pub fn files(_spec: &Spec) -> Result<Vec<File>> {
         include_str!("../../templates/abi_layout.rs.j2"),
         minijinja::context! { layouts, values, constants, pointers },
     )?;
-    Ok(vec![File::new("tests/abi_layout.rs", text + "\n")])
+    Ok(vec![File::new(
+        "tests/generated/abi_layout.rs",
+        text + "\n",
+    )])
 }
 
 /// `name: size, align { field: type = offset, ... }`
