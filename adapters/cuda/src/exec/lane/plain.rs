@@ -12,11 +12,23 @@ use crate::cu::{Code, Entered, LAUNCH, check, is_default, is_final};
 use crate::kernel::{Launch, Plain};
 
 impl Lane {
-    /// Whether a command is one call of the driver's. Nearly always it is, and succeeds: then all is done.
-    /// What else there is to do stands apart.
+    /// Has a command's one call made, if that is what it is. An error if all is not done by that: what the
+    /// call came to, if it was made.
     #[inline(always)]
-    fn is_plain(&self) -> bool {
-        !is_default(self.raw) && !self.stream.keeps()
+    fn call(&self, give: Option<impl FnOnce() -> Code>) -> std::result::Result<(), Option<Code>> {
+        if let Some(give) = give
+            && !is_default(self.raw)
+            && !self.stream.keeps()
+        {
+            let code = give();
+            if code.is_success() {
+                return Ok(());
+            }
+            cold_path();
+            return Err(Some(code));
+        }
+        cold_path();
+        Err(None)
     }
 
     /// Whether a call that came to nothing may succeed where the stream's context is current: an error if
@@ -30,17 +42,13 @@ impl Lane {
 
     #[inline(always)]
     pub fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
-        let mut refused = None;
-        if self.is_plain() && bytes > 0 && dst != src {
+        let run = (bytes > 0 && dst != src).then_some(|| {
             // SAFETY: the caller promises both ranges until the command has ended.
-            let code = unsafe { (self.api.cuMemcpyAsync)(dst as u64, src as u64, bytes, self.raw) };
-            if code.is_success() {
-                return Ok(Progress::Pending);
-            }
-            refused = Some(code);
+            unsafe { (self.api.cuMemcpyAsync)(dst as u64, src as u64, bytes, self.raw) }
+        });
+        if let Err(refused) = self.call(run) {
+            self.copy_slowly(refused, dst, src, bytes)?;
         }
-        cold_path();
-        self.copy_slowly(refused, dst, src, bytes)?;
         Ok(Progress::Pending)
     }
 
@@ -59,20 +67,16 @@ impl Lane {
 
     #[inline(always)]
     pub fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
-        let mut refused = None;
-        if self.is_plain()
-            && let Some(word) = fill::word(dst, pattern, bytes)
-        {
-            let words = bytes / size_of_val(&word);
-            // SAFETY: the caller promises the range until the command has ended.
-            let code = unsafe { (self.api.cuMemsetD32Async)(dst as u64, word, words, self.raw) };
-            if code.is_success() {
-                return Ok(Progress::Pending);
+        let run = fill::word(dst, pattern, bytes).map(|word| {
+            move || {
+                let words = bytes / size_of_val(&word);
+                // SAFETY: the caller promises the range until the command has ended.
+                unsafe { (self.api.cuMemsetD32Async)(dst as u64, word, words, self.raw) }
             }
-            refused = Some(code);
+        });
+        if let Err(refused) = self.call(run) {
+            self.fill_slowly(refused, (epoch, dst), pattern, bytes)?;
         }
-        cold_path();
-        self.fill_slowly(refused, (epoch, dst), pattern, bytes)?;
         Ok(Progress::Pending)
     }
 
@@ -102,17 +106,10 @@ impl Lane {
         plain: &mut Plain,
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<Progress> {
-        let mut refused = None;
         plain.goes_to(self.raw);
-        if self.is_plain() {
-            let code = plain.enqueue(self.api);
-            if code.is_success() {
-                return Ok(Progress::Pending);
-            }
-            refused = Some(code);
+        if let Err(refused) = self.call(Some(|| plain.enqueue(self.api))) {
+            self.launch_plain_slowly(refused, plain, make)?;
         }
-        cold_path();
-        self.launch_plain_slowly(refused, plain, make)?;
         Ok(Progress::Pending)
     }
 
