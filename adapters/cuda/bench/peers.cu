@@ -1,9 +1,10 @@
 // Stream-ordered allocators beside each other in one process: this project's through the C interface, the
 // driver's pool, RMM's pool and arena, PyTorch's caching allocator. peers.sh builds and runs it.
 //
-//   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./peers [trace...]
+//   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./peers [MEASURE...] [trace...]
 //
-// Traces are text, as tools/traces/README.md says. Prints one figure a line, which `cargo xtask bench peers`
+// Traces are text, as tools/traces/README.md says; with MEASUREs, those alone (pair, threads, chain, growth),
+// and traces. Prints one figure a line, which `cargo xtask bench peers`
 // makes tables and plots of: measure, allocator, of what, value, with tabs between. Times are of the host.
 //
 // | measure | of | value |
@@ -13,7 +14,9 @@
 // | chain | blocks | different addresses among 200 allocations of 64 MiB over four queues, each after the last free |
 // | chain | ms | what these take with a fill of each block, median of 25 |
 // | chain | ms alone | the fills in the same order and one block that was allocated before, in turns with that |
+// | chain | beside alone | the one beside the other, median of 25 quotients of a turn each |
 // | growth | ms | 256 allocations of 64 MiB from nothing; and what mapping as much takes by itself, in turns with ours; median of 25 |
+// | growth | beside mapping | the one beside the other, median of 25 quotients of a turn each |
 // | first, again | trace | ns an operation of a program that does nothing else; of its second run |
 // | held | trace | most bytes held beside most bytes live, each operation followed by a fill of 4 KiB |
 
@@ -258,19 +261,28 @@ static double since(Clock::time_point start) {
     return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
 }
 using Sample = std::function<double()>;
-// Of samples of each that are taken in turns, so that a host that changes its speed changes it for all.
-static std::vector<double> medians(const std::vector<Sample> &samples, int turns) {
-    std::vector<std::vector<double>> all(samples.size());
-    for (int turn = 0; turn < turns; ++turn)
-        for (size_t i = 0; i < samples.size(); ++i) all[i].push_back(samples[i]());
-    std::vector<double> middle;
-    for (auto &one : all) {
-        std::nth_element(one.begin(), one.begin() + turns / 2, one.end());
-        middle.push_back(one[turns / 2]);
-    }
-    return middle;
+static double middle(std::vector<double> all) {
+    std::nth_element(all.begin(), all.begin() + all.size() / 2, all.end());
+    return all[all.size() / 2];
 }
-static double median(const Sample &sample) { return medians({sample}, 9)[0]; }
+static double median(const Sample &sample) {
+    std::vector<double> all;
+    for (int turn = 0; turn < 9; ++turn) all.push_back(sample());
+    return middle(all);
+}
+// Samples of two in turns, and each of the one beside the next of the other, as the host's speed changes.
+struct Compared {
+    double one, other, quotient;
+    Compared(const Sample &sample, const Sample &beside) {
+        std::vector<double> ones, others, quotients;
+        for (int turn = 0; turn < TURNS; ++turn) {
+            others.push_back(beside());
+            ones.push_back(sample());
+            quotients.push_back(ones.back() / others.back());
+        }
+        one = middle(ones), other = middle(others), quotient = middle(quotients);
+    }
+};
 static void tell(const char *measure, const Allocator &who, const std::string &of, double value) {
     std::printf("%s\t%s\t%s\t%.4g\n", measure, who.name.c_str(), of.c_str(), value);
     std::fflush(stdout);
@@ -333,9 +345,10 @@ static void chain(Allocator &own) {
         return took;
     };
     own.reset();
-    auto took = medians({[&] { return links(true); }, [&] { return links(false); }}, TURNS);
-    tell("chain", own, "ms", took[0]);
-    tell("chain", own, "ms alone", took[1]);
+    Compared took([&] { return links(true); }, [&] { return links(false); });
+    tell("chain", own, "ms", took.one);
+    tell("chain", own, "ms alone", took.other);
+    tell("chain", own, "beside alone", took.quotient);
     tell("chain", own, "blocks", blocks.size());
 }
 
@@ -352,9 +365,10 @@ static double grow(Allocator &own) {
 
 // Each in turns with the mapping, which is told beside the first: so both follow who gave as much back.
 static void growth(Mapping &mapping, Allocator &own, bool first) {
-    auto took = medians({[&] { return grow(mapping); }, [&] { return grow(own); }}, TURNS);
-    tell("growth", own, "ms", took[1]);
-    if (first) tell("growth", mapping, "ms", took[0]);
+    Compared took([&] { return grow(own); }, [&] { return grow(mapping); });
+    tell("growth", own, "ms", took.one);
+    tell("growth", own, "beside mapping", took.quotient);
+    if (first) tell("growth", mapping, "ms", took.other);
 }
 
 struct Op {
@@ -417,6 +431,15 @@ int main(int argc, char **argv) {
         CHECK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
         CHECK(cuEventCreate(&marks[i], CU_EVENT_DISABLE_TIMING));
     }
+    const std::string measures[] = {"pair", "threads", "chain", "growth"};
+    std::vector<std::string> wanted, traces;
+    for (int i = 1; i < argc; ++i) {
+        bool measure = std::count(std::begin(measures), std::end(measures), argv[i]);
+        (measure ? wanted : traces).push_back(argv[i]);
+    }
+    auto want = [&](const char *measure) {
+        return wanted.empty() || std::count(wanted.begin(), wanted.end(), measure);
+    };
     std::vector<std::unique_ptr<Allocator>> all;
     all.push_back(std::make_unique<Ours>());
     all.push_back(std::make_unique<Driver>());
@@ -426,12 +449,15 @@ int main(int argc, char **argv) {
     // What the host does at first, before it has come to speed, counts for nobody.
     for (auto &own : all)
         for (int i = 0; i < 100000; ++i) own->give(own->take(4096, 0), 4096, 0);
-    for (auto &own : all) pairs(*own);
-    for (auto &own : all) threads(*own);
-    for (auto &own : all) chain(*own);
+    for (auto &own : all)
+        if (want("pair")) pairs(*own);
+    for (auto &own : all)
+        if (want("threads")) threads(*own);
+    for (auto &own : all)
+        if (want("chain")) chain(*own);
     Mapping mapping;
     for (auto &own : all)
-        if (!own->is_fixed()) growth(mapping, *own, own == all.front());
-    for (int i = 1; i < argc; ++i) replay(argv[i], all);
+        if (want("growth") && !own->is_fixed()) growth(mapping, *own, own == all.front());
+    for (auto &trace : traces) replay(trace, all);
     return 0;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds peers.cu on a machine with a GPU, a CUDA toolkit and PyTorch, and runs it over the recorded programs.
-# Usage: peers.sh FOLDER [WHEELS]   FOLDER has libur_loader.so.0 and libur_adapter_cuda.so.0, as built or
-# installed; WHEELS the packages of RMM, which are fetched if it is not said.
+# Usage: peers.sh FOLDER [WHEELS [MEASURE...]]   FOLDER has libur_loader.so.0 and libur_adapter_cuda.so.0, as
+# built or installed; WHEELS the packages of RMM, which are fetched if it is not said; MEASUREs are those of
+# peers.cu, without which all are made, over the recorded programs too.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -29,8 +30,12 @@ ln -s "$built/libur_loader.so.0" "$work/libur_loader.so"
 flags+=(-L"$work" -lur_loader -Xlinker -rpath,"$built")
 nvcc -w -O2 -std=c++20 -arch=native -DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE "$here/peers.cu" -o "$work/peers" \
     "${flags[@]}" -lrmm -lrapids_logger -lc10 -lc10_cuda -lcuda -lcudart
-for trace in "$root"/tools/traces/*.trace.gz; do
-    gzip -dc "$trace" > "$work/$(basename "$trace" .gz)"
-done
+what=("${@:3}")
+if [ ${#what[@]} -eq 0 ]; then
+    for trace in "$root"/tools/traces/*.trace.gz; do
+        what+=("$work/$(basename "$trace" .gz)")
+        gzip -dc "$trace" > "${what[-1]}"
+    done
+fi
 echo "# $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader), $(date -u +%Y-%m-%d)"
-UR_ADAPTERS_FORCE_LOAD=$built/libur_adapter_cuda.so.0 "$work/peers" "$work"/*.trace
+UR_ADAPTERS_FORCE_LOAD=$built/libur_adapter_cuda.so.0 "$work/peers" "${what[@]}"

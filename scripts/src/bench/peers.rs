@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct Peers {
     /// What peers.sh printed
-    #[arg(default_value = "adapters/cuda/bench/h200.tsv")]
+    #[arg(default_value = "adapters/cuda/bench/h100.tsv")]
     records: PathBuf,
     /// Where the plots go
     #[arg(long, default_value = "tools/plots")]
@@ -97,6 +97,15 @@ impl<'a> Records<'a> {
         found.map(|record| record.value)
     }
 
+    /// One figure beside another: as the record tells it by the name of `turns`, turn by turn, or, where it
+    /// is too old for that, by their medians.
+    fn beside(&self, one: &Record<'_>, turns: &str, (who, of): (&str, &str)) -> Result<f64> {
+        let medians = || Some(one.value / self.value(one.measure, who, of)?);
+        let told = self.value(one.measure, one.who, turns);
+        told.or_else(medians)
+            .with_context(|| format!("{}: {who}, {of}", one.measure))
+    }
+
     /// In the order in which they came.
     fn names(&self, measure: &str, name: impl Fn(&Record<'a>) -> &'a str) -> Vec<&'a str> {
         let mut names = Vec::new();
@@ -141,18 +150,12 @@ impl<'a> Records<'a> {
                 }
                 "chain" if of == "blocks" => verdicts.most("chain, blocks", value, 1.0),
                 "chain" if of == "ms" => {
-                    let alone = self.value("chain", "ours", "ms alone");
-                    let alone = alone.context("the chain without allocations")?;
-                    verdicts.most(
-                        "chain beside itself without allocations",
-                        value / alone,
-                        1.02,
-                    );
+                    let alone = self.beside(record, "beside alone", ("ours", "ms alone"))?;
+                    verdicts.most("chain beside itself without allocations", alone, 1.02);
                 }
-                "growth" => {
-                    let alone = self.value("growth", "mapping alone", of);
-                    let alone = alone.context("mapping alone")?;
-                    verdicts.most("growth beside mapping alone", value / alone, 1.1);
+                "growth" if of == "ms" => {
+                    let alone = self.beside(record, "beside mapping", ("mapping alone", of))?;
+                    verdicts.most("growth beside mapping alone", alone, 1.1);
                 }
                 "again" => verdicts.most(&format!("{of}, second run, ns"), value, 80.0),
                 "held" => {
@@ -180,13 +183,13 @@ impl<'a> Records<'a> {
     fn draw(&self, plots: &Path) -> Result<()> {
         let number = |of: &str| of.parse().ok();
         plot::draw(
-            &plots.join("h200-pair.svg"),
+            &plots.join("peers-pair.svg"),
             "an allocation and its free on one queue",
             [Axis("size", Scale::Bytes), Axis("ns", Scale::Tens)],
             &self.lines("pair", number),
         )?;
         plot::draw(
-            &plots.join("h200-threads.svg"),
+            &plots.join("peers-threads.svg"),
             "pairs of 4 KiB from threads, each on its own queue",
             [
                 Axis("threads", Scale::Whole),
@@ -209,7 +212,7 @@ impl<'a> Records<'a> {
                 Axis("bytes held beside bytes live", Scale::Even),
             ),
         ] {
-            let path = plots.join(format!("h200-{measure}.svg"));
+            let path = plots.join(format!("peers-{measure}.svg"));
             plot::bars(&path, title, axis, &traces, &self.lines(measure, place))?;
         }
         Ok(())
