@@ -11,8 +11,8 @@
 // The driver's own call takes up to 127 ns more on one stream than on another; why is not known. The driver
 // spreads streams over eight connections to the device, if not told otherwise. So there are eight streams of
 // the driver's, eight queues, and eight streams more, made in turns so that each kind should have all of those;
-// each stream meets each queue, in any order. What the driver's
-// call takes on the other eight over the first ones is printed too: that much is noise.
+// each stream meets each queue, in any order. What the driver's call takes on the other eight over the first
+// ones is printed too: that much is noise.
 
 #include <algorithm>
 #include <atomic>

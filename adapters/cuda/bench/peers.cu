@@ -3,9 +3,9 @@
 //
 //   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./peers [MEASURE...] [trace...]
 //
-// Traces are text, as tools/traces/README.md says; with MEASUREs, those alone (pair, threads, chain, growth),
-// and traces. Prints one figure a line, which `cargo xtask bench peers`
-// makes tables and plots of: measure, allocator, of what, value, with tabs between. Times are of the host.
+// Traces are text, as tools/traces/README.md says; with MEASUREs (pair, threads, chain, growth), those alone,
+// and traces. Prints one figure a line, which `cargo xtask bench peers` makes tables and plots of: measure,
+// allocator, of what, value, with tabs between. Times are of the host.
 //
 // | measure | of | value |
 // |---------|----|-------|

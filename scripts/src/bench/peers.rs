@@ -218,3 +218,39 @@ impl<'a> Records<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "# a machine
+growth\tours\tms\t22
+growth\tmapping alone\tms\t20
+";
+
+    fn growth(text: &str) -> Result<f64> {
+        let records = Records::read(text)?;
+        let ours = records.of_measure("growth").next().context("ours")?;
+        records.beside(ours, "beside mapping", ("mapping alone", "ms"))
+    }
+
+    #[test]
+    fn turns_tell_more_than_medians() {
+        assert_eq!(growth(OLD).unwrap(), 1.1);
+        let new = format!("{OLD}growth\tours\tbeside mapping\t1.02\n");
+        assert_eq!(growth(&new).unwrap(), 1.02);
+        assert!(growth("# a machine\ngrowth\tours\tms\t22\n").is_err());
+    }
+
+    /// Each row of the targets, whatever the age of the record.
+    #[test]
+    fn the_committed_records_answer_every_target() {
+        for text in [
+            include_str!("../../../adapters/cuda/bench/h100.tsv"),
+            include_str!("../../../adapters/cuda/bench/h200.tsv"),
+        ] {
+            let verdicts = Records::read(text).unwrap().verdicts().unwrap();
+            assert_eq!(verdicts.count(), 18);
+        }
+    }
+}

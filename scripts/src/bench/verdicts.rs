@@ -31,6 +31,11 @@ impl Verdicts {
         });
     }
 
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     pub fn print(&self) {
         println!("## Against the targets\n| what | found | target | met |\n|---|---|---|---|");
         for verdict in &self.0 {
