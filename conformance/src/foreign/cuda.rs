@@ -1,8 +1,7 @@
 //! CUDA's own commands, through the driver's library.
 
 use super::{Command, Fill, Foreign, Recorded};
-use std::ffi::c_void;
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use ur::abi::ur_native_handle_t;
@@ -15,8 +14,6 @@ ur::dl::symbols! {
             cuStreamGetCtx: unsafe extern "C" fn(stream: usize, context: *mut usize) -> u32,
             cuCtxPushCurrent = "cuCtxPushCurrent_v2": unsafe extern "C" fn(context: usize) -> u32,
             cuCtxPopCurrent = "cuCtxPopCurrent_v2": unsafe extern "C" fn(context: *mut usize) -> u32,
-            cuMemHostAlloc: unsafe extern "C" fn(start: *mut *mut c_void, bytes: usize, flags: u32) -> u32,
-            cuMemFreeHost: unsafe extern "C" fn(start: *mut c_void) -> u32,
             cuMemsetD8Async: unsafe extern "C" fn(to: u64, value: u8, bytes: usize, stream: usize) -> u32,
             cuStreamWaitValue32 = "cuStreamWaitValue32_v2": unsafe extern "C" fn(stream: usize, word: u64, value: u32, flags: u32) -> u32,
             cuStreamWaitEvent: unsafe extern "C" fn(stream: usize, event: usize, flags: u32) -> u32,
@@ -57,14 +54,14 @@ fn checked(code: u32, call: &str) -> Result<(), String> {
 struct Current(&'static Library);
 
 impl Current {
-    fn of(library: &'static Library, stream: usize) -> Result<(Self, usize), String> {
+    fn of(library: &'static Library, stream: usize) -> Result<Self, String> {
         let mut context = 0;
         // SAFETY: a live stream, by the test.
         unsafe {
             let code = (library.cuStreamGetCtx)(stream, &mut context);
             checked(code, "cuStreamGetCtx")?;
         }
-        Ok((Self::enter(library, context)?, context))
+        Self::enter(library, context)
     }
 
     fn enter(library: &'static Library, context: usize) -> Result<Self, String> {
@@ -86,26 +83,15 @@ impl Drop for Current {
 struct Gate(usize);
 
 impl Gate {
-    fn new(library: &Library) -> Result<Self, String> {
-        let mut start = null_mut();
-        // SAFETY: room for a pointer; 3 is portable and mapped.
-        let code = unsafe { (library.cuMemHostAlloc)(&mut start, 4096, 3) };
-        checked(code, "cuMemHostAlloc")?;
-        let gate = Self(start.expose_provenance());
-        gate.word().store(0, Ordering::Release);
-        Ok(gate)
-    }
-
-    fn word(&self) -> &AtomicU32 {
-        // SAFETY: memory of ours until the end of the command, reached through atomics only.
-        unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(self.0)) }
+    fn open(&self) {
+        // SAFETY: the test's word, which outlives this and is reached through atomics only.
+        let word = unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(self.0)) };
+        word.store(1, Ordering::Release);
     }
 }
 
 /// A fill, and what holds it.
 struct Filled {
-    library: &'static Library,
-    context: usize,
     gate: Option<Gate>,
     event: usize,
 }
@@ -113,7 +99,7 @@ struct Filled {
 impl Command for Filled {
     fn let_go(&mut self) {
         if let Some(gate) = &self.gate {
-            gate.word().store(1, Ordering::Release);
+            gate.open();
         }
     }
 
@@ -124,38 +110,22 @@ impl Command for Filled {
 
 impl Drop for Filled {
     fn drop(&mut self) {
-        self.let_go();
-        let Ok(_current) = Current::enter(self.library, self.context) else {
-            return;
-        };
         // The event stays: who adopted it counts on that, as the driver counts no references.
-        if let Some(gate) = &self.gate {
-            // SAFETY: a word that the driver frees once no work is there that uses it.
-            unsafe { (self.library.cuMemFreeHost)(std::ptr::with_exposed_provenance_mut(gate.0)) };
-        }
+        self.let_go();
     }
 }
 
 impl Foreign for Cuda {
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String> {
         let library = library()?;
-        let (_current, context) = Current::of(library, fill.queue)?;
-        let gate = match fill.held {
-            true => Some(Gate::new(library)?),
-            false => None,
-        };
+        let _current = Current::of(library, fill.queue)?;
+        let gate = fill.held.map(|word| Gate(word.expose_provenance()));
         let mut event = 0;
         // SAFETY: room for a handle; 2 is without times.
         let code = unsafe { (library.cuEventCreate)(&mut event, 2) };
         checked(code, "cuEventCreate")?;
-        let filled = Filled {
-            library,
-            context,
-            gate,
-            event,
-        };
-        // SAFETY: a live stream and events; the test keeps the memory, and the word lives as long as
-        // the command.
+        let filled = Filled { gate, event };
+        // SAFETY: a live stream and events; the test keeps the memory and the word.
         unsafe {
             for wait in fill.waits {
                 let code = (library.cuStreamWaitEvent)(fill.queue, *wait, 0);

@@ -17,8 +17,9 @@ pub struct Fill<'a> {
     pub bytes: usize,
     /// The backend's events that it waits for.
     pub waits: &'a [ur_native_handle_t],
-    /// Whether it stays where it is until the test lets it go.
-    pub held: bool,
+    /// Whether it stays where it is until the test lets it go. For backends whose queues wait for memory
+    /// it is a word of host USM, 0 and nobody else's, which outlives the command.
+    pub held: Option<*mut u32>,
 }
 
 /// Bytes that the backend itself is to set, as a command of a recording.

@@ -149,8 +149,8 @@ impl Foreign for OpenCl {
         let library = library()?;
         let set = library.set_bytes(fill.queue)?;
         let gate = match fill.held {
-            true => Some(library.user_event(fill.queue)?),
-            false => None,
+            Some(_) => Some(library.user_event(fill.queue)?),
+            None => None,
         };
         let held = gate.iter().map(|gate| gate.raw);
         let waits: Vec<usize> = fill.waits.iter().copied().chain(held).collect();

@@ -83,7 +83,7 @@ pub(super) struct Objects {
     external_mem: ur_exp_external_mem_handle_t,
     external_semaphore: ur_exp_external_semaphore_handle_t,
     device: ur_device_handle_t,
-    context: Context,
+    pub(super) context: Context,
 }
 
 impl Objects {

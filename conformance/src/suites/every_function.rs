@@ -6,6 +6,7 @@
 use super::arguments::Objects;
 use crate::fixture::Fixture;
 use crate::generated::arguments::{CALLS, Call, Kind};
+use crate::objects::{self, Usm};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::{VALID, provoked};
@@ -172,8 +173,8 @@ fn check(fixture: &Fixture, call: &Call) -> Done {
         return Ok(());
     }
     let objects = Objects::new(fixture, call.needs)?;
-    let mut scratch = vec![0_u64; 8192];
-    let valid = objects.valid(fixture, scratch.as_mut_ptr().cast());
+    let mut scratch = Scratch::new(fixture, &objects, call)?;
+    let valid = objects.valid(fixture, scratch.start());
     let missing = call.needs.iter().find(|kind| !valid.has(**kind));
     if let (Some(kind), None) = (missing, lacking) {
         return Err(Stop::skipped(format!("the device makes no {kind:?}")));
@@ -213,6 +214,37 @@ fn check(fixture: &Fixture, call: &Call) -> Done {
         return Ok(());
     }
     status.ok()
+}
+
+/// What a call's pointers lead to: the host's own memory, or, for commands on USM, some of that.
+enum Scratch {
+    Own(Vec<u64>),
+    Usm(Usm),
+}
+
+impl Scratch {
+    const BYTES: usize = 64 << 10;
+
+    fn new(fixture: &Fixture, objects: &Objects, call: &Call) -> Result<Self, Stop> {
+        let access: ur_device_usm_access_capability_flags_t =
+            fixture.device_info(UR_DEVICE_INFO_USM_HOST_SUPPORT)?;
+        let has_usm = access.contains(UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS);
+        if !(has_usm && call.function.starts_with("urEnqueueUSM")) {
+            return Ok(Self::Own(vec![0; Self::BYTES / size_of::<u64>()]));
+        }
+        let mut usm = objects
+            .context
+            .usm(fixture, objects::Kind::Host, Self::BYTES)?;
+        usm.host_mut::<u64>().fill(0);
+        Ok(Self::Usm(usm))
+    }
+
+    fn start(&mut self) -> *mut c_void {
+        match self {
+            Self::Own(words) => words.as_mut_ptr().cast(),
+            Self::Usm(usm) => usm.ptr,
+        }
+    }
 }
 
 /// What any function may answer that needs memory or a device.

@@ -13,6 +13,7 @@ use crate::registry::Test;
 use crate::suites::enqueue::pending;
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
@@ -21,6 +22,8 @@ pub fn all() -> Vec<Test> {
 }
 
 const SIZE: usize = 64 << 10;
+/// Most commands that one test holds back.
+const HELD: usize = 16;
 
 /// A context, its memory, and who puts work past the interface.
 struct Bench<'a> {
@@ -28,6 +31,10 @@ struct Bench<'a> {
     foreign: &'static dyn Foreign,
     /// Visible to the host.
     memory: Usm,
+    /// What held work waits for, a word each: made ahead, since a driver may not allocate while a queue
+    /// waits.
+    words: Usm,
+    used: AtomicUsize,
     context: Context,
 }
 
@@ -37,7 +44,11 @@ impl<'a> Bench<'a> {
             .ok_or_else(|| Stop::skipped("nobody puts foreign work on this backend's queues"))?;
         let context = Context::new(fixture)?;
         let memory = context.usm(fixture, Kind::Host, SIZE)?;
+        let mut words = context.usm(fixture, Kind::Host, HELD * size_of::<u32>())?;
+        words.host_mut::<u32>().fill(0);
         Ok(Self {
+            words,
+            used: AtomicUsize::new(0),
             fixture,
             context,
             foreign,
@@ -72,6 +83,11 @@ impl<'a> Bench<'a> {
         waits: &[ur_native_handle_t],
         held: bool,
     ) -> Result<Box<dyn Command + Send>, Stop> {
+        let held = held.then(|| {
+            let at = self.used.fetch_add(1, Ordering::Relaxed);
+            assert!(at < HELD, "one test holds back more than {HELD} commands");
+            self.words.ptr.cast::<u32>().wrapping_add(at)
+        });
         let fill = Fill {
             queue,
             memory,

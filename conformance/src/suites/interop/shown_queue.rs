@@ -8,15 +8,20 @@ use crate::registry::Test;
 use crate::suites::enqueue::{LONG, pending};
 use crate::{check, check_eq};
 use std::ptr::{null, null_mut};
+use std::sync::mpsc;
+use std::time::Duration;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["shown_queue";
-        later_commands_wait, markers_cover, barriers_and_finish_cover, out_of_order_finish_covers,
+        later_commands_wait, host_copies_return, markers_cover, barriers_and_finish_cover, out_of_order_finish_covers,
         earlier_waits_hold_back, freed_memory_waits, own_memory_is_reused, allocations_stay_whole,
         a_second_queue_over_it, an_event_of_the_backend, an_event_for_the_backend,
     ]
 }
+
+/// How long a call may take that is to return at once.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A bench for queues whose native handle is taken.
 fn shown(fixture: &Fixture) -> Result<(Bench<'_>, Queue), Stop> {
@@ -27,14 +32,39 @@ fn shown(fixture: &Fixture) -> Result<(Bench<'_>, Queue), Stop> {
 
 fn later_commands_wait(fixture: &Fixture) -> Done {
     let (bench, queue) = shown(fixture)?;
+    let copy = bench.context.usm(fixture, Kind::Device, SIZE)?;
     let foreign = bench.fill(native(&queue)?, 4, &[], true)?;
-    let copy = bench.context.usm(fixture, Kind::Host, SIZE)?;
     let copied = queue.copy(copy.ptr, bench.memory.ptr, SIZE, &[])?;
     pending(&copied, "a command overtook foreign work of its queue")?;
     drop(foreign);
-    copied.wait()?;
+    let right = queue.read::<u8>(copy.ptr, SIZE, &[])?;
+    check!(
+        right.iter().all(|byte| *byte == 4),
+        "what a command after foreign work saw"
+    );
+    queue.finish()
+}
+
+/// A copy that does not block returns before foreign work ends, though all of it is the host's memory.
+fn host_copies_return(fixture: &Fixture) -> Done {
+    let (bench, queue) = shown(fixture)?;
+    let copy = bench.context.usm(fixture, Kind::Host, SIZE)?;
+    let mut foreign = bench.fill(native(&queue)?, 4, &[], true)?;
+    let (returned, returns) = mpsc::channel();
+    // In the end it lets go anyway, so that a copy that waits comes back.
+    let opener = std::thread::spawn(move || {
+        let came_back = returns.recv_timeout(PATIENCE).is_ok();
+        foreign.let_go();
+        came_back
+    });
+    let copied = queue.copy(copy.ptr, bench.memory.ptr, SIZE, &[]);
+    // Nobody receives it any more if that took too long.
+    let _ = returned.send(());
+    let came_back = opener.join().is_ok_and(|came_back| came_back);
+    copied?.wait()?;
     let right = copy.host::<u8>().iter().all(|byte| *byte == 4);
-    check!(right, "what a command after foreign work saw");
+    check!(right, "what a copy after foreign work saw");
+    check!(came_back, "a copy between host memory waited for its queue");
     queue.finish()
 }
 
