@@ -100,14 +100,14 @@ impl<'a> Bench<'a> {
     }
 
     fn holds(&self, byte: u8, what: &str) -> Done {
-        let wrong = self
-            .memory
-            .host::<u8>()
-            .iter()
-            .find(|found| **found != byte);
-        check!(wrong.is_none(), "{what}: {wrong:?} where {byte} should be");
-        Ok(())
+        are_all(self.memory.host(), byte, what)
     }
+}
+
+fn are_all(bytes: &[u8], byte: u8, what: &str) -> Done {
+    let wrong = bytes.iter().find(|found| **found != byte);
+    check!(wrong.is_none(), "{what}: {wrong:?} where {byte} should be");
+    Ok(())
 }
 
 fn native(queue: &Queue) -> Result<ur_native_handle_t, Stop> {

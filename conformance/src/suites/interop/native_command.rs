@@ -1,6 +1,6 @@
 //! Native commands: work that a function puts on the queue while it is called.
 
-use super::{Bench, SIZE, freed_while, native, need_async};
+use super::{Bench, SIZE, are_all, freed_while, native, need_async};
 use crate::fixture::Fixture;
 use crate::objects::{Context, Event, Gate, Kind, Queue};
 use crate::outcome::{Done, Stop};
@@ -144,11 +144,8 @@ fn in_order(fixture: &Fixture) -> Done {
         event.is_complete()?,
         "a native command before a complete one"
     );
-    let copied = queue.read::<u8>(copy.ptr, SIZE, &[])?;
-    check!(
-        copied.iter().all(|byte| *byte == 2),
-        "what came after a native command saw another's bytes"
-    );
+    let copied = queue.read(copy.ptr, SIZE, &[])?;
+    are_all(&copied, 2, "what came after a native command saw")?;
     queue.finish()
 }
 

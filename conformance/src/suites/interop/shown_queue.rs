@@ -1,6 +1,6 @@
 //! Queues whose native handle was taken, and queues and events made of native handles.
 
-use super::{Bench, SIZE, freed_while, native, need_async};
+use super::{Bench, SIZE, are_all, freed_while, native, need_async};
 use crate::fixture::Fixture;
 use crate::objects::{Event, Gate, Kind, Pool, Queue};
 use crate::outcome::{Done, Stop};
@@ -37,11 +37,8 @@ fn later_commands_wait(fixture: &Fixture) -> Done {
     let copied = queue.copy(copy.ptr, bench.memory.ptr, SIZE, &[])?;
     pending(&copied, "a command overtook foreign work of its queue")?;
     drop(foreign);
-    let right = queue.read::<u8>(copy.ptr, SIZE, &[])?;
-    check!(
-        right.iter().all(|byte| *byte == 4),
-        "what a command after foreign work saw"
-    );
+    let copied = queue.read(copy.ptr, SIZE, &[])?;
+    are_all(&copied, 4, "what a command after foreign work saw")?;
     queue.finish()
 }
 
@@ -62,8 +59,7 @@ fn host_copies_return(fixture: &Fixture) -> Done {
     let _ = returned.send(());
     let came_back = opener.join().is_ok_and(|came_back| came_back);
     copied?.wait()?;
-    let right = copy.host::<u8>().iter().all(|byte| *byte == 4);
-    check!(right, "what a copy after foreign work saw");
+    are_all(copy.host(), 4, "what a copy after foreign work saw")?;
     check!(came_back, "a copy between host memory waited for its queue");
     queue.finish()
 }
