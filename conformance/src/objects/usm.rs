@@ -53,11 +53,16 @@ impl Kind {
         self != Kind::Device
     }
 
-    /// Goes on only if the device has this kind of USM.
-    pub fn need(self, fixture: &Fixture) -> Result<(), Stop> {
+    /// Whether the device has this kind of USM.
+    pub fn is_there(self, fixture: &Fixture) -> Result<bool, Stop> {
         let access: ur_device_usm_access_capability_flags_t =
             fixture.device_info(self.capability())?;
-        match access.contains(UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS) {
+        Ok(access.contains(UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS))
+    }
+
+    /// Goes on only if it has.
+    pub fn need(self, fixture: &Fixture) -> Result<(), Stop> {
+        match self.is_there(fixture)? {
             true => Ok(()),
             false => Err(Stop::Unsupported {
                 what: format!("{:?} is 0", self.capability()),

@@ -226,15 +226,11 @@ impl Scratch {
     const BYTES: usize = 64 << 10;
 
     fn new(fixture: &Fixture, objects: &Objects, call: &Call) -> Result<Self, Stop> {
-        let access: ur_device_usm_access_capability_flags_t =
-            fixture.device_info(UR_DEVICE_INFO_USM_HOST_SUPPORT)?;
-        let has_usm = access.contains(UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS);
-        if !(has_usm && call.function.starts_with("urEnqueueUSM")) {
+        let (context, host) = (&objects.context, objects::Kind::Host);
+        if !call.function.starts_with("urEnqueueUSM") || !host.is_there(fixture)? {
             return Ok(Self::Own(vec![0; Self::BYTES / size_of::<u64>()]));
         }
-        let mut usm = objects
-            .context
-            .usm(fixture, objects::Kind::Host, Self::BYTES)?;
+        let mut usm = context.usm(fixture, host, Self::BYTES)?;
         usm.host_mut::<u64>().fill(0);
         Ok(Self::Usm(usm))
     }

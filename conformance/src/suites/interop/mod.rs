@@ -83,11 +83,7 @@ impl<'a> Bench<'a> {
         waits: &[ur_native_handle_t],
         held: bool,
     ) -> Result<Box<dyn Command + Send>, Stop> {
-        let held = held.then(|| {
-            let at = self.used.fetch_add(1, Ordering::Relaxed);
-            assert!(at < HELD, "one test holds back more than {HELD} commands");
-            self.words.ptr.cast::<u32>().wrapping_add(at)
-        });
+        let held = held.then(|| self.word()).transpose()?;
         let fill = Fill {
             queue,
             memory,
@@ -99,11 +95,23 @@ impl<'a> Bench<'a> {
         self.foreign.fill(&fill).map_err(Stop::failed)
     }
 
+    /// A word that no command waits for yet.
+    fn word(&self) -> Result<*mut u32, Stop> {
+        let at = self.used.fetch_add(1, Ordering::Relaxed);
+        check!(
+            at < HELD,
+            "a test that holds back more than {HELD} commands"
+        );
+        Ok(self.words.ptr.cast::<u32>().wrapping_add(at))
+    }
+
+    /// Goes on only if the bench's memory is full of this byte.
     fn holds(&self, byte: u8, what: &str) -> Done {
         are_all(self.memory.host(), byte, what)
     }
 }
 
+/// Goes on only if all are this byte.
 fn are_all(bytes: &[u8], byte: u8, what: &str) -> Done {
     let wrong = bytes.iter().find(|found| **found != byte);
     check!(wrong.is_none(), "{what}: {wrong:?} where {byte} should be");

@@ -14,9 +14,9 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["shown_queue";
-        later_commands_wait, host_copies_return, markers_cover, barriers_and_finish_cover, out_of_order_finish_covers,
-        earlier_waits_hold_back, freed_memory_waits, own_memory_is_reused, allocations_stay_whole,
-        a_second_queue_over_it, an_event_of_the_backend, an_event_for_the_backend,
+        later_commands_wait, host_copies_return, markers_cover, barriers_and_finish_cover,
+        out_of_order_finish_covers, earlier_waits_hold_back, freed_memory_waits, own_memory_is_reused,
+        allocations_stay_whole, a_second_queue_over_it, an_event_of_the_backend, an_event_for_the_backend,
     ]
 }
 
