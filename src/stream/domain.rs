@@ -1,12 +1,33 @@
 //! What outlives a context's handle: its devices, the driver's state for them, its lanes and memory.
 
-use super::engine::enter;
+use super::engine::{FAILED, enter};
 use super::lane::LaneCore;
 use super::memory::Memory;
 use super::{Driver, Engine};
 use crate::object::{Object, Result};
-use crate::timeline::{Clock, Frontier, Gathered, Point};
+use crate::timeline::{Clock, Failure, Frontier, Gathered, Point};
 use std::sync::{Arc, Mutex, Weak};
+
+/// Failures of what is on no lane, until they are reported.
+#[derive(Default)]
+pub(crate) struct Failures(Mutex<Vec<Arc<Failure>>>);
+
+impl Failures {
+    pub fn add(&self, why: &Arc<Failure>) {
+        let mut all = enter(&self.0);
+        all.retain(|failure| !failure.is_reported());
+        all.push(Arc::clone(why));
+    }
+
+    /// A wait covers them all: an error if any had not been reported.
+    pub fn report(&self) -> Result<()> {
+        let all = std::mem::take(&mut *enter(&self.0));
+        match all.iter().filter(|failure| failure.report()).count() {
+            0 => Ok(()),
+            _ => Err(FAILED),
+        }
+    }
+}
 
 /// The devices of a context with all that was made for them.
 pub struct Domain<D: Driver> {
@@ -18,6 +39,8 @@ pub struct Domain<D: Driver> {
     host_points: Mutex<Gathered<Frontier>>,
     /// What was pending on queues that ended, in a deterministic run.
     orphans: Mutex<Frontier>,
+    /// Why host tasks did not run.
+    failures: Failures,
     pub(crate) memory: Memory<D>,
 }
 
@@ -34,6 +57,7 @@ impl<D: Driver> Domain<D> {
             lanes: Mutex::default(),
             host_points: Mutex::default(),
             orphans: Mutex::default(),
+            failures: Failures::default(),
             memory: Memory::default(),
         });
         engine.add_domain(&domain);
@@ -108,6 +132,16 @@ impl<D: Driver> Domain<D> {
 
     pub(crate) fn orphans(&self) -> Frontier {
         enter(&self.orphans).clone()
+    }
+
+    /// A host task of one of the context's queues did not run.
+    pub(crate) fn add_failure(&self, why: &Arc<Failure>) {
+        self.failures.add(why);
+    }
+
+    /// As [`LaneCore::report`], of what is on no lane.
+    pub(crate) fn report(&self) -> Result<()> {
+        self.failures.report()
     }
 
     /// Everything enqueued in the context so far.

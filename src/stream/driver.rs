@@ -3,6 +3,8 @@
 //!
 //! A driver moves work and memory; it decides nothing about order, reuse or events.
 
+#[cfg(doc)]
+use super::FAILED;
 use super::{
     CommandBuffer, Context, Domain, Event, ExecutableGraph, Graph, Hooks, LaunchRequest,
     NativeLimits, NativePool, PlainLaunch, Progress, Queue, RecordedCommand, Stamps, UsmPool, Work,
@@ -85,8 +87,9 @@ pub trait Driver:
 {
     /// What the driver keeps with each context; `()` if nothing.
     type State: Send + Sync;
-    /// A physical in-order stream of one device. Dropped only after all of it was seen complete, or
-    /// to have failed.
+    /// A physical in-order stream of one device. Once a command of it fails, or waits for one that has,
+    /// nothing that was submitted behind it runs, and markers tell so, until [`Driver::recover`]. Dropped
+    /// only after all of it was seen to have ended.
     type Lane: Send + Sync;
     /// A position in a lane that can be waited for. Cheap to clone.
     type Marker: Clone + Send + Sync;
@@ -201,11 +204,27 @@ pub trait Driver:
         Ok(())
     }
 
-    /// Whether everything before the marker has completed.
+    /// Whether everything before the marker has completed. `IN_EVENT_LIST_EXEC_STATUS` ([`FAILED`])
+    /// once its command has ended by failing, or without having run since what it depends on failed;
+    /// any other error is one of the question, or of a driver that is lost.
     fn is_done(marker: &Self::Marker) -> Result<bool>;
 
-    /// Blocks the calling thread until then.
+    /// Blocks the calling thread until then. Errors are those of [`Driver::is_done`].
     fn block(marker: &Self::Marker) -> Result<()>;
+
+    /// Blocks until everything that the driver was given on the lane has ended: called once a command
+    /// of it failed, as drivers may tell of a failure before earlier commands have ended.
+    fn settle(lane: &Self::Lane) -> Result<()> {
+        let _ = lane;
+        Ok(())
+    }
+
+    /// The failure that the lane's markers tell of was recorded: what is submitted from now on runs
+    /// again. Whether what came behind the failed command up to here did not run.
+    fn recover(lane: &Self::Lane) -> bool {
+        let _ = lane;
+        false
+    }
 
     /// Has `then` run once the marker is done, on any thread and at once if it is done already.
     /// `then` is short, never blocks and runs no user code. A driver that cannot tell hands it back,
@@ -220,6 +239,12 @@ pub trait Driver:
 
     /// Completes a host-signalled point.
     fn signal(signal: Self::Signal);
+
+    /// Completes a host-signalled point as failed: a lane that waits for it drops what comes behind,
+    /// as far as the driver lets it.
+    fn fail(signal: Self::Signal) {
+        Self::signal(signal);
+    }
 
     /// Checks a launch and makes it ready; nothing is enqueued yet.
     fn launch(

@@ -6,9 +6,9 @@ use super::reach::Reach;
 use super::settings::Settings;
 use super::threads::{Job, Threads};
 use super::{Domain, Driver, Notice};
-use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
-use crate::object::{Object, Origin, Result, ensure};
-use crate::timeline::{Clock, Frontier, LaneId, Point, PointRef};
+use crate::abi::{UR_RESULT_ERROR_DEVICE_LOST, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS};
+use crate::object::{Error, Object, Origin, Result, ensure};
+use crate::timeline::{Clock, Failure, Frontier, LaneId, Point, PointRef};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,6 +48,23 @@ pub(crate) struct Mark<D: Driver> {
     pub marker: D::Marker,
 }
 
+impl<D: Driver> Clone for Mark<D> {
+    fn clone(&self) -> Self {
+        Self {
+            point: self.point.clone(),
+            marker: self.marker.clone(),
+        }
+    }
+}
+
+/// What a wait answers that covers a failed command, and a driver of a marker whose command failed.
+pub const FAILED: Error = Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS);
+
+/// Whether a command failed, rather than the driver's call that asks about it.
+pub(crate) fn is_failure(error: Error) -> bool {
+    error.code() == FAILED.code()
+}
+
 /// Locks that are entered even after a panic: what they guard is changed in single steps.
 pub(crate) fn enter<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
@@ -84,19 +101,20 @@ impl<D: Driver> Engine<D> {
             .iter()
             .filter_map(Weak::upgrade)
             .collect();
+        let mut result = Ok(());
         for domain in &domains {
+            let mut lanes = domain.lanes();
+            lanes.retain(|lane| is_part::<D>(&lane.device, device));
             let mut all = Frontier::new();
-            for lane in domain.lanes() {
-                if is_part::<D>(&lane.device, device) {
-                    all.join(&lane.tip());
-                }
-            }
+            lanes.iter().for_each(|lane| all.join(&lane.tip()));
             all.join(&self.unsignalled_of(domain));
             all.join(&domain.orphans());
-            self.wait(&all)?;
+            result = result.and(self.wait(&all));
+            let failed = lanes.iter().map(|lane| lane.report());
+            result = failed.fold(result, Result::and).and(domain.report());
         }
         domains.iter().for_each(|domain| domain.settle());
-        Ok(())
+        result
     }
 
     /// Ends the engine's threads when the adapter ends: waits for the jobs that are running.
@@ -185,48 +203,92 @@ impl<D: Driver> Engine<D> {
                 return Ok(false);
             }
             if let Some(mark) = self.mark(point)? {
-                if !D::is_done(&mark.marker)? {
-                    return Ok(false);
+                match D::is_done(&mark.marker) {
+                    Ok(false) => return Ok(false),
+                    ended => self.ended(&mark, ended.map(drop))?,
                 }
-                mark.point.clock.raise(mark.point.epoch);
             }
         }
         Ok(true)
     }
 
-    /// Blocks the host until all of it has completed, since the program asked for that.
-    pub(crate) fn wait(&self, frontier: &Frontier) -> Result<()> {
-        for point in frontier.points() {
-            if !point.is_done()
-                && let Some(mark) = self.mark(point)?
-            {
-                self.check()?;
-                D::block(&mark.marker)?;
-                mark.point.clock.raise(mark.point.epoch);
+    /// Records that what a marker covers has ended, and that its command failed if the driver says so.
+    fn ended(&self, mark: &Mark<D>, how: Result<()>) -> Result<()> {
+        if let Err(error) = how {
+            if !is_failure(error) {
+                return Err(error);
             }
-            point.clock.raise_awaited(point.epoch);
+            match self.lane_of(&mark.point) {
+                Some(lane) => return lane.record_failure(mark.point.epoch),
+                None => mark.point.fail(&Failure::new()),
+            }
         }
-        trace_wait(frontier);
+        mark.point.clock.raise(mark.point.epoch);
         Ok(())
     }
 
+    fn lane_of(&self, point: &Point) -> Option<Arc<LaneCore<D>>> {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        match places.get(&point.lane()) {
+            Some(Place::Lane(lane)) => lane.upgrade(),
+            _ => None,
+        }
+    }
+
+    /// Blocks the host until all of it has ended, failed commands too, since the program asked for that.
+    /// An error if the driver cannot tell; the rest is waited for all the same.
+    pub(crate) fn wait(&self, frontier: &Frontier) -> Result<()> {
+        let mut result = Ok(());
+        for point in frontier.points() {
+            result = result.and(self.wait_point(point));
+        }
+        trace_wait(frontier);
+        result
+    }
+
+    fn wait_point(&self, point: PointRef<'_>) -> Result<()> {
+        if !point.is_done()
+            && let Some(mark) = self.mark(point)?
+        {
+            self.check()?;
+            self.ended(&mark, D::block(&mark.marker))?;
+        }
+        point.clock.raise_awaited(point.epoch);
+        Ok(())
+    }
+
+    /// As [`Engine::wait`], of a command that the program waits for: an error if that failed, which is
+    /// reported by that.
     pub(crate) fn wait_reach(&self, reach: &Reach) -> Result<()> {
         self.wait(&reach.done)?;
+        if reach.failure().is_some() {
+            // The wait covers what that came after, too.
+            for point in reach.order.points() {
+                self.is_done(&Frontier::from(point.to_point()))?;
+            }
+            reach.report();
+            return Err(FAILED);
+        }
         reach.order.mark_awaited();
         trace_wait(&reach.order);
         Ok(())
     }
 
-    /// Runs a job on a thread of ours once all of it has completed, or the driver has failed. Until
-    /// then it wants each lane's command recorded before another follows: a later record could cover
-    /// what waits for this very job.
-    pub(crate) fn when(self: &Arc<Self>, before: Reach, job: Job) -> Result<()> {
+    /// Runs a job on a thread of ours once all of it has ended, or the driver is lost: the job is told
+    /// why a command of it failed, if one did. Until then it wants each lane's command recorded before
+    /// another follows: a later record could cover what waits for this very job.
+    pub(crate) fn when(
+        self: &Arc<Self>,
+        before: Reach,
+        job: impl FnOnce(Option<Arc<Failure>>) + Send + 'static,
+    ) -> Result<()> {
         self.check()?;
         self.threads.promise()?;
-        let Reach { done, tickets, .. } = before;
+        let done = before.done.clone();
         let job = move || {
-            drop(tickets);
-            job();
+            let failure = before.failure();
+            drop(before);
+            job(failure);
         };
         self.follow(done, Box::new(job), false);
         Ok(())
@@ -245,12 +307,16 @@ impl<D: Driver> Engine<D> {
                 }
             };
             let engine = Arc::clone(self);
-            let clock = Arc::clone(&mark.point.clock);
-            let epoch = mark.point.epoch;
+            let seen = mark.clone();
+            // A driver's call back may not ask the driver how the command ended: a thread of ours does.
             let notice: Notice = Box::new(move || {
-                clock.raise(epoch);
                 let threads = engine.threads.clone();
-                threads.push(Box::new(move || engine.follow(rest, job, true)));
+                threads.push(Box::new(move || {
+                    if let Err(error) = engine.is_ended(&seen) {
+                        log::error!("asking how a command ended failed: {:?}", error.code());
+                    }
+                    engine.follow(rest, job, true);
+                }));
             });
             if ours && self.threads.promise().is_err() {
                 // The end has come: dropping the job completes what depends on it.
@@ -262,6 +328,16 @@ impl<D: Driver> Engine<D> {
             return;
         }
         if ours { job() } else { self.threads.push(job) }
+    }
+
+    /// Records how a command ended whose end the driver told of.
+    fn is_ended(&self, mark: &Mark<D>) -> Result<()> {
+        if mark.point.is_done() {
+            return Ok(());
+        }
+        self.ended(mark, D::is_done(&mark.marker).map(drop))
+            // On a device that is lost all has ended.
+            .inspect_err(|_| mark.point.clock.raise(mark.point.epoch))
     }
 
     /// Has a thread block for a lane: one for all of its points, in their order. A point before that
@@ -292,7 +368,7 @@ impl<D: Driver> Engine<D> {
         self.threads.push(Box::new(move || {
             let mut next = Some((mark, notice));
             while let Some((mark, notice)) = next {
-                if let Err(error) = D::block(&mark.marker) {
+                if let Err(error) = engine.ended(&mark, D::block(&mark.marker)) {
                     log::error!("waiting for a lane failed: {:?}", error.code());
                 }
                 notice();
@@ -484,15 +560,33 @@ impl<D: Driver> HostPoint<D> {
     pub fn signal(self) {
         drop(self);
     }
+
+    /// Completes it as failed: what waits for it does not run.
+    pub fn fail(mut self, why: &Arc<Failure>) {
+        self.point.fail(why);
+        self.complete(D::fail);
+    }
+
+    /// Signals it, or has it fail for this reason.
+    pub fn end(self, failure: Option<Arc<Failure>>) {
+        match failure {
+            None => self.signal(),
+            Some(why) => self.fail(&why),
+        }
+    }
+
+    fn complete(&mut self, signal: impl FnOnce(D::Signal)) {
+        if let Some(own) = self.signal.take() {
+            // First, so that nobody sees what waited for it complete before it.
+            self.engine.signalled(&self.point);
+            signal(own);
+            self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
 }
 
 impl<D: Driver> Drop for HostPoint<D> {
     fn drop(&mut self) {
-        if let Some(signal) = self.signal.take() {
-            // First, so that nobody sees what waited for it complete before it.
-            self.engine.signalled(&self.point);
-            D::signal(signal);
-            self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
-        }
+        self.complete(D::signal);
     }
 }

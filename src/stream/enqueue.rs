@@ -28,7 +28,7 @@ impl<D: Driver> Queue<D> {
             return None;
         };
         let alone = waits.is_empty() && !blocking && !self.capture.is_on() && !self.is_profiled();
-        (alone && !lane.is_left()).then_some(&**lane)
+        (alone && !lane.is_left() && !lane.is_stopped()).then_some(&**lane)
     }
 
     /// Ends the turn of a command that [`Queue::next_lane`] was given.

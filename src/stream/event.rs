@@ -6,19 +6,19 @@
 //! | submitted | what comes before the command is not complete |
 //! | running | all before it is complete, it is not |
 //! | complete | everything it reaches was observed complete |
-//! | error | the driver failed while asked about it |
+//! | error | its command failed, or did not run since what it depends on failed; or the driver is lost |
 //!
 //! States are read off the frontier each time, so that elided commands share completion without
 //! sharing a handle.
 
-use super::engine::ForeignPoint;
+use super::engine::{ForeignPoint, is_failure};
 use super::reach::{Reach, Reached, Reaches};
 use super::signal::Signal;
 use super::{Context, Driver, Engine, Graph, Queue, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
-use crate::timeline::Frontier;
+use crate::timeline::{Failure, Frontier};
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -308,9 +308,9 @@ impl<D: Driver> Event<D> {
         mut take: impl FnMut(Cow<'a, Reach>),
     ) -> Result<()> {
         for event in events {
-            let failed = event.failed.load(Ordering::Relaxed);
-            ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
             let reach = event.reach()?;
+            let failed = event.failed.load(Ordering::Relaxed) || reach.failure().is_some();
+            ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
             if reach.done.is_complete() {
                 continue;
             }
@@ -332,7 +332,9 @@ impl<D: Driver> Event<D> {
         let done = Frontier::from(point.point.clone());
         let mut order = reach.order.clone();
         order.join(&done);
-        engine.when(reach.clone(), Box::new(move || point.signal()))?;
+        engine.when(reach.clone(), move |failure| {
+            point.end(failure.map(|_| Failure::new()));
+        })?;
         Ok(Reach {
             done,
             order,
@@ -352,7 +354,11 @@ impl<D: Driver> Event<D> {
             return Ok(());
         }
         let reach = self.reach()?;
-        self.engine().wait_reach(&reach).map_err(|_| self.fail())?;
+        let waited = self.engine().wait_reach(&reach);
+        waited.map_err(|error| match is_failure(error) {
+            true => error,
+            false => self.fail(),
+        })?;
         // A recorded command's event stands for another execution next.
         if let Standing::Command(..) = *self.standing {
             self.awaited.store(true, Ordering::Release);
@@ -379,7 +385,11 @@ impl<D: Driver> Event<D> {
             Standing::Captured(..) => return UR_EVENT_STATUS_QUEUED,
         };
         let engine = self.engine();
-        match engine.is_done(&reach.done) {
+        let done = engine.is_done(&reach.done);
+        if reach.failure().is_some() {
+            return UR_EVENT_STATUS_ERROR;
+        }
+        match done {
             Err(_) => {
                 self.fail();
                 UR_EVENT_STATUS_ERROR
@@ -426,9 +436,7 @@ impl<D: Driver> Event<D> {
             && !foreign.point.is_done()
         {
             let point = Frontier::from(foreign.point.clone());
-            let kept = self
-                .engine()
-                .when(point.into(), Box::new(move || drop(foreign)));
+            let kept = self.engine().when(point.into(), move |_| drop(foreign));
             if let Err(error) = kept {
                 log::error!("a foreign event is forgotten: {:?}", error.code());
             }
@@ -529,6 +537,6 @@ impl<D: Driver> hal::Event<D> for Event<D> {
             data: user_data,
         };
         this.engine()
-            .when(frontier.into(), Box::new(move || callback.call()))
+            .when(frontier.into(), move |_| callback.call())
     }
 }

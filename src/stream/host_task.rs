@@ -9,6 +9,7 @@ use super::{Driver, Queue, Work};
 use crate::abi::*;
 use crate::hal::Unwrapped;
 use crate::object::{Handles, Object, OutHandle, Result};
+use crate::timeline::Failure;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,13 @@ impl<D: Driver> Task<D> {
         unsafe { (self.call.run)(self.call.data) };
         self.stamp(|stamps| &stamps.end);
         self.point.signal();
+    }
+
+    /// What it depends on has failed: it does not run, and has failed too.
+    fn fail(self) {
+        let why = Failure::new();
+        self.queue.add_failure(&why);
+        self.point.fail(&why);
     }
 
     fn stamp(&self, which: impl Fn(&super::Stamps) -> &AtomicU64) {
@@ -103,6 +111,9 @@ impl<D: Driver> Queue<D> {
             point,
             queue: this.arc(),
         };
-        this.engine().when(before, Box::new(move || task.call()))
+        this.engine().when(before, move |failure| match failure {
+            None => task.call(),
+            Some(_) => task.fail(),
+        })
     }
 }

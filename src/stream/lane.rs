@@ -5,6 +5,7 @@
 //! many records, to ask about one. Nobody waits for a lane's lock while holding another's: markers of
 //! other lanes are found before.
 
+mod failures;
 mod guests;
 mod lone;
 mod marks;
@@ -44,6 +45,8 @@ pub(crate) struct LaneCore<D: Driver> {
     origin: Origin,
     /// Whether others can put work on the stream that we never see, from some point on.
     exposed: AtomicBool,
+    /// Whether a command failed that was not reported, on a lane that comes to a stop then.
+    stopped: AtomicBool,
     /// Whether there are recorded markers, for who would else take the lock to give none back.
     marked: AtomicBool,
     /// The epoch of the tip while that is the lane's own last command alone, else [`JOINED`].
@@ -58,6 +61,8 @@ pub(crate) struct LaneCore<D: Driver> {
     pub clock: Arc<Clock>,
     pub device: Arc<Object<D::Device>>,
     engine: Arc<Engine<D>>,
+    /// Whether each command depends on the one before: it is an in-order queue.
+    in_order: bool,
     /// Native commands that put work on the stream now.
     guests: AtomicUsize,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
@@ -94,15 +99,17 @@ impl<D: Driver> LaneCore<D> {
         context: &Arc<Object<Context<D>>>,
         device: &Arc<Object<D::Device>>,
         flags: ur_queue_flags_t,
+        in_order: bool,
     ) -> Result<Arc<Self>> {
         let make = |clock: &Arc<Clock>| D::lane(context.domain(), device, flags, clock);
-        Self::over(context, device, make)
+        Self::over(context, device, in_order, make)
     }
 
     /// A lane over the stream that `make` gives.
     pub fn over(
         context: &Arc<Object<Context<D>>>,
         device: &Arc<Object<D::Device>>,
+        in_order: bool,
         make: impl FnOnce(&Arc<Clock>) -> Result<D::Lane>,
     ) -> Result<Arc<Self>> {
         let domain = context.domain();
@@ -126,6 +133,8 @@ impl<D: Driver> LaneCore<D> {
             engine: Arc::clone(domain.engine()),
             native,
             exposed: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            in_order,
             guests: AtomicUsize::new(0),
             state: Lone::new(state),
             stash,
@@ -162,7 +171,10 @@ impl<D: Driver> LaneCore<D> {
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<Reached>> {
         let mut state = self.after_all(waits)?;
-        self.give(&mut state, wanted, give)
+        let failed = waits
+            .iter()
+            .any(|waits| waits.borrow().unreported().is_some());
+        self.give(&mut state, wanted, failed, give)
     }
 
     /// As [`LaneCore::submit_with`], after nothing but what is on the lane: who has the turn gives the
@@ -189,6 +201,7 @@ impl<D: Driver> LaneCore<D> {
             Ok(ready) => ready,
             Err(error) => return (Reached::default(), Err(error)),
         };
+        let failed = waits.unreported().is_some();
         let mut give = |state: &mut State<D>| {
             for (part, (missing, marks)) in parts.iter_mut().zip(&found) {
                 if !missing.iter().all(|point| state.order.orders_point(point)) {
@@ -201,7 +214,8 @@ impl<D: Driver> LaneCore<D> {
                     part.reach = Some(reach.into());
                     continue;
                 }
-                part.reach = self.give(state, part.wanted, |lane, epoch| {
+                let failed = failed || part.waits.unreported().is_some();
+                part.reach = self.give(state, part.wanted, failed, |lane, epoch| {
                     part.given
                         .submit(lane, epoch, part.stamps.clone())
                         .map(|()| Progress::Pending)
@@ -213,15 +227,22 @@ impl<D: Driver> LaneCore<D> {
         (self.reach(&mut state), result)
     }
 
+    /// Gives the lane a command; one that depends on what has `failed` is none.
     fn give(
         &self,
         state: &mut State<D>,
         wanted: bool,
+        failed: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<Reached>> {
         self.record_if_watched(state)?;
-        let given = give(&self.native, state.order.epoch() + 1);
-        let watched = self.given(state, given)?;
+        let watched = match failed || self.is_stopped() {
+            false => {
+                let given = give(&self.native, state.order.epoch() + 1);
+                self.given(state, given)?
+            }
+            true => self.drop_command(state)?,
+        };
         Ok(wanted.then(|| self.reach_here(state, true, watched)))
     }
 
@@ -431,6 +452,7 @@ impl<D: Driver> LaneCore<D> {
             told.tickets = Tickets::of(ticket);
             told.tickets.join(recent.tickets());
             told.own = own;
+            told.failed = None;
         })
     }
 
@@ -525,7 +547,7 @@ impl<D: Driver> LaneCore<D> {
         let engine = Arc::clone(&self.engine);
         let lane = Arc::clone(&self);
         if engine
-            .when(tip.clone().into(), Box::new(move || drop(lane)))
+            .when(tip.clone().into(), move |_| drop(lane))
             .is_err()
             && let Err(error) = engine.wait(&tip)
         {

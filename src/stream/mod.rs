@@ -72,7 +72,7 @@ pub use command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use context::Context;
 pub use domain::Domain;
 pub use driver::{Compiled, Driver, Kind, Landing, Notice, Step};
-pub use engine::Engine;
+pub use engine::{Engine, FAILED};
 pub use event::Event;
 pub use graph::{ExecutableGraph, Graph};
 pub use hooks::Hooks;

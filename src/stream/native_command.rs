@@ -69,7 +69,10 @@ impl<D: Driver> Queue<D> {
             false => None,
         };
         let loan = this.lend(&waits, bring, queued.as_ref())?;
-        run();
+        // The user's work cannot be dropped once it is on the stream.
+        if !loan.0.what.drops(&waits) {
+            run();
+        }
         let end = queued.as_ref().map(|_| Arc::new(Stamps::default()));
         let lane = Arc::clone(&loan.0.what);
         let behind = lane.submit(&Reach::default(), Work::Marker, end.clone(), event.wanted());

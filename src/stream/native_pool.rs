@@ -273,7 +273,7 @@ impl<D: Driver> Domain<D> {
         let engine = self.engine();
         match engine.is_done(&death) {
             Ok(true) => free(),
-            _ if engine.when(death.clone().into(), Box::new(free)).is_ok() => {}
+            _ if engine.when(death.clone().into(), move |_| free()).is_ok() => {}
             _ => {
                 if let Err(error) = engine.wait(&death) {
                     log::error!("work before a free failed: {:?}", error.code());

@@ -5,13 +5,13 @@
 //! that wait for all of those points anyway. There are few lanes for the same points, and those that are
 //! not needed any more end.
 
-use super::engine::{HostPoint, HostSignal};
+use super::engine::{FAILED, HostPoint, HostSignal};
 use super::lane::{LaneCore, Progress};
 use super::reach::{Reach, Reached};
 use super::{Context, Driver, Stamps, Work};
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
-use crate::timeline::{Frontier, Gathered, PointRef};
+use crate::timeline::{Failure, Frontier, Gathered, PointRef};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -54,6 +54,9 @@ impl<D: Driver> OutOfOrder<D> {
             return Cow::Borrowed(waits);
         }
         self.barrier.prune();
+        if self.barrier.unreported().is_none() {
+            self.barrier.failed = None;
+        }
         let mut all = waits.clone();
         all.join(&self.barrier);
         Cow::Owned(all)
@@ -180,6 +183,16 @@ impl<D: Driver> OutOfOrder<D> {
         all
     }
 
+    /// A wait covers all of the queue: an error if a command failed that no wait has reported.
+    pub fn report(&mut self) -> Result<()> {
+        let barrier = match self.barrier.unreported().is_some_and(|why| why.report()) {
+            true => Err(FAILED),
+            false => Ok(()),
+        };
+        let failed = self.lanes.iter().map(|lane| lane.report());
+        failed.fold(barrier, Result::and)
+    }
+
     pub fn retire(&mut self) {
         for lane in self.lanes.drain(..) {
             lane.retire();
@@ -189,6 +202,10 @@ impl<D: Driver> OutOfOrder<D> {
     /// The lane for a command that waits for this, by its place: one whose last command it follows
     /// anyway, one that is idle, a new one, or the one with the least to do.
     fn place(&mut self, waits: &Reach) -> Result<usize> {
+        if Failure::any() {
+            // A lane that something failed on may be one that drops what it is given.
+            self.lanes.iter().try_for_each(|lane| lane.poll())?;
+        }
         let engine = self.context.domain().engine();
         if !engine.all_signalled() {
             return self.place_around_hosts(waits);
@@ -259,7 +276,8 @@ impl<D: Driver> OutOfOrder<D> {
         let mut at = MOST_LANES;
         while at < self.lanes.len() && self.lanes.len() > MOST_LANES {
             let lane = &self.lanes[at];
-            match lane.left() == 0 && !lane.is_lent() && !lane.is_exposed() {
+            let told = lane.clock.unreported(u64::MAX).is_none();
+            match lane.left() == 0 && told && !lane.is_lent() && !lane.is_exposed() {
                 true => self.lanes.swap_remove(at).retire(),
                 false => at += 1,
             }
@@ -267,7 +285,7 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     fn add_lane(&mut self) -> Result<usize> {
-        let lane = LaneCore::open(&self.context, &self.device, self.flags)?;
+        let lane = LaneCore::open(&self.context, &self.device, self.flags, false)?;
         self.lanes.push(lane);
         Ok(self.lanes.len() - 1)
     }

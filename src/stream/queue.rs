@@ -6,6 +6,7 @@
 
 use super::capture::{Capture, Span};
 use super::command::Command;
+use super::domain::Failures;
 use super::engine::{HostPoint, HostSignal, enter};
 use super::event::{Event, Times};
 use super::lane::{LaneCore, Progress};
@@ -17,7 +18,7 @@ use super::{Context, Driver, Engine, Stamps, Work};
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
-use crate::timeline::{Clock, Frontier, LaneId};
+use crate::timeline::{Clock, Failure, Frontier, LaneId};
 use std::sync::{Arc, Mutex};
 
 /// A queue's handle. What every command looks at comes first, on as few cache lines as may be: the
@@ -35,6 +36,8 @@ pub struct Queue<D: Driver> {
     home_at: usize,
     /// Lanes lent to native commands, with the threads whose callbacks run.
     pub(super) lent: Loans<LaneCore<D>>,
+    /// Why host tasks of it did not run.
+    failures: Failures,
     /// Whom a trace of pools knows it by; none without one. An in-order queue is its lane.
     pub(crate) watched: Option<LaneId>,
 }
@@ -71,7 +74,7 @@ impl<D: Driver> Queue<D> {
                 &context, &device, flags,
             ))))
         } else {
-            Shape::InOrder(LaneCore::open(&context, &device, flags)?)
+            Shape::InOrder(LaneCore::open(&context, &device, flags, true)?)
         };
         Ok(hal::new::<D, _>(Self {
             context,
@@ -82,6 +85,7 @@ impl<D: Driver> Queue<D> {
             watched: watched(&shape),
             shape,
             lent: Loans::default(),
+            failures: Failures::default(),
             capture: Capture::default(),
         }))
     }
@@ -97,7 +101,7 @@ impl<D: Driver> Queue<D> {
         let home_at = context.index(device)?;
         let home = context.device(device)?;
         let (device, context) = (device.arc(), context.arc());
-        let lane = LaneCore::over(&context, &device, |_| Ok(lane))?;
+        let lane = LaneCore::over(&context, &device, true, |_| Ok(lane))?;
         lane.expose()?;
         let shape = Shape::InOrder(lane);
         Ok(hal::new::<D, _>(Self {
@@ -109,6 +113,7 @@ impl<D: Driver> Queue<D> {
             watched: watched(&shape),
             shape,
             lent: Loans::default(),
+            failures: Failures::default(),
             capture: Capture::default(),
         }))
     }
@@ -387,9 +392,20 @@ impl<D: Driver> Queue<D> {
         if let Shape::InOrder(lane) = &self.shape {
             lane.plan(&self.context.domain().memory);
         }
-        self.engine().wait(&all)?;
+        let waited = self.engine().wait(&all);
+        let failed = match &self.shape {
+            Shape::InOrder(lane) => lane.report(),
+            Shape::OutOfOrder(lanes) => enter(lanes).report(),
+        };
         self.context.domain().settle();
-        Ok(())
+        let tasks = self.failures.report();
+        waited.and(failed).and(tasks)
+    }
+
+    /// A host task of the queue did not run, since what it depends on failed.
+    pub(crate) fn add_failure(&self, why: &Arc<Failure>) {
+        self.failures.add(why);
+        self.context.domain().add_failure(why);
     }
 
     pub(crate) fn info(this: &Object<Self>, what: QueueInfo, out: InfoOut<'_>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! What comes before something: the frontier that must complete, and all that is known by then.
 
-use crate::timeline::{Frontier, Point, PointRef, Prune};
+use crate::timeline::{Failure, Frontier, Point, PointRef, Prune};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -186,6 +186,8 @@ pub(crate) struct Reach {
     pub tickets: Tickets,
     /// Whether `done` is one command's own point, rather than what it shares with others.
     pub own: bool,
+    /// Why a command of it failed that `done` has forgotten since it has ended.
+    pub failed: Option<Arc<Failure>>,
 }
 
 impl From<Frontier> for Reach {
@@ -203,6 +205,29 @@ impl Reach {
         self.done.join(&other.done);
         self.order.join(&other.order);
         self.tickets.join(other.tickets.iter());
+        if self.failed.is_none() {
+            self.failed.clone_from(&other.failed);
+        }
+    }
+
+    /// Why a command of it failed, if one did.
+    pub fn failure(&self) -> Option<Arc<Failure>> {
+        self.failed.clone().or_else(|| self.done.failure())
+    }
+
+    /// As [`Reach::failure`], while the program was not told of that by a wait.
+    pub fn unreported(&self) -> Option<Arc<Failure>> {
+        let failure = Failure::any().then(|| self.failure()).flatten();
+        failure.filter(|failure| !failure.is_reported())
+    }
+
+    /// The program was told of all failures in it.
+    pub fn report(&self) {
+        let all = self.done.points().chain(self.order.points());
+        let failures = all.filter_map(|point| point.clock.failure(point.epoch));
+        failures.chain(self.failed.clone()).for_each(|failure| {
+            failure.report();
+        });
     }
 
     pub fn join_frontier(&mut self, frontier: &Frontier) {
@@ -222,7 +247,7 @@ impl Reach {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.done.is_empty() && self.order.is_empty()
+        self.done.is_empty() && self.order.is_empty() && self.failed.is_none()
     }
 
     /// What no wait list reaches.
@@ -235,6 +260,7 @@ impl Reach {
                 more: None,
             },
             own: false,
+            failed: None,
         };
         &NOTHING
     }
@@ -254,6 +280,9 @@ impl Reach {
 
     /// Forgets what was observed complete.
     pub fn prune(&mut self) {
+        if self.failed.is_none() {
+            self.failed = self.done.failure();
+        }
         self.done.prune();
         self.order.prune();
         if self.done.is_empty() {

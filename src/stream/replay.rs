@@ -345,9 +345,7 @@ fn keep_until<D: Driver, T: Send + Sync + 'static>(
     }
     let what = Arc::new(what);
     let kept = Arc::clone(&what);
-    if engine
-        .when(until.clone(), Box::new(move || drop(kept)))
-        .is_err()
+    if engine.when(until.clone(), move |_| drop(kept)).is_err()
         && let Err(error) = engine.wait(&until.done)
     {
         log::error!("what a recording used goes early: {:?}", error.code());

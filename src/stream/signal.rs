@@ -101,7 +101,7 @@ impl<D: Driver> Signal<D> {
             return;
         };
         let engine = self.domain.engine();
-        if let Err(error) = engine.when(done, Box::new(move || point.signal())) {
+        if let Err(error) = engine.when(done, move |failure| point.end(failure)) {
             log::error!(
                 "a recorded command's event completes early: {:?}",
                 error.code()

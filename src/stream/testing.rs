@@ -10,8 +10,8 @@ pub use bench::*;
 pub use world::{FakeLane, Flag, Line, Marker, World};
 
 use super::{
-    CommandBuffer, Compiled, Context, Domain, Driver, Event, ExecutableGraph, Graph, Hooks, Kind,
-    LaunchRequest, Notice, Queue, RecordedCommand, Stamps, Step, UsmPool, Work,
+    CommandBuffer, Compiled, Context, Domain, Driver, Event, ExecutableGraph, FAILED, Graph, Hooks,
+    Kind, LaunchRequest, Notice, Queue, RecordedCommand, Stamps, Step, UsmPool, Work,
 };
 use crate::abi::*;
 use crate::hal::{self, Backend};
@@ -124,6 +124,7 @@ macro_rules! fake {
                     items: Mutex::default(),
                     done: AtomicU64::new(0),
                     notices: Mutex::default(),
+                    failed: AtomicBool::new(false),
                 });
                 if $tracks {
                     // It raises the clock by noticing each epoch; see `submit`.
@@ -206,6 +207,7 @@ macro_rules! fake {
             fn is_done(marker: &Marker) -> Result<bool> {
                 match marker.world().broken.load(Ordering::Relaxed) {
                     true => Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST)),
+                    false if marker.is_done() && marker.has_failed() => Err(FAILED),
                     false => Ok(marker.is_done()),
                 }
             }
@@ -216,7 +218,7 @@ macro_rules! fake {
                         return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
                     }
                     if marker.is_done() {
-                        return Ok(());
+                        return Self::is_done(marker).map(drop);
                     }
                     // Only a host wait of the test's own makes progress; see `Bench::drive`.
                     if std::thread::current().name() != Some("ur-host") {
@@ -256,6 +258,15 @@ macro_rules! fake {
                 None
             }
 
+            fn settle(lane: &FakeLane) -> Result<()> {
+                lane.world.run();
+                Ok(())
+            }
+
+            fn recover(lane: &FakeLane) -> bool {
+                lane.line.failed.swap(false, Ordering::Relaxed)
+            }
+
             fn host_point(domain: &Domain<Self>) -> Result<(Marker, Self::Signal)> {
                 let flag = Arc::new(Flag::default());
                 let world = Arc::clone(domain.state());
@@ -266,6 +277,11 @@ macro_rules! fake {
             }
 
             fn signal((_, flag): Self::Signal) {
+                flag.raise();
+            }
+
+            fn fail((_, flag): Self::Signal) {
+                flag.failed.store(true, Ordering::Relaxed);
                 flag.raise();
             }
 

@@ -1,5 +1,7 @@
 //! One lane's identity and how far it is known to have got.
 
+use super::Failure;
+use super::failure::Failures;
 use super::sync::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -40,6 +42,7 @@ pub struct Clock {
     /// Where the roster that named its lane last did so, for who looks it up. Plain, as it orders
     /// nothing.
     seat: std::sync::atomic::AtomicU64,
+    failures: Failures,
 }
 
 impl Clock {
@@ -66,6 +69,7 @@ impl Clock {
             deterministic,
             host,
             seat: NOWHERE.into(),
+            failures: Failures::new(),
         })
     }
 
@@ -104,6 +108,28 @@ impl Clock {
 
     pub fn is_host(&self) -> bool {
         self.host
+    }
+
+    /// Records that the commands after one epoch up to another failed: before the clock is raised past
+    /// them, so that nobody takes them for complete and right.
+    pub fn fail(&self, after: u64, upto: u64, why: &Arc<Failure>) {
+        self.failures.add(after, upto, why);
+    }
+
+    /// Why the command with this epoch failed, if it is known to have.
+    #[inline]
+    pub fn failure(&self, epoch: u64) -> Option<Arc<Failure>> {
+        self.failures.of(epoch)
+    }
+
+    /// A failure of a command up to this epoch that the program was not told of.
+    pub fn unreported(&self, epoch: u64) -> Option<Arc<Failure>> {
+        self.failures.unreported(epoch)
+    }
+
+    /// Reports all failures of commands up to this epoch. Whether any had not been.
+    pub fn report(&self, epoch: u64) -> bool {
+        self.failures.report(epoch)
     }
 
     /// Records that the program itself has awaited `epoch`, whatever time it took.
@@ -165,6 +191,11 @@ impl Point {
     /// How many epochs lie between what is known complete and this point.
     pub fn outstanding(&self) -> u64 {
         self.by_ref().outstanding()
+    }
+
+    /// Records that its own command failed.
+    pub fn fail(&self, why: &Arc<Failure>) {
+        self.clock.fail(self.epoch - 1, self.epoch, why);
     }
 }
 

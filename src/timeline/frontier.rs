@@ -8,7 +8,7 @@
 use super::clock::PointRef;
 use super::roster::{Roster, newest};
 use super::table::{Many, Part};
-use super::{Clock, LaneId, Point};
+use super::{Clock, Failure, LaneId, Point};
 use std::fmt;
 use std::sync::Arc;
 
@@ -128,6 +128,12 @@ impl Frontier {
     /// Whether all of it was observed complete: see [`Point::is_done`].
     pub fn is_done(&self) -> bool {
         self.points().all(|point| point.is_done())
+    }
+
+    /// Why one of its commands failed, if any is known to have.
+    pub fn failure(&self) -> Option<Arc<Failure>> {
+        self.points()
+            .find_map(|point| point.clock.failure(point.epoch))
     }
 
     /// As [`Frontier::mark_complete`], where the program itself awaited it.

@@ -15,7 +15,8 @@
 //! whether a point is done is then for those who must know, and decides nothing.
 //!
 //! No state is ever left backwards: epochs and completion only rise, lane identities are never
-//! reused. Lock ranks: this module takes no lock.
+//! reused. Which complete commands failed is kept beside (`failure`). Lock ranks: the one lock, of a
+//! clock's failures, is a leaf, and taken only once some command has failed.
 //!
 //! Model checks: `RUSTFLAGS="--cfg loom" cargo test -p unified-runtime --lib --release loom_`
 //! (with a target directory of its own, since the flag rebuilds everything).
@@ -24,6 +25,7 @@
 
 mod clock;
 mod columns;
+mod failure;
 mod frontier;
 mod gathered;
 mod lane;
@@ -32,6 +34,7 @@ pub mod sync;
 mod table;
 
 pub use clock::{Clock, LaneId, Point, PointRef};
+pub use failure::Failure;
 pub use frontier::{Frontier, Points};
 pub use gathered::{Gathered, Prune};
 pub use lane::Lane;

@@ -6,6 +6,7 @@
 use super::{Driver, LaneCore, State};
 use crate::object::Result;
 use crate::stream::Work;
+use crate::timeline::Failure;
 use std::sync::atomic::Ordering;
 
 impl<D: Driver> LaneCore<D> {
@@ -61,10 +62,10 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// Where others put work on the stream, puts a command of ours behind all of it: what stands for
-    /// everything up to here then does.
+    /// everything up to here then does. The same behind a failure that was reported, which is over.
     #[inline]
     pub fn cover(&self, state: &mut State<D>) -> Result<()> {
-        match self.is_open() {
+        match self.is_open() || Failure::any() && self.ends_with_reported(state) {
             true => self.cover_others(state),
             false => Ok(()),
         }

@@ -7,7 +7,7 @@
 
 use super::{Driver, LaneCore, Marks, State};
 use crate::object::{Error, Result};
-use crate::stream::engine::Mark;
+use crate::stream::engine::{Mark, is_failure};
 use crate::timeline::{Point, PointRef};
 use std::hint::cold_path;
 use std::sync::atomic::Ordering;
@@ -75,11 +75,14 @@ impl<D: Driver> LaneCore<D> {
                 self.forget_complete(&mut state);
                 state.marks.front().cloned()
             };
-            match oldest {
-                Some((epoch, marker)) if D::is_seen_done(&self.native, &marker)? => {
-                    self.clock.raise(epoch);
-                }
-                _ => return Ok(()),
+            let Some((epoch, marker)) = oldest else {
+                return Ok(());
+            };
+            match D::is_seen_done(&self.native, &marker) {
+                Ok(true) => self.clock.raise(epoch),
+                Ok(false) => return Ok(()),
+                Err(error) if is_failure(error) => self.record_failure(epoch)?,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -100,10 +103,13 @@ impl<D: Driver> LaneCore<D> {
         let Some(mut state) = self.state.try_lock() else {
             return Ok(());
         };
-        while let Some((epoch, marker)) = state.marks.front()
-            && D::is_seen_done(&self.native, marker)?
-        {
-            self.clock.raise(*epoch);
+        while let Some((epoch, marker)) = state.marks.front().cloned() {
+            match D::is_seen_done(&self.native, &marker) {
+                Ok(true) => self.clock.raise(epoch),
+                Ok(false) => break,
+                Err(error) if is_failure(error) => self.record_failure_here(&mut state, epoch)?,
+                Err(error) => return Err(error),
+            }
             self.forget_complete(&mut state);
         }
         match state.marks.len() < FEW {
@@ -163,11 +169,19 @@ impl<D: Driver> LaneCore<D> {
     /// either way one question is for sixteen markers or more.
     #[cold]
     fn look(&self, state: &mut State<D>) {
-        if let Some((epoch, marker)) = state.marks.get(state.marks.len() / 2) {
-            match D::is_seen_done(&self.native, marker) {
-                Ok(true) => self.clock.raise(*epoch),
-                Ok(false) => {}
-                Err(error) => log::error!("asking a lane how far it is failed: {:?}", error.code()),
+        let middle = state.marks.get(state.marks.len() / 2).cloned();
+        if let Some((epoch, marker)) = middle {
+            let seen = match D::is_seen_done(&self.native, &marker) {
+                Ok(true) => {
+                    self.clock.raise(epoch);
+                    Ok(())
+                }
+                Ok(false) => Ok(()),
+                Err(error) if is_failure(error) => self.record_failure_here(state, epoch),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = seen {
+                log::error!("asking a lane how far it is failed: {:?}", error.code());
             }
         }
         self.forget_complete(state);

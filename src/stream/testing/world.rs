@@ -29,6 +29,8 @@ pub struct World {
     pub compiles: AtomicUsize,
     /// Submissions until one fails, none for never.
     pub fails_after: Mutex<Option<usize>>,
+    /// Labels of launches that fail instead of running.
+    pub failing: Mutex<Vec<u32>>,
     /// Bytes that the system has, none for no end.
     pub room: Mutex<Option<usize>>,
     pub(super) next: AtomicUsize,
@@ -43,6 +45,8 @@ pub struct Line {
     pub(super) items: Mutex<VecDeque<Item>>,
     pub(super) done: AtomicU64,
     pub(super) notices: Mutex<Vec<(u64, Notice)>>,
+    /// Whether a command or what it waits for has failed, since when nothing more runs.
+    pub(super) failed: AtomicBool,
 }
 
 pub(super) enum Item {
@@ -60,6 +64,7 @@ pub(super) enum Item {
 #[derive(Default)]
 pub struct Flag {
     set: AtomicBool,
+    pub(super) failed: AtomicBool,
     pub(super) notices: Mutex<Vec<Notice>>,
 }
 
@@ -163,8 +168,14 @@ impl World {
             }
         };
         match item {
-            Item::Wait(_) => {}
-            Item::Record(flag) => flag.raise(),
+            Item::Wait(marker) => {
+                line.failed.fetch_or(marker.has_failed(), Ordering::Relaxed);
+            }
+            Item::Record(flag) => {
+                let failed = line.failed.load(Ordering::Relaxed);
+                flag.failed.store(failed, Ordering::Relaxed);
+                flag.raise();
+            }
             Item::Foreign(label) => self.ran.lock().unwrap().push(label),
             Item::Work {
                 epoch,
@@ -175,7 +186,13 @@ impl World {
                     stamps.start.store(self.tick(), Ordering::Release);
                     stamps.end.store(self.tick(), Ordering::Release);
                 }
-                self.ran.lock().unwrap().extend(labels);
+                let failing = self.failing.lock().unwrap().clone();
+                if labels.iter().any(|label| failing.contains(label)) {
+                    line.failed.store(true, Ordering::Relaxed);
+                }
+                if !line.failed.load(Ordering::Relaxed) {
+                    self.ran.lock().unwrap().extend(labels);
+                }
                 line.done.store(epoch, Ordering::Release);
                 let mut notices = line.notices.lock().unwrap();
                 let (due, rest) = std::mem::take(&mut *notices)
@@ -244,6 +261,13 @@ impl Marker {
         match self {
             Self::Epoch(_, line, epoch) => line.done.load(Ordering::Acquire) >= *epoch,
             Self::Flag(_, flag) => flag.set.load(Ordering::Acquire),
+        }
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        match self {
+            Self::Epoch(..) => false,
+            Self::Flag(_, flag) => flag.failed.load(Ordering::Relaxed),
         }
     }
 
