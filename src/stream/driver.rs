@@ -122,6 +122,10 @@ pub trait Driver:
     /// stands in, which the host signals.
     const SPANS: bool = false;
 
+    /// Whether what waits for an event of the backend's own is kept back by the host until that has
+    /// ended, since the driver may run it although the event failed.
+    const FOREIGN_ON_HOST: bool = false;
+
     /// Gives work to a lane as the command with this epoch. Returns at once. With `stamps`, the
     /// driver notes there when the command started and ended. On failure of a driver that tracks
     /// nothing was given, and the epoch is used again; another may have given a part, which the next

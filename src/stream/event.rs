@@ -314,18 +314,23 @@ impl<D: Driver> Event<D> {
             if reach.done.is_complete() {
                 continue;
             }
-            take(
-                match D::SPANS || std::ptr::eq(&**event.context(), context) {
-                    true => reach,
-                    false => Cow::Owned(event.stand_in(&reach, context)?),
-                },
-            );
+            let near = D::SPANS || std::ptr::eq(&**event.context(), context);
+            take(match near && !(D::FOREIGN_ON_HOST && event.is_foreign()) {
+                true => reach,
+                false => Cow::Owned(event.stand_in(&reach, context)?),
+            });
         }
         Ok(())
     }
 
-    /// What stands for the event in another context: a point that the host signals once the event
-    /// has completed.
+    /// Whether the backend itself made it.
+    fn is_foreign(&self) -> bool {
+        let native = self.native.get();
+        native.is_some_and(|native| native.foreign.is_some())
+    }
+
+    /// What stands for the event where lanes cannot wait for it themselves: a point that the host
+    /// signals once the event has completed.
     fn stand_in(&self, reach: &Reach, context: &Object<Context<D>>) -> Result<Reach> {
         let engine = self.engine();
         let point = engine.host_point(context.domain())?;

@@ -24,6 +24,7 @@ mod command_buffer;
 mod command_buffer_api;
 mod context;
 mod context_api;
+mod deferred;
 mod domain;
 mod driver;
 mod engine;
@@ -70,6 +71,7 @@ mod tests;
 
 pub use command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use context::Context;
+pub use deferred::{Deferred, HostPoint, Marker, Promise, Shown, Signal, Stream};
 pub use domain::Domain;
 pub use driver::{Compiled, Driver, Kind, Landing, Notice, Step};
 pub use engine::{Engine, FAILED};

@@ -191,6 +191,14 @@ impl Driver for Cuda {
         drop(signal);
     }
 
+    fn fail(signal: Signal) {
+        signal.fail();
+    }
+
+    fn recover(lane: &Lane) -> bool {
+        lane.recover()
+    }
+
     fn launch(
         device: &Object<Device>,
         kernel: &Object<Kernel>,

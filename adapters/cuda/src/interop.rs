@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Context, Event, Queue};
+use ur::stream::{Context, Event, Queue, Shown};
 
 use crate::Cuda;
 use crate::cu::sys::CUstream;
@@ -106,13 +106,8 @@ pub fn adopt_event(
 
 /// The driver's event of ours. A point that the host signals has none.
 pub fn event_handle(this: &Object<Event<Cuda>>) -> Result<ur_native_handle_t> {
-    match this.marker()? {
-        Marker::Event(event) => Ok(event.raw().expose_provenance()),
-        Marker::Promise(promise) => {
-            promise.force()?;
-            let event = promise.event()?.ok_or(Error::unsupported())?;
-            Ok(event.raw().expose_provenance())
-        }
-        Marker::Host(_) => Err(Error::unsupported()),
+    match this.marker()?.shown()? {
+        Shown::Event(event) => Ok(event.raw().expose_provenance()),
+        Shown::Point(_) => Err(Error::unsupported()),
     }
 }

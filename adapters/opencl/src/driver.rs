@@ -27,7 +27,7 @@ const SLAB_BYTES: usize = 64 << 10;
 
 impl Driver for OpenCl {
     type State = State;
-    type Lane = Lane;
+    type Lane = Arc<Lane>;
     type Marker = Marker;
     type Signal = Signal;
     type Launch = Arc<Launch>;
@@ -57,31 +57,36 @@ impl Driver for OpenCl {
         device: &Object<Device>,
         flags: ur_queue_flags_t,
         _: &Arc<Clock>,
-    ) -> Result<Lane> {
+    ) -> Result<Arc<Lane>> {
         Lane::open(&domain.state().context, device, flags)
     }
 
-    fn submit(lane: &Lane, _: u64, work: Work<Self>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(
+        lane: &Arc<Lane>,
+        _: u64,
+        work: Work<Self>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
         lane.submit(work, stamps)
     }
 
-    fn at_once(lane: &Lane, work: &Work<Self>) -> bool {
+    fn at_once(lane: &Arc<Lane>, work: &Work<Self>) -> bool {
         lane.at_once(work)
     }
 
-    fn flush(lane: &Lane) -> Result<()> {
+    fn flush(lane: &Arc<Lane>) -> Result<()> {
         lane.flush()
     }
 
-    fn mark(lane: &Lane, _: u64) -> Result<Marker> {
+    fn mark(lane: &Arc<Lane>, _: u64) -> Result<Marker> {
         lane.mark()
     }
 
-    fn wait(lane: &Lane, marker: &Marker) -> Result<()> {
+    fn wait(lane: &Arc<Lane>, marker: &Marker) -> Result<()> {
         lane.wait(marker)
     }
 
-    fn open(lane: &Lane, open: bool) -> Result<()> {
+    fn open(lane: &Arc<Lane>, open: bool) -> Result<()> {
         lane.set_open(open)
     }
 
@@ -98,14 +103,26 @@ impl Driver for OpenCl {
     }
 
     fn host_point(domain: &Domain<Self>) -> Result<(Marker, Signal)> {
-        let context = &domain.state().context;
-        let event = exec::user_event(context)?;
-        Ok((Marker::new(event.clone()), Signal(event)))
+        exec::host_point(&domain.state().context)
     }
 
     fn signal(signal: Signal) {
         drop(signal);
     }
+
+    fn fail(signal: Signal) {
+        signal.fail();
+    }
+
+    fn settle(lane: &Arc<Lane>) -> Result<()> {
+        lane.settle()
+    }
+
+    fn recover(lane: &Arc<Lane>) -> bool {
+        lane.recover()
+    }
+
+    const FOREIGN_ON_HOST: bool = true;
 
     fn launch(
         _: &Object<Device>,
@@ -127,7 +144,7 @@ impl Driver for OpenCl {
     }
 
     fn submit_launch(
-        lane: &Lane,
+        lane: &Arc<Lane>,
         _: u64,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,

@@ -12,6 +12,7 @@ use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
 
 use crate::OpenCl;
 use crate::device::Device;
+use crate::exec;
 use crate::interop;
 use crate::kernel::Kernel;
 use crate::mem::{Mem, Pitch, bring, copy_image};
@@ -178,10 +179,8 @@ impl Hooks<OpenCl> for OpenCl {
     }
 
     fn event_native_handle(this: &Object<Event<OpenCl>>) -> Result<ur_native_handle_t> {
-        let marker = this.marker()?;
         // Whoever waits for it with OpenCL's own means may do so on another queue.
-        marker.flush()?;
-        Ok(marker.event().raw().expose_provenance())
+        Ok(exec::shown(&this.marker()?)?.raw().expose_provenance())
     }
 
     fn context_native_handle(this: &OfContext) -> Result<ur_native_handle_t> {

@@ -11,7 +11,7 @@ use ur::stream::{Context, Event, Queue, Stamps};
 use crate::OpenCl;
 use crate::cl::{EventRef, QueueRef};
 use crate::device::Device;
-use crate::exec::{self, Lane, Marker};
+use crate::exec::{self, Lane, Marker, Position};
 
 /// What kind of command one of OpenCL's is.
 #[rustfmt::skip]
@@ -95,13 +95,13 @@ pub fn adopt_event(
     ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
     let command = command(exec::event_property(&event, CL_EVENT_COMMAND_TYPE)?);
     let queued = exec::time(&event, CL_PROFILING_COMMAND_QUEUED);
-    let marker = Marker::new(event.clone());
+    let position = Position::new(event.clone());
     let stamps = queued.map(|queued| {
         let stamps = Arc::new(Stamps::default());
-        exec::times(&stamps, marker.clone(), marker.clone(), None);
+        exec::times(&stamps, position.clone(), position.clone(), None);
         (queued, stamps)
     });
-    let adopted = Event::adopt(this, command, marker, stamps)?;
+    let adopted = Event::adopt(this, command, Marker::Event(position), stamps)?;
     event.own(owned);
     Ok(adopted)
 }

@@ -259,7 +259,7 @@ struct Recorded {
     /// the buffer uses.
     works: Mutex<Vec<Work<OpenCl>>>,
     /// Whose properties the buffer was recorded for.
-    _lane: Lane,
+    _lane: Arc<Lane>,
 }
 
 /// Makes one of as many commands from `from` on as follow each other and can be recorded.
@@ -311,7 +311,7 @@ pub fn compile(
 }
 
 impl Compiled<OpenCl> for Recorded {
-    fn submit(&self, lane: &Lane, _: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(&self, lane: &Arc<Lane>, _: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
         let works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
         lane.submit_recorded(&works, stamps, |slot| self.enqueue(slot))
     }

@@ -41,7 +41,20 @@ pub trait Command {
     fn event(&self) -> ur_native_handle_t;
 }
 
+/// An event of the backend's that is neither complete nor failed. Dropping it completes it.
+pub trait Pending {
+    /// The backend's event; the caller gets no reference.
+    fn event(&self) -> ur_native_handle_t;
+    fn fail(self: Box<Self>);
+}
+
 pub trait Foreign: Sync {
+    /// An event that can be made to fail, in the context of the backend's queue.
+    fn pending(&self, queue: ur_native_handle_t) -> Result<Box<dyn Pending>, String> {
+        let _ = queue;
+        Err("nothing can be made to fail here".to_owned())
+    }
+
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String>;
 
     /// Has the backend's own recording set bytes of USM, behind nothing that is in it.

@@ -1,6 +1,6 @@
 //! OpenCL's own commands, through its library.
 
-use super::{Command, Fill, Foreign};
+use super::{Command, Fill, Foreign, Pending};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null;
 use std::sync::OnceLock;
@@ -144,7 +144,41 @@ impl Drop for Filled {
     }
 }
 
+/// A user event that was not completed yet.
+struct Undecided(Option<Event>);
+
+impl Undecided {
+    fn decide(&mut self, status: i32) {
+        if let Some(event) = self.0.take() {
+            // SAFETY: a live user event, completed once.
+            unsafe { (event.library.clSetUserEventStatus)(event.raw, status) };
+        }
+    }
+}
+
+impl Pending for Undecided {
+    fn event(&self) -> ur_native_handle_t {
+        self.0.as_ref().map_or(0, |event| event.raw)
+    }
+
+    fn fail(mut self: Box<Self>) {
+        const OUT_OF_RESOURCES: i32 = -5;
+        self.decide(OUT_OF_RESOURCES);
+    }
+}
+
+impl Drop for Undecided {
+    fn drop(&mut self) {
+        self.decide(0);
+    }
+}
+
 impl Foreign for OpenCl {
+    fn pending(&self, queue: ur_native_handle_t) -> Result<Box<dyn Pending>, String> {
+        let event = library()?.user_event(queue)?;
+        Ok(Box::new(Undecided(Some(event))))
+    }
+
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String> {
         let library = library()?;
         let set = library.set_bytes(fill.queue)?;

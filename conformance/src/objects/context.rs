@@ -1,6 +1,6 @@
 //! Contexts, and what is made in them.
 
-use super::{Buffer, Kind, Queue, Usm, owned};
+use super::{Buffer, Event, Kind, Queue, Usm, owned};
 use crate::fixture::Fixture;
 use crate::outcome::Stop;
 use std::ptr::{null, null_mut};
@@ -35,6 +35,16 @@ impl Context {
             fixture.device,
             UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
         )
+    }
+
+    /// An event of ours over one of the backend's, which keeps it.
+    #[track_caller]
+    pub fn adopt_event(&self, native: ur_native_handle_t) -> Result<Event, Stop> {
+        let mut raw = null_mut();
+        self.ur
+            .urEventCreateWithNativeHandle(native, self.raw, null(), &mut raw)
+            .ok()?;
+        Ok(Event::adopt(self.ur, raw))
     }
 
     /// A synchronous allocation with all defaults.

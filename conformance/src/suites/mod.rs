@@ -18,6 +18,7 @@ mod enqueue;
 mod event;
 mod event_times;
 mod every_function;
+mod failures;
 mod fills;
 mod global_variable;
 mod graph;
@@ -76,6 +77,7 @@ pub fn all() -> Vec<Test> {
         backlog::all,
         outlive::all,
         interop::all,
+        failures::all,
         virtual_memory::all,
         command_buffer::all,
         graph::all,

@@ -49,19 +49,24 @@ impl<D: Driver> LaneCore<D> {
         }
         D::settle(&self.native)?;
         let why = Failure::new();
-        let mut after = self.clock.completed();
-        let mut failed = None;
+        // The end of the last command that did not fail, as far as markers tell commands apart.
+        let mut right = self.clock.completed();
         for (at, marker) in &state.marks {
+            if *at <= right || *at > epoch {
+                continue;
+            }
             match D::is_done(marker) {
-                Ok(_) if *at < epoch => after = *at,
-                Err(error) if *at <= epoch && is_failure(error) => {
-                    let first = *failed.get_or_insert(after);
-                    self.clock
-                        .fail(if self.in_order { first } else { after }, *at, &why);
-                    after = *at;
+                Err(error) if is_failure(error) => {
+                    // On an in-order queue all that follows has failed with it.
+                    if self.in_order {
+                        break;
+                    }
+                    self.clock.fail(right, *at, &why);
                 }
+                _ if *at == epoch => break,
                 _ => {}
             }
+            right = *at;
         }
         let dropped = D::recover(&self.native);
         let last = state.order.epoch();
@@ -70,8 +75,8 @@ impl<D: Driver> LaneCore<D> {
         } else {
             epoch
         };
-        if after < upto {
-            self.clock.fail(after, upto, &why);
+        if right < upto {
+            self.clock.fail(right, upto, &why);
         }
         if self.in_order {
             self.stopped.store(true, Ordering::Relaxed);

@@ -1,31 +1,21 @@
 //! Streams: opened by us, or the user's own.
 //!
-//! A stream could wait for the host by itself, but the driver puts streams on few channels, and one
-//! that waits stops all on its channel; and while any does, calls that wait for the device, such as
-//! freeing memory, do not return. So a lane that waits for the host keeps back what it is given from
-//! then on, and who signals gives it to the stream. A marker of what is kept back is a promise of an
-//! event. Only where others put work on the stream, too, must it wait by itself.
-//!
-//! | a lane | until |
-//! |---|---|
-//! | gives work to its stream at once | it has to wait for a point or promise that is not there yet |
-//! | keeps work back | all that it waits for is there, or it is opened to others |
+//! What waits for the host is kept back by the host (`ur::stream::deferred`), since the driver puts
+//! streams on few channels, and one that waits stops all on its channel; and while any does, calls that
+//! wait for the device, such as freeing memory, do not return.
 
 mod plain;
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Result};
-use ur::stream::{Stamps, Work};
+use ur::stream::{Deferred, Stamps, Work};
 
 use super::fill;
 use super::gpu::{Event, Gpu};
-use super::marker::{Marker, Promise};
+use super::marker::{Marker, Point};
 use super::posts::{Post, Posts};
 use super::times;
 use super::work;
@@ -52,41 +42,16 @@ pub struct Stream {
     raw: CUstream,
     /// Whether it ends with the lane.
     own: bool,
-    /// Whether anything is kept back. What is given to the lane comes one at a time, by the engine's
-    /// promise, and nothing else is ever kept back: who gives and finds nothing here needs no lock.
-    keeps: AtomicBool,
+    deferred: Deferred<Self>,
     /// Whether all that its work comes after is given through us, and by itself.
     alone: bool,
     posts: Posts,
-    held: Mutex<Held>,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
-
-#[derive(Default)]
-struct Held {
-    /// What is kept back, in order. The first is always something to wait for.
-    steps: VecDeque<Step>,
-    /// Whether others put work on the stream.
-    open: bool,
-    /// Why kept-back work failed. All that follows comes after that work, so every later marker tells
-    /// of it: the first to ask may be a thread of ours.
-    failed: Option<Error>,
-}
-
-enum Step {
-    Work(Work<Cuda>, Option<Arc<Stamps>>),
-    Wait(Marker),
-    Mark(Arc<Promise>),
-}
-
-thread_local! {
-    /// Lanes that this thread is to let go on, while it does so.
-    static LINE: RefCell<Option<VecDeque<Arc<Stream>>>> = const { RefCell::new(None) };
-}
 
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream, nor that for it.
 const NON_BLOCKING: u32 = 1;
@@ -135,10 +100,9 @@ impl Lane {
                 gpu: Arc::clone(gpu),
                 raw,
                 own,
-                keeps: AtomicBool::new(false),
+                deferred: Deferred::default(),
                 alone,
                 posts: Posts::default(),
-                held: Mutex::default(),
             }),
         }
     }
@@ -160,12 +124,8 @@ impl Lane {
         if !self.stream.keeps() {
             return self.stream.give(work, stamps);
         }
-        let mut held = self.stream.held();
-        if held.steps.is_empty() {
-            return self.stream.give(work, stamps);
-        }
-        self.stream.keep(&mut held, Step::Work(work, stamps));
-        Ok(())
+        let now = |(work, stamps)| self.stream.give(work, stamps);
+        self.stream.deferred.submit((work, stamps), now, Ok)
     }
 
     /// As [`Lane::launch_plain`], of a launch that was checked in full.
@@ -190,16 +150,16 @@ impl Lane {
         ready: &Ready,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        let mut held = self.stream.held();
-        if held.steps.is_empty() {
+        let stream = &self.stream;
+        let now = |stamps| {
             let code = kernel.code_of(ready);
-            return self
-                .stream
-                .give_with(stamps, |gpu, stream| ready.enqueue(code, gpu, stream));
-        }
-        let kept = Work::Launch(Arc::new(kernel.keep(ready.clone())));
-        held.steps.push_back(Step::Work(kept, stamps));
-        Ok(())
+            stream.give_with(stamps, |gpu, raw| ready.enqueue(code, gpu, raw))
+        };
+        let later = |stamps| {
+            let kept = Work::Launch(Arc::new(kernel.keep(ready.clone())));
+            Ok((kept, stamps))
+        };
+        stream.deferred.submit(stamps, now, later)
     }
 
     /// Has the stream do something now that answers with a value. Where the lane keeps its work back,
@@ -210,13 +170,17 @@ impl Lane {
         give: impl FnOnce(CUstream) -> Result<R>,
         undo: impl FnOnce(R, CUstream),
     ) -> Result<R> {
-        let held = self.stream.held();
         let _current = self.stream.gpu.enter()?;
-        if held.steps.is_empty() {
+        let mut give = Some(give);
+        let now = self.stream.deferred.look(|keeps| {
+            let give = give.take_if(|_| !keeps)?;
             self.stream.posts.pass();
-            return give(self.raw);
+            Some(give(self.raw))
+        });
+        if let Some(answer) = now {
+            return answer;
         }
-        drop(held);
+        let give = give.ok_or(Error::unsupported())?;
         let aside = aside()?;
         let answer = give(aside)?;
         let wait = || {
@@ -262,71 +226,30 @@ impl Lane {
 
     /// A marker of everything submitted so far.
     pub fn mark(&self) -> Result<Marker> {
-        if !self.stream.keeps() {
-            return Ok(Marker::Event(self.stream.record()?));
-        }
-        let mut held = self.stream.held();
-        if held.steps.is_empty() {
-            let event = held.failed.map_or_else(|| self.stream.record(), Err)?;
-            return Ok(Marker::Event(event));
-        }
-        let promise = Promise::new(&self.stream);
-        self.stream
-            .keep(&mut held, Step::Mark(Arc::clone(&promise)));
-        Ok(Marker::Promise(promise))
+        Deferred::mark(&self.stream)
     }
 
     /// Later commands wait for the marker.
     pub fn wait(&self, marker: &Marker) -> Result<()> {
-        if let Marker::Event(_) = marker
-            && !self.stream.keeps()
-        {
-            return self.stream.wait(marker, false).map(drop);
-        }
-        let mut held = self.stream.held();
-        if held.open
-            && let Marker::Promise(promise) = marker
-        {
-            // What others put on the stream cannot be kept back behind it.
-            drop(held);
-            promise.force()?;
-            held = self.stream.held();
-        }
-        if held.steps.is_empty() && self.stream.wait(marker, held.open)? {
-            return Ok(());
-        }
-        self.stream.keep(&mut held, Step::Wait(marker.clone()));
-        drop(held);
-        let stream = Arc::downgrade(&self.stream);
-        marker.when_there(Box::new(move || {
-            if let Some(stream) = stream.upgrade() {
-                stream.let_go_on();
-            }
-        }));
-        Ok(())
+        Deferred::wait(&self.stream, marker)
     }
 
     /// Others put work on the stream from now on, or no longer.
     pub fn set_open(&self, open: bool) -> Result<()> {
         self.stream.posts.pass();
-        self.stream.held().open = open;
-        if open { self.stream.force() } else { Ok(()) }
+        Deferred::set_open(&self.stream, open)
+    }
+
+    /// The failure that the stream's markers tell of was recorded. Whether there was any.
+    pub fn recover(&self) -> bool {
+        self.stream.deferred.recover()
     }
 }
 
 impl Stream {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     #[inline]
     fn keeps(&self) -> bool {
-        self.keeps.load(Ordering::Acquire)
-    }
-
-    fn keep(&self, held: &mut Held, step: Step) {
-        held.steps.push_back(step);
-        self.keeps.store(true, Ordering::Relaxed);
+        self.deferred.keeps()
     }
 
     fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
@@ -336,7 +259,7 @@ impl Stream {
             fill::linear(gpu, raw, dst, pattern, bytes)
         };
         match Post::of(dst, pattern, bytes) {
-            Some(post) if self.alone && !self.held().open => {
+            Some(post) if self.alone && !self.deferred.is_open() => {
                 self.posts.fill(gpu, (raw, epoch), post, alone)
             }
             _ => {
@@ -372,6 +295,20 @@ impl Stream {
         times::fill(&stamps, gpu, start, end);
         Ok(())
     }
+}
+
+impl ur::stream::Stream for Stream {
+    type Work = (Work<Cuda>, Option<Arc<Stamps>>);
+    type Event = Arc<Event>;
+    type Point = Point;
+
+    fn deferred(&self) -> &Deferred<Self> {
+        &self.deferred
+    }
+
+    fn give(&self, (work, stamps): Self::Work) -> Result<()> {
+        Stream::give(self, work, stamps)
+    }
 
     fn record(&self) -> Result<Arc<Event>> {
         // It covers nothing that comes later.
@@ -381,126 +318,38 @@ impl Stream {
         Ok(Arc::new(event))
     }
 
-    /// Has the stream wait, if it can without keeping anything else from going on; or anyway, if
-    /// `alone`. False if it cannot.
-    fn wait(&self, marker: &Marker, alone: bool) -> Result<bool> {
+    fn wait(&self, event: &Arc<Event>) -> Result<()> {
         self.posts.pass();
-        let event = match marker {
-            Marker::Event(event) => event,
-            Marker::Promise(promise) => match promise.event()? {
-                Some(event) => event,
-                None => return Ok(false),
-            },
-            Marker::Host(point) if point.is_signalled() => return Ok(true),
-            Marker::Host(_) if !alone => return Ok(false),
-            Marker::Host(point) => {
-                let wait = self.gpu.api.cuStreamWaitValue32;
-                let wait = wait.ok_or(Error::unsupported())?;
-                let word = point.word;
-                let _current = self.gpu.enter()?;
-                // SAFETY: a live stream; the word stays as long as the context.
-                let code = unsafe { wait(self.raw, word.addr as u64, word.value, AT_LEAST) };
-                self.gpu.check(code, "cuStreamWaitValue32")?;
-                return Ok(true);
-            }
-        };
         let gpu = &self.gpu;
         let code = on_stream(gpu.api, gpu.context(), self.raw, || {
             // SAFETY: a live stream and event.
             unsafe { (gpu.api.cuStreamWaitEvent)(self.raw, event.raw(), 0) }
         });
-        gpu.check(code, "cuStreamWaitEvent")?;
-        Ok(true)
+        gpu.check(code, "cuStreamWaitEvent")
     }
 
-    /// As [`Stream::go_on`], and then those that it lets go on, one after the other: chains of them may
-    /// be long.
-    fn let_go_on(self: Arc<Self>) {
-        let join = |line: &RefCell<Option<VecDeque<_>>>| match &mut *line.borrow_mut() {
-            Some(line) => {
-                line.push_back(Arc::clone(&self));
-                true
-            }
-            none => {
-                *none = Some(VecDeque::new());
-                false
-            }
-        };
-        // Without a line, in a thread that ends, they go on within each other.
-        if LINE.try_with(join).unwrap_or(false) {
-            return;
-        }
-        let mut next = Some(self);
-        while let Some(stream) = next {
-            stream.go_on();
-            let pop = |line: &RefCell<Option<VecDeque<_>>>| match &mut *line.borrow_mut() {
-                Some(line) => line.pop_front(),
-                None => None,
-            };
-            next = LINE.try_with(pop).unwrap_or_default();
-        }
-        // A thread that ends has none.
-        let _ = LINE.try_with(|line| *line.borrow_mut() = None);
+    fn wait_point(&self, point: &Point) -> Result<()> {
+        self.posts.pass();
+        let wait = self.gpu.api.cuStreamWaitValue32;
+        let wait = wait.ok_or(Error::unsupported())?;
+        let word = point.word;
+        let _current = self.gpu.enter()?;
+        // SAFETY: a live stream; the word stays as long as the context.
+        let code = unsafe { wait(self.raw, word.addr as u64, word.value, AT_LEAST) };
+        self.gpu.check(code, "cuStreamWaitValue32")
     }
 
-    /// Gives the stream what was kept back, as far as what it waits for is there. Failures are told
-    /// with the markers behind them.
-    fn go_on(self: &Arc<Self>) {
-        let mut kept = Vec::new();
-        {
-            let mut held = self.held();
-            while let Some(step) = held.steps.pop_front() {
-                let done = match step {
-                    Step::Work(work, stamps) => self.give(work, stamps),
-                    Step::Wait(marker) => match self.wait(&marker, held.open) {
-                        Ok(true) => Ok(()),
-                        Ok(false) => {
-                            held.steps.push_front(Step::Wait(marker));
-                            break;
-                        }
-                        Err(error) => Err(error),
-                    },
-                    Step::Mark(promise) => {
-                        let event = held.failed.map_or_else(|| self.record(), Err);
-                        kept.push((promise, event));
-                        Ok(())
-                    }
-                };
-                if let Err(error) = done {
-                    log::error!("work that was kept back failed: {:?}", error.code());
-                    held.failed.get_or_insert(error);
-                }
-            }
-            // Whoever sees that it keeps nothing gives behind all this.
-            let keeps = !held.steps.is_empty() || held.failed.is_some();
-            self.keeps.store(keeps, Ordering::Release);
-        }
-        // Others may go on now, and no lock of ours is held while they do.
-        for (promise, event) in kept {
-            promise.keep(event);
-        }
+    fn signal(point: &Point) {
+        // SAFETY: the words are those of the context that the point holds.
+        unsafe { point.word.signal() };
     }
 
-    /// Gives the stream everything, which then waits by itself: others look at it.
-    pub fn force(self: &Arc<Self>) -> Result<()> {
-        loop {
-            let broken_off = |step: &Step| match step {
-                Step::Wait(Marker::Promise(promise)) if !promise.is_there() => {
-                    Some(Arc::clone(promise))
-                }
-                _ => None,
-            };
-            let other = self.held().steps.iter().find_map(broken_off);
-            match other {
-                // What waits for what forms no circle.
-                Some(promise) => promise.force()?,
-                None => break,
-            }
-        }
-        let was = std::mem::replace(&mut self.held().open, true);
-        self.go_on();
-        self.held().open = was;
-        Ok(())
+    fn is_done(event: &Arc<Event>) -> Result<bool> {
+        event.is_done()
+    }
+
+    fn block(event: &Arc<Event>) -> Result<()> {
+        event.block()
     }
 }
 

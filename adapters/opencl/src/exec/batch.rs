@@ -9,7 +9,7 @@ use opencl_sys::*;
 use ur::object::{Error, Result};
 use ur::stream::{Pitched, Work};
 
-use super::Marker;
+use super::Position;
 use super::lane::{Lane, Last, Pending};
 use super::outlet::LITTLE;
 use crate::OpenCl;
@@ -35,6 +35,8 @@ pub struct Native {
     pub record: Option<Record>,
     /// Host memory that the command reads.
     pub keep: Option<Arc<[u8]>>,
+    /// Whether its caller is told something once it is enqueued, so that it cannot be kept back.
+    pub answers: bool,
 }
 
 /// Adds one command to a command buffer of OpenCL.
@@ -55,6 +57,15 @@ impl Native {
             run: Arc::new(run),
             record: None,
             keep: None,
+            answers: false,
+        }
+    }
+
+    /// One that tells its caller something once it is enqueued.
+    pub fn that_answers(run: impl Fn(&Api, &Slot) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self {
+            answers: true,
+            ..Self::new(run)
         }
     }
 }
@@ -71,7 +82,7 @@ pub(super) struct Batch<'a> {
 pub(super) struct Notes {
     /// Whether the first command's event is wanted.
     pub timed: bool,
-    pub first: Option<Marker>,
+    pub first: Option<Position>,
     /// When it was queued, where the events' clock is another than the device's.
     pub queued: Option<u64>,
     /// Whether it is more than a few bytes' copies.
@@ -101,7 +112,7 @@ impl<'a> Batch<'a> {
         let before = self.pending.last.event().filter(|_| !self.lane.in_order);
         let mut waits = Vec::new();
         if before.is_some() || !self.pending.waits.is_empty() {
-            let markers = self.pending.waits.iter().map(Marker::event);
+            let markers = self.pending.waits.iter().map(Position::event);
             waits.extend(markers.chain(before).map(EventRef::raw));
         }
         let mut event = null_mut();

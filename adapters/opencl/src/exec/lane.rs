@@ -1,4 +1,7 @@
 //! In-order command queues: opened by us, or the user's own.
+//!
+//! What waits for the host is kept back by the host (`ur::stream::Deferred`): drivers run what comes
+//! behind a wait that failed.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::{LaunchRequest, Stamps, Work};
+use ur::stream::{Deferred, LaunchRequest, Notice, Stamps, Work};
 
 use super::batch::{Batch, Notes, Slot};
-use super::{Marker, Outlet, event_property, times};
+use super::marker::{self, Marker, outcome};
+use super::{Outlet, Position, event_property, times};
 use crate::OpenCl;
-use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
+use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version, check};
 use crate::device::Device;
 use crate::kernel::Kernel;
 
@@ -29,17 +33,21 @@ pub struct Lane {
     /// Whether others put work on the queue: what it waits for is then there at once.
     pub(super) open: AtomicBool,
     device: Arc<Object<Device>>,
+    deferred: Deferred<Self>,
     state: Mutex<Pending>,
 }
+
+/// What a lane gives its queue, later than it was submitted.
+type Later = Box<dyn FnOnce(&Lane) -> Result<()> + Send>;
 
 /// What the next command has to know of those before it.
 #[derive(Default)]
 pub(super) struct Pending {
     pub last: Last,
     /// What the next command waits for.
-    pub waits: Vec<Marker>,
+    pub waits: Vec<Position>,
     /// Host memory that commands read, until they are done.
-    pub keep: VecDeque<(Marker, Arc<[u8]>)>,
+    pub keep: VecDeque<(Position, Arc<[u8]>)>,
 }
 
 /// The event of the last command. Most are never asked for, so it becomes a marker only then.
@@ -48,7 +56,7 @@ pub(super) enum Last {
     #[default]
     None,
     Event(EventRef),
-    Marked(Marker),
+    Marked(Position),
 }
 
 impl Last {
@@ -60,7 +68,17 @@ impl Last {
         }
     }
 
-    pub fn mark(&mut self, lane: &Lane) -> Option<Marker> {
+    /// Lets go of an event whose command failed: what comes next does not wait for it. Whether it did.
+    fn forget_failure(&mut self) -> bool {
+        let outcome = self.event().and_then(|event| outcome(event));
+        let failed = matches!(outcome, Some(Err(_)));
+        if failed {
+            *self = Self::None;
+        }
+        failed
+    }
+
+    pub fn mark(&mut self, lane: &Lane) -> Option<Position> {
         let marker = match std::mem::take(self) {
             Self::None => return None,
             Self::Event(event) => lane.marker_of(event),
@@ -76,7 +94,7 @@ impl Lane {
         context: &ContextRef,
         device: &Object<Device>,
         flags: ur_queue_flags_t,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         let api = context.api();
         let profiles = flags.contains(UR_QUEUE_FLAG_PROFILING_ENABLE);
         let bits = if profiles {
@@ -103,20 +121,24 @@ impl Lane {
         Ok(Self::over(queue, device, profiles, true))
     }
 
-    fn over(queue: QueueRef, device: &Object<Device>, profiles: bool, in_order: bool) -> Self {
+    fn over(queue: QueueRef, device: &Object<Device>, profiles: bool, in_order: bool) -> Arc<Self> {
         let open = AtomicBool::new(false);
-        Self {
+        Arc::new(Self {
             outlet: Arc::new(Outlet::new(queue)),
             profiles,
             in_order,
             open,
             device: device.arc(),
+            deferred: Deferred::default(),
             state: Mutex::default(),
-        }
+        })
     }
 
     /// A command queue of the user's own, and its flags.
-    pub fn adopt(queue: QueueRef, device: &Object<Device>) -> Result<(Self, ur_queue_flags_t)> {
+    pub fn adopt(
+        queue: QueueRef,
+        device: &Object<Device>,
+    ) -> Result<(Arc<Self>, ur_queue_flags_t)> {
         let bits: cl_command_queue_properties = queue_property(&queue, CL_QUEUE_PROPERTIES)?;
         let profiles = bits & CL_QUEUE_PROFILING_ENABLE != 0;
         let in_order = bits & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE == 0;
@@ -128,13 +150,15 @@ impl Lane {
     }
 
     /// Others put work on the queue from now on, or no longer: what it has to wait for is then on it.
-    pub fn set_open(&self, open: bool) -> Result<()> {
-        let mut pending = self.pending();
-        if open && !pending.waits.is_empty() {
-            Batch::of(self, &mut pending).barrier()?;
+    pub fn set_open(self: &Arc<Self>, open: bool) -> Result<()> {
+        {
+            let mut pending = self.pending();
+            if open && !pending.waits.is_empty() {
+                Batch::of(self, &mut pending).barrier()?;
+            }
+            self.open.store(open, Ordering::Relaxed);
         }
-        self.open.store(open, Ordering::Relaxed);
-        Ok(())
+        Deferred::set_open(self, open)
     }
 
     pub fn queue(&self) -> &QueueRef {
@@ -149,12 +173,29 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn marker_of(&self, event: EventRef) -> Marker {
-        Marker::on(event, &self.outlet, self.outlet.given())
+    pub(super) fn marker_of(&self, event: EventRef) -> Position {
+        Position::on(event, &self.outlet, self.outlet.given())
     }
 
-    pub fn submit(&self, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        self.give(stamps, |batch| batch.work(work))
+    pub fn submit(self: &Arc<Self>, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+        if matches!(&work, Work::Native(native) if native.answers) {
+            // The queue waits for the host by itself then.
+            Deferred::force(self)?;
+            return self.give(stamps, |batch| batch.work(work));
+        }
+        if !self.deferred.keeps() {
+            return self.give(stamps, |batch| batch.work(work));
+        }
+        let later = |(work, stamps)| Ok(Self::later(work, stamps));
+        self.deferred.submit(
+            (work, stamps),
+            |(work, stamps)| self.give(stamps, |batch| batch.work(work)),
+            later,
+        )
+    }
+
+    fn later(work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Later {
+        Box::new(move |lane| lane.give(stamps, |batch| batch.work(work)))
     }
 
     pub fn launch(
@@ -163,10 +204,20 @@ impl Lane {
         request: &LaunchRequest<'_>,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        self.give(stamps, |batch| {
-            batch.notes.weighs = true;
-            batch.give(|api, slot| kernel.launch_now(request, api, slot))
-        })
+        let now = |stamps| {
+            self.give(stamps, |batch| {
+                batch.notes.weighs = true;
+                batch.give(|api, slot| kernel.launch_now(request, api, slot))
+            })
+        };
+        if !self.deferred.keeps() {
+            return now(stamps);
+        }
+        let later = |stamps| {
+            let launch = Arc::new(kernel.launch(request)?);
+            Ok(Self::later(Work::Launch(launch), stamps))
+        };
+        self.deferred.submit(stamps, now, later)
     }
 
     fn give(
@@ -176,6 +227,10 @@ impl Lane {
     ) -> Result<()> {
         let mut pending = self.pending();
         pending.forget_complete()?;
+        if pending.forget_ended_waits().is_err() {
+            self.deferred.fail();
+            return Ok(());
+        }
         let mut batch = Batch::of(self, &mut pending);
         self.note(&mut batch, stamps.is_some())?;
         run(&mut batch)?;
@@ -190,7 +245,8 @@ impl Lane {
         }
         let pending = self.pending();
         let open = self.open.load(Ordering::Relaxed) || !self.in_order;
-        if open || !pending.waits.is_empty() || !self.outlet.is_quiet() {
+        let free = pending.waits.is_empty() && !self.deferred.keeps();
+        if open || !free || !self.outlet.is_quiet() {
             return false;
         }
         work.run_here();
@@ -204,17 +260,29 @@ impl Lane {
         stamps: Option<Arc<Stamps>>,
         enqueue: impl Fn(&Slot) -> Result<()>,
     ) -> Result<()> {
-        let mut pending = self.pending();
-        pending.forget_complete()?;
-        let mut batch = Batch::of(self, &mut pending);
-        self.note(&mut batch, stamps.is_some())?;
-        batch.notes.weighs = true;
-        let taken = self.in_order && batch.give(|_, slot| enqueue(slot)).is_ok();
-        if !taken {
-            works.iter().try_for_each(|work| batch.work(work.clone()))?;
+        let now = |stamps| {
+            self.give(stamps, |batch| {
+                batch.notes.weighs = true;
+                let taken = self.in_order && batch.give(|_, slot| enqueue(slot)).is_ok();
+                match taken {
+                    true => Ok(()),
+                    false => works.iter().try_for_each(|work| batch.work(work.clone())),
+                }
+            })
+        };
+        if !self.deferred.keeps() {
+            return now(stamps);
         }
-        let notes = batch.notes;
-        self.given(&mut pending, notes, stamps)
+        let later = |stamps| {
+            let works = works.to_vec();
+            let later: Later = Box::new(move |lane: &Lane| {
+                let each =
+                    |batch: &mut Batch<'_>| works.into_iter().try_for_each(|work| batch.work(work));
+                lane.give(stamps, each)
+            });
+            Ok(later)
+        };
+        self.deferred.submit(stamps, now, later)
     }
 
     /// Prepares for a batch whose times may be wanted.
@@ -254,22 +322,33 @@ impl Lane {
     }
 
     /// A marker of everything submitted so far.
-    pub fn mark(&self) -> Result<Marker> {
-        let mut pending = self.pending();
-        if matches!(pending.last, Last::None) {
-            Batch::of(self, &mut pending).marker()?;
-        }
-        pending.last.mark(self).ok_or(Error::unsupported())
+    pub fn mark(self: &Arc<Self>) -> Result<Marker> {
+        Deferred::mark(self)
     }
 
-    /// Later commands wait for the marker, which is on its way by then: its own queue may otherwise
-    /// hold it back for ever.
-    pub fn wait(&self, marker: &Marker) -> Result<()> {
-        marker.flush()?;
+    /// Later commands wait for the marker.
+    pub fn wait(self: &Arc<Self>, marker: &Marker) -> Result<()> {
+        Deferred::wait(self, marker)
+    }
+
+    /// The failure that the lane's markers tell of was recorded. Whether there was any.
+    pub fn recover(&self) -> bool {
+        let failed = self.pending().last.forget_failure();
+        self.deferred.recover() || failed
+    }
+
+    /// Blocks until all that the queue was given has ended.
+    pub fn settle(&self) -> Result<()> {
+        // SAFETY: a live queue.
+        let code = unsafe { (self.api().core.clFinish)(self.queue().raw()) };
+        check(code, "clFinish")
+    }
+
+    fn wait_for(&self, position: Position) -> Result<()> {
         let mut pending = self.pending();
-        pending.waits.push(marker.clone());
-        if pending.waits.len() >= MOST_WAITS {
-            pending.forget_waits();
+        pending.waits.push(position);
+        if pending.waits.len() >= MOST_WAITS && pending.forget_ended_waits().is_err() {
+            self.deferred.fail();
         }
         if self.open.load(Ordering::Relaxed) || pending.waits.len() >= MOST_WAITS {
             Batch::of(self, &mut pending).barrier()?;
@@ -278,13 +357,71 @@ impl Lane {
     }
 }
 
+impl ur::stream::Stream for Lane {
+    type Work = Later;
+    type Event = Position;
+    type Point = EventRef;
+
+    fn deferred(&self) -> &Deferred<Self> {
+        &self.deferred
+    }
+
+    fn give(&self, work: Later) -> Result<()> {
+        work(self)
+    }
+
+    fn record(&self) -> Result<Position> {
+        let mut pending = self.pending();
+        if matches!(pending.last, Last::None) {
+            Batch::of(self, &mut pending).marker()?;
+        }
+        pending.last.mark(self).ok_or(Error::unsupported())
+    }
+
+    /// What is waited for is on its way by then: its own queue may otherwise hold it back for ever.
+    fn wait(&self, position: &Position) -> Result<()> {
+        position.flush()?;
+        self.wait_for(position.clone())
+    }
+
+    fn wait_point(&self, point: &EventRef) -> Result<()> {
+        self.wait_for(Position::new(point.clone()))
+    }
+
+    fn signal(point: &EventRef) {
+        marker::signal(point);
+    }
+
+    fn is_done(position: &Position) -> Result<bool> {
+        position.is_done()
+    }
+
+    fn block(position: &Position) -> Result<()> {
+        position.block()
+    }
+
+    fn notify(position: &Position, then: Notice) -> Option<Notice> {
+        position.notify(then)
+    }
+}
+
 impl Pending {
-    /// What is complete already holds nothing back.
-    fn forget_waits(&mut self) {
-        let what = CL_EVENT_COMMAND_EXECUTION_STATUS;
-        let status = |marker: &Marker| event_property::<cl_int>(marker.event(), what);
+    /// What is complete already holds nothing back. An error if any of it failed: then all is let go
+    /// of, as some drivers never end what waits for an event that had failed before.
+    fn forget_ended_waits(&mut self) -> Result<()> {
+        let mut result = Ok(());
         self.waits
-            .retain(|marker| status(marker).ok() != Some(CL_COMPLETE));
+            .retain(|position| match outcome(position.event()) {
+                None => true,
+                Some(ended) => {
+                    result = result.and(ended);
+                    false
+                }
+            });
+        if result.is_err() {
+            self.waits.clear();
+        }
+        result
     }
 
     fn forget_complete(&mut self) -> Result<()> {

@@ -1,34 +1,42 @@
 //! Positions in a lane, and points that the host signals: OpenCL's events.
+//!
+//! Drivers differ in how a failed command shows: Intel's CPU driver says `CL_COMPLETE` of it and fails
+//! only the wait, and does not keep what comes behind it on a queue from running; PoCL never calls back.
+//! So events that others made, which may fail, are asked twice and waited for by a thread of the host's.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::dl::guarded_callback;
-use ur::object::Result;
-use ur::stream::Notice;
+use ur::object::{Error, Result};
+use ur::stream::{FAILED, Notice, Shown};
 
-use super::Outlet;
-use crate::cl::{self, ContextRef, EventRef, check, failure};
+use super::{Lane, Outlet};
+use crate::cl::{self, ContextRef, EventRef, check};
+
+pub type Marker = ur::stream::Marker<Lane>;
+
+pub type Signal = ur::stream::Signal<Lane>;
 
 /// A position in a lane, or a point that something outside completes.
 #[derive(Clone)]
-pub struct Marker(Arc<Position>);
+pub struct Position(Arc<Event>);
 
-struct Position {
+struct Event {
     event: EventRef,
     /// Where the command went, and as which of those that went there.
     from: Option<(Arc<Outlet>, u64)>,
 }
 
-impl Marker {
+impl Position {
     /// A point that no lane of ours leads to.
     pub fn new(event: EventRef) -> Self {
-        Self(Arc::new(Position { event, from: None }))
+        Self(Arc::new(Event { event, from: None }))
     }
 
     pub(super) fn on(event: EventRef, outlet: &Arc<Outlet>, at: u64) -> Self {
-        Self(Arc::new(Position {
+        Self(Arc::new(Event {
             event,
             from: Some((Arc::clone(outlet), at)),
         }))
@@ -41,11 +49,12 @@ impl Marker {
     /// Whether it is complete; an error if the command failed.
     pub fn is_done(&self) -> Result<bool> {
         match event_property(&self.0.event, CL_EVENT_COMMAND_EXECUTION_STATUS)? {
+            CL_COMPLETE if self.is_foreign() => self.block().map(|()| true),
             CL_COMPLETE => {
                 self.note_end();
                 Ok(true)
             }
-            failed if failed < 0 => Err(failure(failed, "a command")),
+            failed if failed < 0 => Err(command_failed(failed)),
             _ => {
                 // Whoever asks may go on asking until it is.
                 self.flush()?;
@@ -56,18 +65,23 @@ impl Marker {
 
     pub fn block(&self) -> Result<()> {
         let raw = self.0.event.raw();
-        check(
-            // SAFETY: one live event.
-            unsafe { (self.0.event.api().core.clWaitForEvents)(1, &raw) },
-            "clWaitForEvents",
-        )?;
+        // SAFETY: one live event.
+        let code = unsafe { (self.0.event.api().core.clWaitForEvents)(1, &raw) };
+        if code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST {
+            return Err(command_failed(code));
+        }
+        check(code, "clWaitForEvents")?;
         self.note_end();
         Ok(())
     }
 
+    fn is_foreign(&self) -> bool {
+        self.0.from.is_none()
+    }
+
     /// Has `then` run when the command has ended; gives it back where that cannot be.
     pub fn notify(&self, then: Notice) -> Option<Notice> {
-        if self.flush().is_err() {
+        if self.is_foreign() || self.flush().is_err() {
             return Some(then);
         }
         let data = Box::into_raw(Box::new(then));
@@ -105,21 +119,47 @@ extern "C" fn notice(_: cl_event, _: cl_int, data: *mut c_void) {
     });
 }
 
-/// A point that the host signals. Dropping it signals too.
-pub struct Signal(pub EventRef);
+/// A command failed: the driver's code is kept for `urAdapterGetLastError`.
+fn command_failed(code: cl_int) -> Error {
+    Error::native(FAILED.code(), code, "a command failed")
+}
 
-impl Drop for Signal {
-    fn drop(&mut self) {
-        let set = self.0.api().core.clSetUserEventStatus;
-        // SAFETY: a live user event, completed once.
-        let code = unsafe { set(self.0.raw(), CL_COMPLETE) };
-        if code != CL_SUCCESS {
-            log::error!("clSetUserEventStatus failed with {code}");
-        }
+/// How an event's command ended, if it has, as far as that shows at once.
+pub(super) fn outcome(event: &EventRef) -> Option<Result<()>> {
+    match event_property(event, CL_EVENT_COMMAND_EXECUTION_STATUS) {
+        Ok(CL_COMPLETE) => Some(Ok(())),
+        Ok(failed) if failed < 0 => Some(Err(FAILED)),
+        _ => None,
     }
 }
 
-pub fn user_event(context: &ContextRef) -> Result<EventRef> {
+/// OpenCL's event of a marker, sent on its way.
+pub fn shown(marker: &Marker) -> Result<&EventRef> {
+    match marker.shown()? {
+        Shown::Event(position) => {
+            position.flush()?;
+            Ok(position.event())
+        }
+        Shown::Point(event) => Ok(event),
+    }
+}
+
+/// A point that the host signals, and the means.
+pub fn host_point(context: &ContextRef) -> Result<(Marker, Signal)> {
+    Ok(Marker::host(user_event(context)?))
+}
+
+/// Has those go on that wait for the point by themselves.
+pub(super) fn signal(event: &EventRef) {
+    let set = event.api().core.clSetUserEventStatus;
+    // SAFETY: a live user event, completed once.
+    let code = unsafe { set(event.raw(), CL_COMPLETE) };
+    if code != CL_SUCCESS {
+        log::error!("clSetUserEventStatus failed with {code}");
+    }
+}
+
+fn user_event(context: &ContextRef) -> Result<EventRef> {
     let mut code = 0;
     // SAFETY: a live context.
     unsafe {

@@ -17,7 +17,7 @@ mod times;
 
 pub use batch::{Native, Slot, plain_pattern};
 pub use lane::{Lane, queue_property};
-pub use marker::{Marker, Signal, event_property, user_event};
+pub use marker::{Marker, Position, Signal, event_property, host_point, shown};
 pub use state::{Slabs, State};
 pub use times::{Ahead, now, time, times};
 

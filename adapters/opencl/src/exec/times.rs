@@ -12,7 +12,7 @@ use opencl_sys::*;
 use ur::object::{Object, Result};
 use ur::stream::{Notice, Stamps};
 
-use super::Marker;
+use super::Position;
 use crate::cl::{self, EventRef};
 use crate::device::Device;
 
@@ -48,8 +48,8 @@ pub fn queued(device: &Object<Device>) -> Result<Option<u64>> {
 /// was queued where that device's clock cannot be read.
 pub fn times(
     stamps: &Stamps,
-    first: Marker,
-    last: Marker,
+    first: Position,
+    last: Position,
     queued: Option<(Arc<Object<Device>>, u64)>,
 ) {
     stamps.fill_from(Box::new(move |stamps| {
@@ -92,7 +92,7 @@ pub fn now(device: &Object<Device>) -> Result<u64> {
 
 /// Has `stamps` filled in when a command without times of its own ends: with the time of the call
 /// back, on a clock that runs like the device's.
-pub fn observed(stamps: &Arc<Stamps>, marker: &Marker, device: &Object<Device>) -> Result<()> {
+pub fn observed(stamps: &Arc<Stamps>, marker: &Position, device: &Object<Device>) -> Result<()> {
     let (base, since) = (now(device)?, Instant::now());
     let stamps = Arc::clone(stamps);
     let note: Notice = Box::new(move || {

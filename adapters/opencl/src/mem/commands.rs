@@ -52,7 +52,7 @@ impl Mem {
             lands.set(at.expose_provenance());
             check(code, "clEnqueueMapBuffer")
         };
-        (landing, Work::Native(Native::new(run)))
+        (landing, Work::Native(Native::that_answers(run)))
     }
 
     pub fn unmap(&self, addr: usize) -> Work<OpenCl> {

@@ -229,12 +229,7 @@ fn an_event_of_the_backend(fixture: &Fixture) -> Done {
     let bench = Bench::new(fixture)?;
     let source = bench.in_order()?;
     let foreign = bench.fill(native(&source)?, 6, &[], true)?;
-    let mut raw = null_mut();
-    fixture
-        .ur
-        .urEventCreateWithNativeHandle(foreign.event(), bench.context.raw, null(), &mut raw)
-        .ok()?;
-    let event = Event::adopt(fixture.ur, raw);
+    let event = bench.context.adopt_event(foreign.event())?;
     let waiting = [bench.in_order()?, bench.out_of_order()?]
         .iter()
         .map(|queue| queue.marker(&[&event]))

@@ -1,0 +1,326 @@
+//! Failed commands: what depends on one does not run, its event tells, and the wait that covers it
+//! reports it once; afterwards all is as before.
+//!
+//! What fails here waits for an event of the backend's own that fails.
+
+use crate::fixture::Fixture;
+use crate::foreign::{Pending, provider};
+use crate::kernels::IOTA;
+use crate::objects::{Arg, CommandBuffer, Context, Event, Kind, Program, Queue, Shape, Usm, With};
+use crate::outcome::{Done, Stop};
+use crate::registry::Test;
+use crate::{check, check_eq};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["failures";
+        reach_what_waits, reach_every_command, reach_recorded_commands, reach_other_queues,
+        leave_the_rest_alone, at_any_place, of_a_blocking_command, before_it_is_waited_for,
+    ]
+}
+
+const WORDS: usize = 64;
+const BYTES: usize = WORDS * size_of::<u32>();
+const FAILED: ur_result_t = UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
+
+/// A context with memory that the host sees.
+struct Scene<'a> {
+    fixture: &'a Fixture,
+    memory: Usm,
+    context: Context,
+}
+
+/// An event that fails when the test says so.
+struct Doomed {
+    pending: Box<dyn Pending>,
+    event: Event,
+}
+
+impl Doomed {
+    fn fail(self) {
+        self.pending.fail();
+    }
+}
+
+impl<'a> Scene<'a> {
+    fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
+        let context = Context::new(fixture)?;
+        let mut memory = context.usm(fixture, Kind::Host, BYTES)?;
+        memory.host_mut::<u32>().fill(0);
+        Ok(Self {
+            fixture,
+            memory,
+            context,
+        })
+    }
+
+    fn queue(&self, in_order: bool) -> Result<Queue, Stop> {
+        match in_order {
+            true => self.context.in_order(self.fixture),
+            false => self.context.out_of_order(self.fixture),
+        }
+    }
+
+    fn doomed(&self) -> Result<Doomed, Stop> {
+        let ur = self.fixture.ur;
+        let nobody = || Stop::skipped("nothing can be made to fail on this backend");
+        let foreign = provider(self.fixture.backend).ok_or_else(nobody)?;
+        // Its own queue, so that no other one's native handle is out.
+        let queue = self.context.in_order(self.fixture)?;
+        let mut native = 0;
+        ur.urQueueGetNativeHandle(queue.raw, null_mut(), &mut native)
+            .ok()?;
+        let pending = foreign.pending(native).map_err(|_| nobody())?;
+        let event = self.context.adopt_event(pending.event())?;
+        Ok(Doomed { pending, event })
+    }
+
+    /// Sets one word, as a command.
+    fn set(&self, queue: &Queue, at: usize, waits: &[&Event]) -> Result<Event, Stop> {
+        queue.fill(self.word(at), at as u32 + 1, size_of::<u32>(), waits)
+    }
+
+    fn word(&self, at: usize) -> *mut c_void {
+        self.memory.ptr.wrapping_byte_add(at * size_of::<u32>())
+    }
+
+    fn ran(&self, at: usize) -> bool {
+        self.memory.host::<u32>()[at] != 0
+    }
+
+    fn failed(&self, event: &Event, what: &str) -> Done {
+        self.fixture.ur.urEventWait(1, &event.raw).fails(FAILED)?;
+        check_eq!(event.status()?, UR_EVENT_STATUS_ERROR, "status of {what}");
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    Event,
+    Queue,
+    Device,
+}
+
+impl Wait {
+    const ALL: [Self; 3] = [Self::Event, Self::Queue, Self::Device];
+
+    fn reports(self, fixture: &Fixture, queue: &Queue, last: &Event) -> Done {
+        let ur = fixture.ur;
+        match self {
+            Self::Event => ur.urEventWait(1, &last.raw),
+            Self::Queue => ur.urQueueFinish(queue.raw),
+            Self::Device => ur.urDeviceWaitExp(fixture.device),
+        }
+        .fails(FAILED)
+    }
+}
+
+/// In order and out of order, with and without an event of the failed command, waited for in each way.
+fn reach_what_waits(fixture: &Fixture) -> Done {
+    for in_order in [true, false] {
+        for asked in [true, false] {
+            for wait in Wait::ALL {
+                let what = format!("in order {in_order}, an event {asked}, {wait:?}");
+                let scene = Scene::new(fixture)?;
+                let queue = scene.queue(in_order)?;
+                let doomed = scene.doomed()?;
+                let first = scene.set(&queue, 0, &[&doomed.event])?;
+                let behind = match asked {
+                    true => scene.set(&queue, 1, &[&first])?,
+                    false => {
+                        drop(first);
+                        let all = queue.barrier(&[])?;
+                        scene.set(&queue, 1, &[&all])?
+                    }
+                };
+                doomed.fail();
+                wait.reports(fixture, &queue, &behind)?;
+                check!(!scene.ran(0) && !scene.ran(1), "a command ran: {what}");
+                scene.failed(&behind, &what)?;
+                // It was reported: waiting waits, and commands run.
+                scene.set(&queue, 2, &[])?;
+                queue.finish()?;
+                check!(scene.ran(2), "waiting did not wait: {what}");
+                let last = scene.set(&queue, 3, &[])?;
+                fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
+                check!(scene.ran(3), "waiting for the device did not wait: {what}");
+                last.wait()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A copy, a fill, a launch, a host task and a native command.
+fn reach_every_command(fixture: &Fixture) -> Done {
+    for in_order in [true, false] {
+        let scene = Scene::new(fixture)?;
+        let queue = scene.queue(in_order)?;
+        let doomed = scene.doomed()?;
+        let waits = [&doomed.event];
+        let kernel = Program::new(fixture, &scene.context)?.kernel(IOTA)?;
+        let args = [Arg::Pointer(scene.word(8)), Arg::of(&1_u32)];
+        let ran = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&ran);
+        let count = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        };
+        let mut events = vec![
+            ("a fill", scene.set(&queue, 0, &waits)?),
+            (
+                "a copy",
+                queue.copy(scene.word(1), scene.word(40), 4, &waits)?,
+            ),
+            ("a launch", queue.launch(&kernel, 8, &args, &waits)?),
+            ("a host task", queue.host_task(count, &waits)?),
+        ];
+        let last = scene.set(&queue, 2, &[&events[3].1])?;
+        events.push(("what waits for a host task", last));
+        doomed.fail();
+        fixture.ur.urQueueFinish(queue.raw).fails(FAILED)?;
+        for (what, event) in &events {
+            scene.failed(event, what)?;
+        }
+        check!((0..40).all(|at| !scene.ran(at)), "a command ran");
+        check_eq!(ran.load(Ordering::SeqCst), 0, "host tasks that ran");
+        queue.finish()?;
+    }
+    Ok(())
+}
+
+fn reach_recorded_commands(fixture: &Fixture) -> Done {
+    for in_order in [true, false] {
+        let scene = Scene::new(fixture)?;
+        CommandBuffer::need(fixture, &scene.context)?;
+        let queue = scene.queue(in_order)?;
+        let doomed = scene.doomed()?;
+        let buffer = CommandBuffer::new(fixture, &scene.context, Shape::default())?;
+        for at in 0..4 {
+            let (word, value) = (scene.word(at), at as u32 + 1);
+            buffer.fill(word, value, size_of::<u32>(), With::default())?;
+        }
+        buffer.finalize()?;
+        let done = buffer.enqueue(&queue, &[&doomed.event])?;
+        let behind = scene.set(&queue, 4, &[&done])?;
+        doomed.fail();
+        scene.failed(&behind, "what waits for a command buffer")?;
+        scene.failed(&done, "a command buffer")?;
+        check!((0..5).all(|at| !scene.ran(at)), "a command ran");
+        // Reported with the wait for what came behind.
+        queue.finish()?;
+        buffer.enqueue(&queue, &[])?.wait()?;
+        check!(
+            (0..4).all(|at| scene.ran(at)),
+            "a recorded command did not run"
+        );
+    }
+    Ok(())
+}
+
+/// Other queues, and other contexts.
+fn reach_other_queues(fixture: &Fixture) -> Done {
+    let (scene, other) = (Scene::new(fixture)?, Scene::new(fixture)?);
+    let queues = [scene.queue(true)?, scene.queue(false)?, other.queue(true)?];
+    let doomed = scene.doomed()?;
+    let first = scene.set(&queues[0], 0, &[&doomed.event])?;
+    let second = scene.set(&queues[1], 1, &[&first])?;
+    let third = other.set(&queues[2], 2, &[&second])?;
+    doomed.fail();
+    scene.failed(&third, "a command of another context")?;
+    scene.failed(&second, "a command of another queue")?;
+    check!(
+        !scene.ran(0) && !scene.ran(1) && !other.ran(2),
+        "a command ran"
+    );
+    for queue in &queues {
+        // Each failure that no wait has covered is reported here, once.
+        let _ = fixture.ur.urQueueFinish(queue.raw);
+        queue.finish()?;
+    }
+    Ok(())
+}
+
+fn leave_the_rest_alone(fixture: &Fixture) -> Done {
+    let scene = Scene::new(fixture)?;
+    let (queue, healthy) = (scene.queue(false)?, scene.queue(true)?);
+    let doomed = scene.doomed()?;
+    let before: Vec<_> = (0..10)
+        .map(|at| scene.set(&queue, at, &[]))
+        .collect::<Result<_, Stop>>()?;
+    let bad = scene.set(&queue, 20, &[&doomed.event])?;
+    let beside: Vec<_> = (10..20)
+        .map(|at| scene.set(&queue, at, &[]))
+        .collect::<Result<_, Stop>>()?;
+    doomed.fail();
+    let other = scene.set(&healthy, 21, &[])?;
+    for event in before.iter().chain(&beside).chain([&other]) {
+        event.wait()?;
+    }
+    check!((0..20).all(|at| scene.ran(at)), "a command did not run");
+    scene.failed(&bad, "the command that waits")?;
+    check!(!scene.ran(20), "what waits for what failed ran");
+    healthy.finish()?;
+    queue.finish()
+}
+
+fn at_any_place(fixture: &Fixture) -> Done {
+    const COUNT: usize = 6;
+    for place in 0..COUNT {
+        let scene = Scene::new(fixture)?;
+        let queue = scene.queue(true)?;
+        let doomed = scene.doomed()?;
+        let mut events = Vec::new();
+        for at in 0..COUNT {
+            let waits = [&doomed.event];
+            let waits = if at == place { &waits[..] } else { &[] };
+            events.push(scene.set(&queue, at, waits)?);
+        }
+        doomed.fail();
+        fixture.ur.urQueueFinish(queue.raw).fails(FAILED)?;
+        for (at, event) in events.iter().enumerate() {
+            check_eq!(scene.ran(at), at < place, "command {at} ran, {place} fails");
+            match at < place {
+                true => event.wait()?,
+                false => scene.failed(event, "a command behind")?,
+            }
+        }
+        queue.finish()?;
+    }
+    Ok(())
+}
+
+fn of_a_blocking_command(fixture: &Fixture) -> Done {
+    let scene = Scene::new(fixture)?;
+    let queue = scene.queue(true)?;
+    let doomed = scene.doomed()?;
+    let first = scene.set(&queue, 0, &[&doomed.event])?;
+    doomed.fail();
+    let ur = fixture.ur;
+    let (to, from) = (scene.word(1), scene.word(40));
+    ur.urEnqueueUSMMemcpy(queue.raw, 1, to, from, 4, 0, null(), null_mut())
+        .fails(FAILED)?;
+    scene.failed(&first, "what came before")?;
+    queue.finish()
+}
+
+/// An event that is known to have failed is no event to wait for.
+fn before_it_is_waited_for(fixture: &Fixture) -> Done {
+    let scene = Scene::new(fixture)?;
+    let queue = scene.queue(true)?;
+    let doomed = scene.doomed()?;
+    let raw = doomed.event.raw;
+    let Doomed { pending, event } = doomed;
+    pending.fail();
+    scene.failed(&event, "an event of the backend's")?;
+    let ur = fixture.ur;
+    ur.urEnqueueEventsWait(queue.raw, 1, &raw, null_mut())
+        .fails(FAILED)?;
+    scene.set(&queue, 0, &[])?.wait()?;
+    check!(scene.ran(0), "a healthy queue's command did not run");
+    queue.finish()
+}
