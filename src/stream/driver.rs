@@ -223,6 +223,17 @@ pub trait Driver:
         Ok(())
     }
 
+    /// Whether commands fail one by one where nothing depends on their order, so that a marker behind
+    /// them does not tell.
+    const TELLS_FAILURES: bool = false;
+
+    /// On a lane of an out-of-order queue: the epochs of the commands that have failed and that this did
+    /// not name before.
+    fn failed(lane: &Self::Lane) -> Vec<u64> {
+        let _ = lane;
+        Vec::new()
+    }
+
     /// The failure that the lane's markers tell of was recorded: what is submitted from now on runs
     /// again. Whether what came behind the failed command up to here did not run.
     fn recover(lane: &Self::Lane) -> bool {

@@ -214,6 +214,13 @@ impl<D: Driver> Engine<D> {
 
     /// Records that what a marker covers has ended, and that its command failed if the driver says so.
     fn ended(&self, mark: &Mark<D>, how: Result<()>) -> Result<()> {
+        if D::TELLS_FAILURES
+            && how.is_ok()
+            && let Some(lane) = self.lane_of(&mark.point)
+        {
+            lane.record_end(mark.point.epoch);
+            return Ok(());
+        }
         if let Err(error) = how {
             if !is_failure(error) {
                 return Err(error);

@@ -63,11 +63,11 @@ impl Driver for OpenCl {
 
     fn submit(
         lane: &Arc<Lane>,
-        _: u64,
+        epoch: u64,
         work: Work<Self>,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        lane.submit(work, stamps)
+        lane.submit(epoch, work, stamps)
     }
 
     fn at_once(lane: &Arc<Lane>, work: &Work<Self>) -> bool {
@@ -118,6 +118,12 @@ impl Driver for OpenCl {
         lane.settle()
     }
 
+    const TELLS_FAILURES: bool = true;
+
+    fn failed(lane: &Arc<Lane>) -> Vec<u64> {
+        lane.untold()
+    }
+
     fn recover(lane: &Arc<Lane>) -> bool {
         lane.recover()
     }
@@ -145,13 +151,13 @@ impl Driver for OpenCl {
 
     fn submit_launch(
         lane: &Arc<Lane>,
-        _: u64,
+        epoch: u64,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
         _: &(),
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        lane.launch(kernel, request, stamps)
+        lane.launch(epoch, kernel, request, stamps)
     }
 
     fn acquire(
@@ -319,6 +325,7 @@ fn clear(state: &State, device: &Object<Device>, start: usize, bytes: usize) -> 
     let lane = Lane::open(&state.context, device, ur_queue_flags_t(0))?;
     let pattern = [0; 16][..].into();
     lane.submit(
+        1,
         Work::Fill {
             dst: start,
             pattern,

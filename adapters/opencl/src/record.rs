@@ -311,9 +311,9 @@ pub fn compile(
 }
 
 impl Compiled<OpenCl> for Recorded {
-    fn submit(&self, lane: &Arc<Lane>, _: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(&self, lane: &Arc<Lane>, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
         let works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
-        lane.submit_recorded(&works, stamps, |slot| self.enqueue(slot))
+        lane.submit_recorded(epoch, &works, stamps, |slot| self.enqueue(slot))
     }
 
     fn update(&self, at: usize, work: &Work<OpenCl>) -> bool {

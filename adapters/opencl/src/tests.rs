@@ -7,6 +7,7 @@
 mod at_once;
 mod discovery;
 mod errors;
+mod failures;
 mod faults;
 mod handles;
 mod pipes;

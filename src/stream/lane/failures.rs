@@ -48,6 +48,7 @@ impl<D: Driver> LaneCore<D> {
             return Ok(());
         }
         D::settle(&self.native)?;
+        self.record_untold();
         let why = Failure::new();
         // The end of the last command that did not fail, as far as markers tell commands apart.
         let mut right = self.clock.completed();
@@ -61,7 +62,9 @@ impl<D: Driver> LaneCore<D> {
                     if self.in_order {
                         break;
                     }
-                    self.clock.fail(right, *at, &why);
+                    if self.clock.failure(*at).is_none() {
+                        self.clock.fail(right, *at, &why);
+                    }
                 }
                 _ if *at == epoch => break,
                 _ => {}
@@ -75,7 +78,7 @@ impl<D: Driver> LaneCore<D> {
         } else {
             epoch
         };
-        if right < upto {
+        if right < upto && self.clock.failure(upto).is_none() {
             self.clock.fail(right, upto, &why);
         }
         if self.in_order {
@@ -83,6 +86,22 @@ impl<D: Driver> LaneCore<D> {
         }
         self.clock.raise(epoch);
         Ok(())
+    }
+
+    /// All up to this epoch has ended, its own command well.
+    pub fn record_end(&self, epoch: u64) {
+        self.record_untold();
+        self.clock.raise(epoch);
+    }
+
+    fn record_untold(&self) {
+        if D::TELLS_FAILURES && !self.in_order {
+            for epoch in D::failed(&self.native) {
+                if self.clock.failure(epoch).is_none() {
+                    self.clock.fail(epoch - 1, epoch, &Failure::new());
+                }
+            }
+        }
     }
 
     /// A command that does not run, as it depends on a failed one: a place in the lane, and no more.

@@ -79,7 +79,7 @@ impl<D: Driver> LaneCore<D> {
                 return Ok(());
             };
             match D::is_seen_done(&self.native, &marker) {
-                Ok(true) => self.clock.raise(epoch),
+                Ok(true) => self.record_end(epoch),
                 Ok(false) => return Ok(()),
                 Err(error) if is_failure(error) => self.record_failure(epoch)?,
                 Err(error) => return Err(error),
@@ -105,7 +105,7 @@ impl<D: Driver> LaneCore<D> {
         };
         while let Some((epoch, marker)) = state.marks.front().cloned() {
             match D::is_seen_done(&self.native, &marker) {
-                Ok(true) => self.clock.raise(epoch),
+                Ok(true) => self.record_end(epoch),
                 Ok(false) => break,
                 Err(error) if is_failure(error) => self.record_failure_here(&mut state, epoch)?,
                 Err(error) => return Err(error),
@@ -173,7 +173,7 @@ impl<D: Driver> LaneCore<D> {
         if let Some((epoch, marker)) = middle {
             let seen = match D::is_seen_done(&self.native, &marker) {
                 Ok(true) => {
-                    self.clock.raise(epoch);
+                    self.record_end(epoch);
                     Ok(())
                 }
                 Ok(false) => Ok(()),

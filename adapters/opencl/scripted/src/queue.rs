@@ -22,6 +22,8 @@ struct Command {
     event: usize,
     waits: Vec<usize>,
     run: Box<dyn FnOnce() + Send>,
+    /// Whether a command before it on its queue failed.
+    behind_failed: bool,
 }
 
 #[derive(Default)]
@@ -98,6 +100,7 @@ impl World {
             event: own,
             waits,
             run: Box::new(run),
+            behind_failed: false,
         };
         self.commands
             .queues
@@ -136,18 +139,26 @@ impl World {
     }
 
     fn step(&mut self, queue: usize, command: Command) {
-        let failed = command.waits.iter().any(|event| self.status_of(*event) < 0);
+        let mut waits = command.waits.iter();
+        let failed = command.behind_failed || waits.any(|event| self.status_of(*event) < 0);
+        let own = self.script.runs_command();
         let (start, end) = (self.tick(), self.tick());
         if let Some(event) = self.find(command.event) {
             event.times = [event.times[0], event.times[0], start, end];
         }
-        let status = match failed {
-            true => CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
-            false => {
+        let status = match own {
+            _ if failed => CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+            Some(code) => code,
+            None => {
                 (command.run)();
                 CL_COMPLETE
             }
         };
+        if status < 0 {
+            // What is in the queue by now depends on it; what is given later does not.
+            let rest = self.commands.queues.get_mut(&queue).into_iter().flatten();
+            rest.for_each(|later| later.behind_failed = true);
+        }
         self.complete(command.event, status);
         for event in command.waits.iter().chain([&command.event]) {
             // What the device kept is there.

@@ -42,6 +42,9 @@ pub struct Script {
     calls: u64,
     met: Option<&'static str>,
     broken: Vec<String>,
+    /// A command that fails when its turn comes, and how many have had theirs.
+    command: Fault,
+    commands: u64,
     pub shape: Shape,
 }
 
@@ -85,6 +88,12 @@ impl Script {
         hit.then_some(self.fault.code)
     }
 
+    /// Counts a command whose turn has come; the status that it is to fail with.
+    pub fn runs_command(&mut self) -> Option<cl_int> {
+        self.commands += 1;
+        (self.command.nth == self.commands).then_some(self.command.code)
+    }
+
     pub fn broken(&mut self, what: String) {
         self.broken.push(what);
     }
@@ -108,6 +117,13 @@ pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
     };
     (script.calls, script.met) = (0, None);
     script.broken.clear();
+}
+
+/// Has the nth command from now fail when its turn comes.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_fail_command(fault: Fault) {
+    let mut world = hold();
+    (world.script.command, world.script.commands) = (fault, 0);
 }
 
 /// What the library finds on the machine from now on.

@@ -127,11 +127,11 @@ impl<'a> Batch<'a> {
             event: &mut event,
         };
         run(self.lane.api(), &slot)?;
-        self.lane.outlet.give();
         self.pending.waits.clear();
         // SAFETY: the call succeeded, so the event is there and ours.
-        self.pending.last =
-            Last::Event(unsafe { EventRef::adopted(self.lane.api(), event, true) }?);
+        let event = unsafe { EventRef::adopted(self.lane.api(), event, true) }?;
+        self.lane.outlet.give(self.pending.epoch, &event);
+        self.pending.last = Last::Event(event);
         if self.notes.timed && self.notes.first.is_none() {
             self.notes.first = self.pending.last.mark(self.lane);
         }
@@ -220,9 +220,9 @@ impl<'a> Batch<'a> {
             unsafe { enqueue(queue, 0, null(), &mut event) },
             "clEnqueueBarrierWithWaitList",
         )?;
-        self.lane.outlet.give();
         // SAFETY: the call succeeded, so the event is there and ours.
         let event = unsafe { EventRef::adopted(self.lane.api(), event, true) }?;
+        self.lane.outlet.give(self.pending.epoch, &event);
         self.pending.waits.push(self.lane.marker_of(event));
         Ok(())
     }

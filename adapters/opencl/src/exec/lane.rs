@@ -43,6 +43,8 @@ type Later = Box<dyn FnOnce(&Lane) -> Result<()> + Send>;
 /// What the next command has to know of those before it.
 #[derive(Default)]
 pub(super) struct Pending {
+    /// The epoch of the engine's last command.
+    pub epoch: u64,
     pub last: Last,
     /// What the next command waits for.
     pub waits: Vec<Position>,
@@ -118,13 +120,23 @@ impl Lane {
             };
             QueueRef::created(api, raw, code, "clCreateCommandQueue")
         }?;
-        Ok(Self::over(queue, device, profiles, true))
+        let of_several = flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+        Ok(Self::over(queue, device, profiles, true, of_several))
     }
 
-    fn over(queue: QueueRef, device: &Object<Device>, profiles: bool, in_order: bool) -> Arc<Self> {
+    /// `of_several`: one of the streams of an out-of-order queue, whose commands depend on what they
+    /// wait for alone.
+    fn over(
+        queue: QueueRef,
+        device: &Object<Device>,
+        profiles: bool,
+        in_order: bool,
+        of_several: bool,
+    ) -> Arc<Self> {
+        let chained = !of_several;
         let open = AtomicBool::new(false);
         Arc::new(Self {
-            outlet: Arc::new(Outlet::new(queue)),
+            outlet: Arc::new(Outlet::new(queue, chained)),
             profiles,
             in_order,
             open,
@@ -145,7 +157,7 @@ impl Lane {
         let flag = |set: bool, flag: ur_queue_flags_t| if set { flag.0 } else { 0 };
         let flags = flag(profiles, UR_QUEUE_FLAG_PROFILING_ENABLE)
             | flag(!in_order, UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-        let lane = Self::over(queue, device, profiles, in_order);
+        let lane = Self::over(queue, device, profiles, in_order, false);
         Ok((lane, ur_queue_flags_t(flags)))
     }
 
@@ -177,35 +189,41 @@ impl Lane {
         Position::on(event, &self.outlet, self.outlet.given())
     }
 
-    pub fn submit(self: &Arc<Self>, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    pub fn submit(
+        self: &Arc<Self>,
+        epoch: u64,
+        work: Work<OpenCl>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<()> {
         if matches!(&work, Work::Native(native) if native.answers) {
             // The queue waits for the host by itself then.
             Deferred::force(self)?;
-            return self.give(stamps, |batch| batch.work(work));
+            return self.give(epoch, stamps, |batch| batch.work(work));
         }
         if !self.deferred.keeps() {
-            return self.give(stamps, |batch| batch.work(work));
+            return self.give(epoch, stamps, |batch| batch.work(work));
         }
-        let later = |(work, stamps)| Ok(Self::later(work, stamps));
+        let later = |(work, stamps)| Ok(Self::later(epoch, work, stamps));
         self.deferred.submit(
             (work, stamps),
-            |(work, stamps)| self.give(stamps, |batch| batch.work(work)),
+            |(work, stamps)| self.give(epoch, stamps, |batch| batch.work(work)),
             later,
         )
     }
 
-    fn later(work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Later {
-        Box::new(move |lane| lane.give(stamps, |batch| batch.work(work)))
+    fn later(epoch: u64, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Later {
+        Box::new(move |lane| lane.give(epoch, stamps, |batch| batch.work(work)))
     }
 
     pub fn launch(
         &self,
+        epoch: u64,
         kernel: &Kernel,
         request: &LaunchRequest<'_>,
         stamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         let now = |stamps| {
-            self.give(stamps, |batch| {
+            self.give(epoch, stamps, |batch| {
                 batch.notes.weighs = true;
                 batch.give(|api, slot| kernel.launch_now(request, api, slot))
             })
@@ -215,22 +233,25 @@ impl Lane {
         }
         let later = |stamps| {
             let launch = Arc::new(kernel.launch(request)?);
-            Ok(Self::later(Work::Launch(launch), stamps))
+            Ok(Self::later(epoch, Work::Launch(launch), stamps))
         };
         self.deferred.submit(stamps, now, later)
     }
 
     fn give(
         &self,
+        epoch: u64,
         stamps: Option<Arc<Stamps>>,
         run: impl FnOnce(&mut Batch<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut pending = self.pending();
         pending.forget_complete()?;
-        if pending.forget_ended_waits().is_err() {
+        let waits = pending.forget_ended_waits();
+        if waits.is_err() || self.outlet.has_failed(self.outlet.given()) {
             self.deferred.fail();
             return Ok(());
         }
+        pending.epoch = epoch;
         let mut batch = Batch::of(self, &mut pending);
         self.note(&mut batch, stamps.is_some())?;
         run(&mut batch)?;
@@ -256,12 +277,13 @@ impl Lane {
     /// Gives the lane a buffer of recorded commands or, where that is not taken, the commands.
     pub fn submit_recorded(
         &self,
+        epoch: u64,
         works: &[Work<OpenCl>],
         stamps: Option<Arc<Stamps>>,
         enqueue: impl Fn(&Slot) -> Result<()>,
     ) -> Result<()> {
         let now = |stamps| {
-            self.give(stamps, |batch| {
+            self.give(epoch, stamps, |batch| {
                 batch.notes.weighs = true;
                 let taken = self.in_order && batch.give(|_, slot| enqueue(slot)).is_ok();
                 match taken {
@@ -278,7 +300,7 @@ impl Lane {
             let later: Later = Box::new(move |lane: &Lane| {
                 let each =
                     |batch: &mut Batch<'_>| works.into_iter().try_for_each(|work| batch.work(work));
-                lane.give(stamps, each)
+                lane.give(epoch, stamps, each)
             });
             Ok(later)
         };
@@ -334,7 +356,13 @@ impl Lane {
     /// The failure that the lane's markers tell of was recorded. Whether there was any.
     pub fn recover(&self) -> bool {
         let failed = self.pending().last.forget_failure();
-        self.deferred.recover() || failed
+        let told = self.outlet.recover();
+        self.deferred.recover() || failed || told
+    }
+
+    /// The epochs of the commands that failed and that nobody was told of.
+    pub fn untold(&self) -> Vec<u64> {
+        self.outlet.untold()
     }
 
     /// Blocks until all that the queue was given has ended.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::dl::guarded_callback;
-use ur::object::{Error, Result};
+use ur::object::{Error, Result, ensure};
 use ur::stream::{FAILED, Notice, Shown};
 
 use super::{Lane, Outlet};
@@ -50,10 +50,7 @@ impl Position {
     pub fn is_done(&self) -> Result<bool> {
         match event_property(&self.0.event, CL_EVENT_COMMAND_EXECUTION_STATUS)? {
             CL_COMPLETE if self.is_foreign() => self.block().map(|()| true),
-            CL_COMPLETE => {
-                self.note_end();
-                Ok(true)
-            }
+            CL_COMPLETE => self.ended().map(|()| true),
             failed if failed < 0 => Err(command_failed(failed)),
             _ => {
                 // Whoever asks may go on asking until it is.
@@ -71,7 +68,16 @@ impl Position {
             return Err(command_failed(code));
         }
         check(code, "clWaitForEvents")?;
-        self.note_end();
+        self.ended()
+    }
+
+    /// Its command has ended well; an error if it depends on one that has not.
+    fn ended(&self) -> Result<()> {
+        let Some((outlet, at)) = &self.0.from else {
+            return Ok(());
+        };
+        ensure(!outlet.has_failed(*at), FAILED.code())?;
+        outlet.note_end(*at);
         Ok(())
     }
 
@@ -100,12 +106,6 @@ impl Position {
         match &self.0.from {
             Some((outlet, at)) => outlet.flush(*at),
             None => Ok(()),
-        }
-    }
-
-    fn note_end(&self) {
-        if let Some((outlet, at)) = &self.0.from {
-            outlet.note_end(*at);
         }
     }
 }

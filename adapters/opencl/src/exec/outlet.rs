@@ -13,12 +13,15 @@
 //!
 //! Blocking for a command flushes by itself, and so does closing the queue.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use opencl_sys::CL_SUCCESS;
 use ur::object::Result;
 
-use crate::cl::{QueueRef, check};
+use super::marker::outcome;
+use crate::cl::{EventRef, QueueRef, check};
 
 /// Most commands that wait for a flush.
 const MOST_HELD: u64 = 64;
@@ -35,16 +38,37 @@ pub(super) struct Outlet {
     ended: AtomicU64,
     /// Whether all commands were seen complete when last looked at.
     idle: AtomicBool,
+    /// Whether each command depends on the one before.
+    chained: bool,
+    pending: Mutex<Pending>,
+}
+
+/// Commands that were not seen to end, and whether one has failed.
+#[derive(Default)]
+struct Pending {
+    events: VecDeque<Given>,
+    /// Where each command depends on the one before: the number of the first that failed.
+    failed: Option<u64>,
+    /// Elsewhere: the epochs of those that failed and that nobody was told of.
+    untold: Vec<u64>,
+}
+
+struct Given {
+    at: u64,
+    epoch: u64,
+    event: EventRef,
 }
 
 impl Outlet {
-    pub fn new(queue: QueueRef) -> Self {
+    pub fn new(queue: QueueRef, chained: bool) -> Self {
         Self {
             queue,
             given: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             idle: AtomicBool::new(true),
+            chained,
+            pending: Mutex::default(),
         }
     }
 
@@ -54,8 +78,53 @@ impl Outlet {
     }
 
     /// One command more. Called under the lane's lock, in the order of the commands.
-    pub fn give(&self) {
-        self.given.store(self.given() + 1, Ordering::Relaxed);
+    pub fn give(&self, epoch: u64, event: &EventRef) {
+        let at = self.given() + 1;
+        self.given.store(at, Ordering::Relaxed);
+        let event = event.clone();
+        self.pending().events.push_back(Given { at, epoch, event });
+    }
+
+    /// Whether a command up to this one failed that the next one depends on. Some drivers let what is
+    /// given later run, so that every command has to be asked, once.
+    pub fn has_failed(&self, upto: u64) -> bool {
+        let mut pending = self.pending();
+        self.look(&mut pending, upto);
+        pending.failed.is_some_and(|at| at <= upto)
+    }
+
+    /// The epochs of the commands that failed and that nobody was told of: see `Driver::failed`.
+    pub fn untold(&self) -> Vec<u64> {
+        let mut pending = self.pending();
+        self.look(&mut pending, u64::MAX);
+        std::mem::take(&mut pending.untold)
+    }
+
+    fn look(&self, pending: &mut Pending, upto: u64) {
+        while let Some(first) = pending.events.front()
+            && first.at <= upto
+            && let Some(ended) = outcome(&first.event)
+        {
+            let (at, epoch) = (first.at, first.epoch);
+            match ended.is_err() {
+                true if self.chained => {
+                    pending.failed.get_or_insert(at);
+                }
+                true => pending.untold.push(epoch),
+                false => {}
+            }
+            pending.events.pop_front();
+        }
+    }
+
+    /// Forgets the failures of what has ended. Whether there was one.
+    pub fn recover(&self) -> bool {
+        self.has_failed(u64::MAX);
+        self.pending().failed.take().is_some()
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Flushes if it is time to. `little`: whether the last command alone is not worth it.

@@ -161,8 +161,7 @@ fn nothing_is_copied_before_what_it_waits_for() {
             ));
             assert_eq!(code, UR_RESULT_SUCCESS);
             for (queue, waits) in [(queues[0], &[][..]), (queues[1], &[event])] {
-                let (calls, seen) = bench.copy(queue, LITTLE, waits);
-                assert!(calls > 0, "the driver holds it back");
+                let (_, seen) = bench.copy(queue, LITTLE, waits);
                 assert_eq!(seen, [0; LITTLE], "not yet");
             }
             tell.send(()).expect("the task listens");

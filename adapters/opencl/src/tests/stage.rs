@@ -28,6 +28,7 @@ ur::dl::symbols! {
     struct Control {
         required {
             scripted_fail: unsafe extern "C" fn(Fault, *const c_char),
+            scripted_fail_command: extern "C" fn(Fault),
             scripted_shape: extern "C" fn(Shape),
             scripted_look: extern "C" fn() -> Answer,
             scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
@@ -60,6 +61,11 @@ impl Stage {
     pub fn fail(&self, nth: u64, code: cl_int) {
         // SAFETY: no name.
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
+    }
+
+    /// Has the nth command from now fail when its turn comes.
+    pub fn fail_command(&self, nth: u64, code: cl_int) {
+        (self.0.scripted_fail_command)(Fault { nth, code });
     }
 
     /// Has every call of one function fail.
