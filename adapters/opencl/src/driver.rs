@@ -131,11 +131,11 @@ impl Driver for OpenCl {
     const FOREIGN_ON_HOST: bool = true;
 
     fn launch(
-        _: &Object<Device>,
+        device: &Object<Device>,
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
     ) -> Result<Arc<Launch>> {
-        kernel.launch(request).map(Arc::new)
+        kernel.launch(device, request).map(Arc::new)
     }
 
     const LAUNCHES_AT_ONCE: bool = true;

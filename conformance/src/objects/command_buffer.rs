@@ -285,8 +285,12 @@ impl Update {
         self
     }
 
-    pub fn value(mut self, at: u32, value: u32) -> Self {
-        self.values.push((at, value.to_ne_bytes().to_vec()));
+    pub fn value(self, at: u32, value: u32) -> Self {
+        self.bytes(at, &value.to_ne_bytes())
+    }
+
+    pub fn bytes(mut self, at: u32, value: &[u8]) -> Self {
+        self.values.push((at, value.to_vec()));
         self
     }
 

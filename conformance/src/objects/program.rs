@@ -3,7 +3,7 @@
 use super::{Buffer, Context, info, owned};
 use crate::fixture::Fixture;
 use crate::kernels::{self, KernelProvider, Source};
-use crate::outcome::Stop;
+use crate::outcome::{Done, Stop};
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -120,6 +120,16 @@ impl Kernel {
             self.ur
                 .urKernelGetInfo(self.raw, property, size, value, ret)
         })
+    }
+
+    /// Goes on only if the adapter knows which arguments the kernel takes.
+    pub fn need_arguments(&self) -> Done {
+        match self.get::<u32>(UR_KERNEL_INFO_NUM_ARGS) {
+            Err(Stop::Unsupported { .. }) => Err(Stop::skipped(
+                "the adapter does not know which arguments a kernel takes",
+            )),
+            told => told.map(drop),
+        }
     }
 }
 

@@ -11,7 +11,33 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["launch"; bad_dimension, bad_global_size, bad_local_size, bad_arguments, event_type, arguments_in_any_order]
+    crate::tests!["launch"; bad_dimension, bad_global_size, bad_local_size, bad_arguments, missing_arguments, event_type, arguments_in_any_order]
+}
+
+/// What a launch lacks is not the last launch's.
+fn missing_arguments(fixture: &Fixture) -> Done {
+    let Bench {
+        context,
+        queue,
+        program,
+    } = Bench::new(fixture)?;
+    let kernel = program.kernel(IOTA)?;
+    kernel.need_arguments()?;
+    let memory = context.usm(fixture, Kind::Device, 400)?;
+    let base = 3_u32;
+    let args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::of(&base)]);
+    let sizes = [None, Some([100, 1, 1]), None];
+    launch(&queue, &kernel, 1, sizes, &args).ok()?;
+    queue.finish()?;
+    for some in [&args[..1], &args[1..], &[]] {
+        launch(&queue, &kernel, 1, sizes, some).fails(UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
+    }
+    launch(&queue, &kernel, 1, sizes, &args).ok()?;
+    check!(
+        counts_up(&queue.read(memory.ptr, 100, &[])?, 3),
+        "a launch after those that lacked something"
+    );
+    Ok(())
 }
 
 fn arguments_in_any_order(fixture: &Fixture) -> Done {

@@ -232,7 +232,7 @@ impl Lane {
             return now(stamps);
         }
         let later = |stamps| {
-            let launch = Arc::new(kernel.launch(request)?);
+            let launch = Arc::new(kernel.launch(&self.device, request)?);
             Ok(Self::later(epoch, Work::Launch(launch), stamps))
         };
         self.deferred.submit(stamps, now, later)

@@ -13,8 +13,10 @@ use ur::object::{Error, Object, Result, ensure};
 use ur::stream::LaunchRequest;
 
 use super::Kernel;
+use super::check::is_complete;
 use crate::OpenCl;
 use crate::cl::{Api, KernelRef, MemRef, SamplerRef, check};
+use crate::device::Device;
 use crate::exec::{Slabs, Slot};
 use crate::mem::Mem;
 use crate::record::{Mutable, Recorder};
@@ -23,6 +25,8 @@ use crate::sampler::Sampler;
 /// The kernel with its lock, as launches keep it.
 pub(super) struct Native {
     pub kernel: KernelRef,
+    /// How many arguments it has.
+    count: usize,
     slabs: Arc<Slabs>,
     /// Whether any pointer goes without OpenCL looking up whose memory it leads to: every address of
     /// the host's is one of the devices', too.
@@ -77,9 +81,10 @@ struct Range {
 const TAKEN: ur_kernel_launch_properties_flags_t = UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE;
 
 impl Kernel {
-    /// Copies a launch's arguments.
-    pub fn launch(&self, request: &LaunchRequest<'_>) -> Result<Launch> {
-        request.wishes(TAKEN)?;
+    /// Copies a launch's arguments: it is enqueued later, and may be more than once.
+    pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
+        self.check_launch(request)?;
+        self.check_later(device, request)?;
         let own = |arg| Arg::of(arg).map(|value| (arg.index, value.to_owned()));
         Ok(Launch {
             native: Arc::clone(&self.native),
@@ -88,9 +93,11 @@ impl Kernel {
         })
     }
 
-    /// What [`Kernel::launch`] checks.
+    /// What has to be right of any launch, and that the driver does not find wrong.
     pub fn check_launch(&self, request: &LaunchRequest<'_>) -> Result<()> {
         request.wishes(TAKEN)?;
+        let complete = self.native.has_all(request.args);
+        ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         request
             .args
             .iter()
@@ -294,14 +301,26 @@ impl Owned {
 impl Native {
     /// `plain`: whether the devices share the host's addresses. `open`: whether others know the kernel,
     /// too.
-    pub fn new(kernel: KernelRef, slabs: &Arc<Slabs>, plain: bool, open: bool) -> Arc<Self> {
+    pub fn new(
+        kernel: KernelRef,
+        count: usize,
+        slabs: &Arc<Slabs>,
+        plain: bool,
+        open: bool,
+    ) -> Arc<Self> {
         let kept = Vec::new();
         Arc::new(Self {
             kernel,
+            count,
             slabs: Arc::clone(slabs),
             plain,
             arguments: Mutex::new(Arguments { kept, open }),
         })
+    }
+
+    /// Whether no argument is missing that nobody else may have set.
+    fn has_all(&self, args: &[ur_exp_kernel_arg_properties_t]) -> bool {
+        is_complete(self.count, args) || self.arguments().open
     }
 
     fn arguments(&self) -> MutexGuard<'_, Arguments> {

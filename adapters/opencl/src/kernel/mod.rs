@@ -1,6 +1,8 @@
-//! Kernels: where they come from and what they tell. `launch` is a kernel with its arguments,
+//! Kernels: where they come from and what they tell. `launch` is a kernel with its arguments, `check`
+//! what is wrong with one that is enqueued later,
 //! `suggest` which work-group size it would do well with.
 
+mod check;
 mod launch;
 mod suggest;
 
@@ -27,6 +29,15 @@ pub struct Kernel {
     native: Arc<Native>,
 }
 
+/// How many arguments a kernel has; none if its driver does not tell.
+fn count_of(kernel: &KernelRef) -> usize {
+    // SAFETY: a live kernel.
+    let ask = |size, value, ret| unsafe {
+        (kernel.api().core.clGetKernelInfo)(kernel.raw(), CL_KERNEL_NUM_ARGS, size, value, ret)
+    };
+    cl::value::<cl_uint>(ask, "clGetKernelInfo").map_or(0, |count| count as usize)
+}
+
 impl Kernel {
     pub fn new(program: &Object<Program>, kernel: KernelRef) -> Arc<Object<Self>> {
         Self::over(program, kernel, false)
@@ -35,7 +46,8 @@ impl Kernel {
     fn over(program: &Object<Program>, kernel: KernelRef, open: bool) -> Arc<Object<Self>> {
         let domain = program.context().domain();
         let plain = domain.devices().iter().all(|one| one.shares_addresses());
-        let native = Native::new(kernel, &domain.state().slabs, plain, open);
+        let count = count_of(&kernel);
+        let native = Native::new(kernel, count, &domain.state().slabs, plain, open);
         hal::new::<OpenCl, _>(Self {
             program: program.arc(),
             native,

@@ -16,7 +16,7 @@ pub fn all() -> Vec<Test> {
     crate::tests!["command_buffer_update";
         values, pointers, buffers, global_size, offset_and_local_size, dimensions, kernels, several,
         none_or_all, while_running, released_arguments, signal_event, wait_events,
-        refused_states, refused_commands, refused_ranges, refused_kernels, refused_events,
+        refused_launches, refused_states, refused_commands, refused_ranges, refused_kernels, refused_events,
     ]
 }
 
@@ -89,6 +89,59 @@ const KERNEL: ur_device_command_buffer_update_capability_flags_t =
     UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE;
 const EVENTS: ur_device_command_buffer_update_capability_flags_t =
     UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS;
+
+/// A launch is checked when it is recorded or changed, and a refused change changes nothing.
+fn refused_launches(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS)?;
+    let memory = bench.context.usm(fixture, Kind::Device, 4000)?;
+    let kernel = bench.program.kernel(IOTA)?;
+    kernel.need_arguments()?;
+    let base = 1_u32;
+    let args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::of(&base)]);
+    let record = |args: &[ur_exp_kernel_arg_properties_t], items: usize, local: Option<usize>| {
+        let local = local.as_ref().map_or(null(), std::ptr::from_ref);
+        fixture.ur.urCommandBufferAppendKernelLaunchWithArgsExp(
+            bench.buffer.raw,
+            kernel.raw,
+            1,
+            null(),
+            &items,
+            local,
+            args.len() as u32,
+            args.as_ptr(),
+            0,
+            null_mut(),
+            0,
+            null(),
+            0,
+            null(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        )
+    };
+    record(&args[..1], 1000, None).fails(UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
+    let large = 1_usize << 28;
+    record(&args, large, Some(large)).fails_with(&[
+        UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE,
+        UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE,
+    ])?;
+    let command = bench.iota(&memory, 1000, base)?;
+    Update::default()
+        .bytes(1, &7_u64.to_ne_bytes())
+        .apply(&bench.buffer, command)
+        .refused()?;
+    Update::default()
+        .value(9, 7)
+        .apply(&bench.buffer, command)
+        .refused()?;
+    bench.run()?;
+    check!(
+        bench.counts_from(&memory, 1000, base)?,
+        "a refused change changed something"
+    );
+    Ok(())
+}
 
 fn values(fixture: &Fixture) -> Done {
     let bench = Bench::new(fixture, ARGUMENTS)?;
