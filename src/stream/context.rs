@@ -172,7 +172,8 @@ impl<D: Driver> Drop for Context<D> {
     fn drop(&mut self) {
         for deleter in std::mem::take(&mut *enter(&self.deleters)) {
             // SAFETY: set by the user for this moment, with data that it wants to see.
-            unsafe { (deleter.run)(deleter.data) };
+            let call = || unsafe { (deleter.run)(deleter.data) };
+            D::call_user_anyway(&self.devices()[0], call);
         }
         enter(&self.current).clear();
         self.domain.memory.clear();

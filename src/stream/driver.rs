@@ -221,6 +221,23 @@ pub trait Driver:
     /// Completes a host-signalled point.
     fn signal(signal: Self::Signal);
 
+    /// Calls a function of the user's, which may use the backend's own interface for this device: the
+    /// calling thread is as that wants it meanwhile, and afterwards as it was. If it cannot be made so,
+    /// nothing is called.
+    fn call_user(device: &Object<Self::Device>, call: impl FnOnce()) -> Result<()> {
+        let _ = device;
+        call();
+        Ok(())
+    }
+
+    /// As [`Driver::call_user`], of a function that is called in any case.
+    fn call_user_anyway(device: &Object<Self::Device>, call: impl Fn()) {
+        if let Err(error) = Self::call_user(device, &call) {
+            log::error!("a user's function finds no device: {:?}", error.code());
+            call();
+        }
+    }
+
     /// Checks a launch and makes it ready; nothing is enqueued yet.
     fn launch(
         device: &Object<Self::Device>,

@@ -69,7 +69,7 @@ impl<D: Driver> Queue<D> {
             false => None,
         };
         let loan = this.lend(&waits, bring, queued.as_ref())?;
-        run();
+        D::call_user(this.device(), run)?;
         let end = queued.as_ref().map(|_| Arc::new(Stamps::default()));
         let lane = Arc::clone(&loan.0.what);
         let behind = lane.submit(&Reach::default(), Work::Marker, end.clone(), event.wanted());

@@ -191,6 +191,13 @@ impl Driver for Cuda {
         drop(signal);
     }
 
+    fn call_user(device: &Object<Device>, call: impl FnOnce()) -> Result<()> {
+        let gpu = device.gpu()?;
+        let _current = gpu.enter_for_user()?;
+        call();
+        Ok(())
+    }
+
     fn launch(
         device: &Object<Device>,
         kernel: &Object<Kernel>,

@@ -5,7 +5,7 @@
 //! driver once; `ground` is what tests enqueue on, `scene` a piece of everything that a client does.
 //! `native` is about the driver's own pools, `graph` about command buffers and `record` about native
 //! commands in them, `posts` about small fills, `marks` about records of streams, `launch` about drivers with
-//! one way of launching or two.
+//! one way of launching or two, `user` about the user's functions.
 
 mod current;
 mod faults;
@@ -18,3 +18,4 @@ mod posts;
 mod record;
 mod scene;
 mod stage;
+mod user;

@@ -159,6 +159,16 @@ pub extern "C" fn cuCtxPushCurrent_v2(context: *mut c_void) -> u32 {
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
+    CURRENT.with(|all| {
+        let mut all = all.borrow_mut();
+        all.pop();
+        all.extend((!context.is_null()).then_some(context.addr()));
+    });
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut *mut c_void) -> u32 {
     let top = CURRENT.with(|all| all.borrow_mut().pop());
     // SAFETY: as above.

@@ -96,6 +96,11 @@ impl Gpu {
         Entered::new(self.api, self.context)
     }
 
+    /// As [`Gpu::enter`], for a function that may make another context current.
+    pub fn enter_for_user(&self) -> Result<Entered<'static>> {
+        Entered::on_top(self.api, self.context)
+    }
+
     pub fn check(&self, code: crate::cu::Code, call: &str) -> Result<()> {
         check(self.api, code, call)
     }

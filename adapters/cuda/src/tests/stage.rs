@@ -37,6 +37,7 @@ ur::dl::symbols! {
             cuDevicePrimaryCtxRelease_v2: extern "C" fn(i32) -> u32,
             cuCtxPopCurrent_v2: unsafe extern "C" fn(*mut *mut c_void) -> u32,
             cuCtxPushCurrent_v2: unsafe extern "C" fn(*mut c_void) -> u32,
+            cuCtxSetCurrent: unsafe extern "C" fn(*mut c_void) -> u32,
         }
         optional {}
     }
@@ -167,6 +168,12 @@ impl Stage {
     pub fn make_current(&self, context: usize) {
         // SAFETY: the scripted library looks at no context.
         unsafe { (self.0.cuCtxPushCurrent_v2)(std::ptr::without_provenance_mut(context)) };
+    }
+
+    /// Makes a context current in place of what is.
+    pub fn set_current(&self, context: usize) {
+        // SAFETY: the scripted library looks at no context.
+        unsafe { (self.0.cuCtxSetCurrent)(std::ptr::without_provenance_mut(context)) };
     }
 
     /// That nothing is alive any more, at the latest when our threads have let go, and that no call
