@@ -49,7 +49,8 @@ impl Landing {
 /// One recorded command, as [`Driver::compile`] sees it.
 pub struct Step<'a, D: Driver> {
     pub work: &'a Work<D>,
-    /// The commands that it follows, by their places in the recording; all are before its own.
+    /// The commands that it follows, by their places in the recording; all are before its own. Mostly
+    /// without those that it follows through others of them.
     pub after: &'a [u32],
 }
 

@@ -51,6 +51,7 @@ mod queue;
 mod queue_api;
 mod reach;
 mod recording;
+mod reduction;
 mod replay;
 mod rooms;
 mod settings;
