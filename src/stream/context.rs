@@ -65,6 +65,17 @@ impl<D: Driver> Context<D> {
         self.domain.devices()
     }
 
+    /// Waits until everything enqueued in the context so far has ended.
+    pub fn finish(&self) -> Result<()> {
+        self.domain.engine().wait(&self.domain.everything())
+    }
+
+    /// Has a job run on a thread of ours once everything enqueued in the context so far has ended.
+    pub fn when_finished(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
+        let everything = self.domain.everything().into();
+        self.domain.engine().when(everything, Box::new(job))
+    }
+
     pub(crate) fn index(&self, device: &Object<D::Device>) -> Result<usize> {
         self.domain
             .index_of(device)

@@ -19,7 +19,7 @@ use crate::exec::{
     Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point,
 };
 use crate::kernel::{Kernel, Launch, Plain, Ready};
-use crate::mem::Mem;
+use crate::mem::{self, Mem, Use};
 use crate::program::Program;
 use crate::virtual_mem::AddressSpace;
 
@@ -194,7 +194,7 @@ impl Driver for Cuda {
     fn call_user(device: &Object<Device>, call: impl FnOnce()) -> Result<()> {
         let gpu = device.gpu()?;
         let _current = gpu.enter_for_user()?;
-        call();
+        mem::call_user(call);
         Ok(())
     }
 
@@ -372,7 +372,19 @@ impl Driver for Cuda {
     }
 
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
+        mem.begin(Use::Reads)?;
         Ok((mem.address(), mem.bytes()))
+    }
+
+    fn on_buffers(
+        work: Work<Self>,
+        dst: Option<&Object<Mem>>,
+        _: Option<&Object<Mem>>,
+    ) -> Work<Self> {
+        if let Some(dst) = dst {
+            dst.is_written();
+        }
+        work
     }
 
     fn map(

@@ -75,6 +75,35 @@ pub extern "C" fn cuMemFreeHost(start: *mut c_void) -> u32 {
     free(start.addr(), "cuMemFreeHost")
 }
 
+/// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`
+const ALREADY_REGISTERED: u32 = 712;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemHostRegister_v2(start: *mut c_void, bytes: usize, _: c_uint) -> u32 {
+    let (mut world, at) = (hold(), start.addr());
+    if let Some(code) = world.acts("cuMemHostRegister") {
+        return code;
+    }
+    let before = world.registered.range(..at + bytes).next_back();
+    if before.is_some_and(|(start, bytes)| start + bytes > at) {
+        return ALREADY_REGISTERED;
+    }
+    world.registered.insert(at, bytes);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemHostUnregister(start: *mut c_void) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuMemHostUnregister") {
+        return code;
+    }
+    match world.registered.remove(&start.addr()) {
+        Some(_) => SUCCESS,
+        None => code(world.broken("memory unregistered that is not registered")),
+    }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetAllocationGranularity(
     bytes: *mut usize,

@@ -54,6 +54,7 @@ fn is_spared(name: &str) -> bool {
         "cuEventDestroy",
         "cuStreamDestroy",
         "cuMemFree",
+        "cuMemHostUnregister",
         "cuMemRelease",
         "cuMemUnmap",
         "cuMemPoolDestroy",

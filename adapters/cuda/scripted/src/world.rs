@@ -60,6 +60,8 @@ pub struct World {
     pub functions: Map<String>,
     /// Allocations: their bytes.
     pub blocks: BTreeMap<usize, usize>,
+    /// Memory of the host's that devices reach: its bytes.
+    pub registered: BTreeMap<usize, usize>,
     /// Reserved addresses: their bytes.
     pub ranges: BTreeMap<usize, usize>,
     /// Pieces of memory, and where they are mapped.
@@ -202,6 +204,7 @@ impl World {
             ("event", self.events.len()),
             ("module", self.modules.len()),
             ("allocation", self.blocks.len()),
+            ("registration", self.registered.len()),
             ("range", self.ranges.len()),
             ("piece", self.pieces.len()),
             ("mapping", self.maps.len()),

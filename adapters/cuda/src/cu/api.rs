@@ -67,6 +67,8 @@ ur::dl::symbols! {
             cuMemFree = "cuMemFree_v2": unsafe extern "C" fn(Ptr) -> Code,
             cuMemHostAlloc: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> Code,
             cuMemFreeHost: unsafe extern "C" fn(*mut c_void) -> Code,
+            cuMemHostRegister = "cuMemHostRegister_v2": unsafe extern "C" fn(*mut c_void, usize, c_uint) -> Code,
+            cuMemHostUnregister: unsafe extern "C" fn(*mut c_void) -> Code,
             cuMemAlloc = "cuMemAlloc_v2": unsafe extern "C" fn(*mut Ptr, usize) -> Code,
             cuMemAllocManaged: unsafe extern "C" fn(*mut Ptr, usize, c_uint) -> Code,
             cuMemGetInfo = "cuMemGetInfo_v2": unsafe extern "C" fn(*mut usize, *mut usize) -> Code,

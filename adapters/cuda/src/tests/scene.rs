@@ -125,6 +125,7 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, devices: &[ur_de
     if !one.is_null() && !two.is_null() {
         on_usm(steps, (context, device), one, two);
         on_buffers(steps, context, one);
+        over_host_memory(steps, context, one);
         with_program(steps, context, devices, one);
         asynchronous(steps, one, two);
         on_the_host(steps, one, two);
@@ -259,6 +260,34 @@ fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_h
     release(steps, &[written]);
     steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
     steps.note("urMemRelease", ur!(Mem.pfnRelease(buffer)));
+}
+
+fn over_host_memory(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_handle_t) {
+    let mut memory = vec![3_u8; SIZE];
+    let properties = ur_buffer_properties_t {
+        pHost: memory.as_mut_ptr().cast(),
+        ..Default::default()
+    };
+    let flags = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_USE_HOST_POINTER;
+    let buffer = make!(
+        steps,
+        "urMemBufferCreate",
+        Mem.pfnBufferCreate(context, flags, SIZE, &properties)
+    );
+    if buffer.is_null() {
+        return;
+    }
+    let byte = 4_u8;
+    let filled = enqueue!(
+        steps,
+        "urEnqueueMemBufferFill",
+        vec![],
+        Enqueue.pfnMemBufferFill(queue, buffer, (&raw const byte).cast(), 1, 0, SIZE)
+    );
+    release(steps, &[filled]);
+    steps.note("urMemRelease", ur!(Mem.pfnRelease(buffer)));
+    // What failed may run still, with the memory.
+    steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
 }
 
 fn with_program(
