@@ -9,6 +9,7 @@ mod async_validation;
 mod backlog;
 mod buffer;
 mod buffer_map;
+mod buffer_over;
 mod buffer_rect;
 mod command_buffer;
 mod context;
@@ -61,6 +62,7 @@ pub fn all() -> Vec<Test> {
         usm_pool::all,
         buffer::all,
         buffer_map::all,
+        buffer_over::all,
         buffer_rect::all,
         program::all,
         kernel::all,
