@@ -419,6 +419,13 @@ pub trait Driver:
         work
     }
 
+    /// Whether commands on a device reach device memory of another one's pools. If not, those that are told
+    /// of such memory are refused; a launch is not, whose arguments nobody looks at.
+    fn reaches(device: &Object<Self::Device>, home: &Object<Self::Device>) -> bool {
+        let _ = (device, home);
+        true
+    }
+
     /// Largest alignment of a synchronous allocation, in bytes. It may cost as much memory again.
     const MOST_ALIGN: u64 = 2 << 20;
 

@@ -371,6 +371,11 @@ impl Driver for Cuda {
         Some(Box::new(pool))
     }
 
+    /// Pages are mapped for their own device alone; what the driver allocates it copies between devices.
+    fn reaches(device: &Object<Device>, home: &Object<Device>) -> bool {
+        std::ptr::eq(device, home) || home.gpu().is_ok_and(|gpu| gpu.pages.is_none())
+    }
+
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
         mem.begin(Use::Reads)?;
         Ok((mem.address(), mem.bytes()))

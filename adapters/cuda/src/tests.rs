@@ -6,7 +6,7 @@
 //! `native` is about the driver's own pools, `graph` about command buffers and `record` about native
 //! commands in them, `posts` about small fills, `marks` about records of streams, `launch` about drivers with
 //! one way of launching or two, `user` about the user's functions,
-//! `host_memory` about buffers over the host's memory.
+//! `host_memory` about buffers over the host's memory, `reach` about memory of other devices.
 
 mod current;
 mod faults;
@@ -17,6 +17,7 @@ mod launch;
 mod marks;
 mod native;
 mod posts;
+mod reach;
 mod record;
 mod scene;
 mod stage;

@@ -8,7 +8,6 @@ use crate::outcome::Done;
 use crate::registry::Test;
 use crate::suites::buffer::alignment;
 use crate::{check, check_eq};
-
 use std::ptr::null;
 use ur::abi::*;
 

@@ -39,6 +39,7 @@ mod queue;
 mod usm;
 mod usm_2d;
 mod usm_commands;
+mod usm_devices;
 mod usm_pool;
 mod virtual_memory;
 
@@ -59,6 +60,7 @@ pub fn all() -> Vec<Test> {
         usm_commands::all,
         fills::all,
         usm_2d::all,
+        usm_devices::all,
         usm_pool::all,
         buffer::all,
         buffer_map::all,

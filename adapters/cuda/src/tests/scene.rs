@@ -123,11 +123,13 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, devices: &[ur_de
         Queue.pfnCreate(context, last, &loose)
     );
     if !one.is_null() && !two.is_null() {
-        on_usm(steps, (context, device), one, two);
+        // A device's memory is no other's yet.
+        let own = if device == last { two } else { one };
+        on_usm(steps, (context, device), one, own);
         on_buffers(steps, context, one);
         over_host_memory(steps, context, one);
         with_program(steps, context, devices, one);
-        asynchronous(steps, one, two);
+        asynchronous(steps, one, two, own);
         on_the_host(steps, one, two);
     }
     for queue in [one, two] {
@@ -341,7 +343,13 @@ fn with_program(
     steps.note("urProgramRelease", ur!(Program.pfnRelease(program)));
 }
 
-fn asynchronous(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t) {
+/// `own` uses what is a device's.
+fn asynchronous(
+    steps: &mut Steps,
+    one: ur_queue_handle_t,
+    two: ur_queue_handle_t,
+    own: ur_queue_handle_t,
+) {
     let pool = null_mut();
     for round in 0..3_u8 {
         let (mut memory, mut made) = (null_mut(), null_mut());
@@ -363,6 +371,7 @@ fn asynchronous(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_
         if !steps.note(name, code) {
             continue;
         }
+        let two = if round == 0 { own } else { two };
         let from = (&raw const round).cast();
         let filled = enqueue!(
             steps,
