@@ -265,6 +265,22 @@ pub extern "C" fn cuMemSetAccess(start: u64, bytes: usize, _: *const c_void, _: 
     }
 }
 
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE` and `_DEVICE_ORDINAL`, of memory that was said to be elsewhere; of
+/// other memory the library knows nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, what: c_int, at: u64) -> u32 {
+    let value = match (hold().elsewhere.contains(&(at as usize)), what) {
+        (true, 2) => Some(2),
+        (true, 9) => Some(1),
+        _ => None,
+    }
+    .map(|told: c_int| {
+        // SAFETY: room for a number, by the driver's interface.
+        unsafe { value.cast::<c_int>().write(told) };
+    });
+    value.map_or(INVALID_VALUE, |()| SUCCESS)
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAdvise(_: u64, _: usize, _: c_int, _: c_int) -> u32 {
     hold().acts("cuMemAdvise").unwrap_or(SUCCESS)

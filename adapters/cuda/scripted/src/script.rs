@@ -122,6 +122,12 @@ pub extern "C" fn scripted_anywhere(anywhere: bool) {
     hold().anywhere = anywhere;
 }
 
+/// Has so many bytes be memory of the second device, which streams of others do not reach.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_elsewhere(start: usize, bytes: usize) {
+    hold().elsewhere = start..start + bytes;
+}
+
 /// Has a thread capture a stream in the global mode: one of ours by its handle, or with 1 some other; with
 /// 0 none does any longer.
 #[unsafe(no_mangle)]

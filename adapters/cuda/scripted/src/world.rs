@@ -77,6 +77,8 @@ pub struct World {
     pub pooled: BTreeMap<usize, Block>,
     /// Whether a thread captures a stream in the global mode: its handle, 1 for one that we never see.
     pub captured: Option<usize>,
+    /// Where memory is the second device's, which streams of others do not reach.
+    pub elsewhere: std::ops::Range<usize>,
     /// What programs may look for in modules, by name: bytes.
     pub variables: BTreeMap<(usize, String), Box<[u8]>>,
 }

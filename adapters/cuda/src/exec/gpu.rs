@@ -12,7 +12,7 @@ use super::posts::Boards;
 use super::times::Clock;
 use super::words::Words;
 use crate::cu::sys::{CUcontext, CUdevice, CUevent, CUstream};
-use crate::cu::{Api, Code, Entered, anywhere, check, on_stream};
+use crate::cu::{Api, Code, Entered, anywhere, check, failure_at, on_stream};
 
 /// The primary context, which all contexts of ours over the device share, as does the application's
 /// own use of CUDA. Retained when first needed, released with the last that uses it.
@@ -103,6 +103,15 @@ impl Gpu {
 
     pub fn check(&self, code: crate::cu::Code, call: &str) -> Result<()> {
         check(self.api, code, call)
+    }
+
+    /// As [`Gpu::check`], of a call that was given these addresses.
+    #[inline]
+    pub fn check_at(&self, code: Code, call: &str, addrs: &[usize]) -> Result<()> {
+        match code.is_success() {
+            true => Ok(()),
+            false => Err(failure_at(self.api, code, call, self.device, addrs)),
+        }
     }
 
     /// An event that nobody uses.

@@ -321,7 +321,8 @@ fn the_last_release_waits_for_its_use() {
     }
     let name = "tests::host_memory::the_last_release_waits_for_its_use";
     for_each_answer(name, |_, ground, queue, _| {
-        let (mut memory, count) = (Bytes::new(), AtomicU32::new(0));
+        // What is given back afterwards is for as long as that takes.
+        let (memory, count) = (Box::leak(Bytes::new()), AtomicU32::new(0));
         let data = (&raw const count).cast_mut().cast();
         let buffer = over(ground.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
         memory.0.fill(5);

@@ -6,6 +6,7 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 
+use super::ground::Ground;
 use super::stage::{Stage, adapter, alone, devices, ur};
 
 const BYTES: usize = 4096;
@@ -300,5 +301,71 @@ fn memory_of_another_device_is_a_feature() {
         ok(ur!(Context.pfnRelease(context)));
         ok(ur!(Adapter.pfnRelease(adapter)));
         stage.check_end("the end");
+    });
+}
+
+/// What the adapter does not know to be there the driver tells of, when it refuses a command; a command that
+/// it refuses for another reason is as it was.
+#[test]
+fn the_driver_tells_of_other_memory() {
+    let name = "tests::reach::the_driver_tells_of_other_memory";
+    alone(name, || {
+        let stage = Stage::open();
+        for anywhere in [false, true] {
+            stage.anywhere(anywhere);
+            let ground = Ground::new(BYTES);
+            let (away, host) = (ground.at(1024), ground.memory);
+            stage.elsewhere(away, 1024);
+            let (queue, none) = (ground.queue(Default::default()), null_mut());
+            let pattern = [1_u8, 2, 3, 4];
+            let from = pattern.as_ptr().cast();
+            let answers = |memory| {
+                [
+                    ur!(Enqueue.pfnUSMMemcpy(queue, 0, memory, host, 64, 0, null(), none)),
+                    ur!(Enqueue.pfnUSMMemcpy(queue, 0, host, memory, 64, 0, null(), none)),
+                    ur!(Enqueue.pfnUSMFill(queue, memory, 1, from, 64, 0, null(), none)),
+                    ur!(Enqueue.pfnUSMFill(queue, memory, 2, from, 62, 0, null(), none)),
+                    ur!(Enqueue.pfnUSMFill(queue, memory, 4, from, 64, 0, null(), none)),
+                    ur!(Enqueue.pfnUSMFill2D(queue, memory, 16, 1, from, 8, 2, 0, null(), none)),
+                    ur!(Enqueue.pfnUSMMemcpy2D(
+                        queue,
+                        0,
+                        memory,
+                        8,
+                        host,
+                        8,
+                        8,
+                        2,
+                        0,
+                        null(),
+                        none
+                    )),
+                    ur!(Enqueue.pfnUSMMemcpy2D(
+                        queue,
+                        0,
+                        host,
+                        8,
+                        memory,
+                        8,
+                        8,
+                        2,
+                        0,
+                        null(),
+                        none
+                    )),
+                ]
+            };
+            assert_eq!(answers(ground.at(2048)), [UR_RESULT_SUCCESS; 8]);
+            assert_eq!(answers(away), [UR_RESULT_ERROR_UNSUPPORTED_FEATURE; 8]);
+            stage.elsewhere(null_mut(), 0);
+            stage.fail_each("cuMemcpyAsync", 1);
+            let here = ground.at(2048);
+            let code = ur!(Enqueue.pfnUSMMemcpy(queue, 0, here, host, 64, 0, null(), none));
+            assert_eq!(code, UR_RESULT_ERROR_INVALID_VALUE);
+            stage.calm();
+            ok(ur!(Queue.pfnFinish(queue)));
+            ok(ur!(Queue.pfnRelease(queue)));
+            ground.end(&stage);
+        }
     });
 }

@@ -29,6 +29,7 @@ ur::dl::symbols! {
             scripted_devices: extern "C" fn(usize),
             scripted_anywhere: extern "C" fn(bool),
             cuGraphAddMemsetNode: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const *mut c_void, usize, *const Set, *mut c_void) -> u32,
+            scripted_elsewhere: extern "C" fn(usize, usize),
             scripted_capture: extern "C" fn(usize),
             scripted_look: extern "C" fn() -> Answer,
             scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
@@ -119,6 +120,11 @@ impl Stage {
     /// Takes streams and events whatever context is current, as newer drivers do; or no longer.
     pub fn anywhere(&self, anywhere: bool) {
         (self.0.scripted_anywhere)(anywhere);
+    }
+
+    /// Has so many bytes be memory of the second device, which streams of others do not reach.
+    pub fn elsewhere(&self, start: *mut c_void, bytes: usize) {
+        (self.0.scripted_elsewhere)(start.expose_provenance(), bytes);
     }
 
     /// Has somebody capture a stream, one of ours or some other; or end that.
