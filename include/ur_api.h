@@ -3286,7 +3286,8 @@ typedef union ur_program_metadata_value_t {
   uint64_t data64;
   /// the value of `UR_PROGRAM_METADATA_TYPE_STRING`
   char *pString;
-  /// the value of `UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY`, `size` bytes
+  /// the value of `UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY`, `size` bytes, of which the first eight are
+  /// no data, whatever they hold
   void *pData;
 } ur_program_metadata_value_t;
 

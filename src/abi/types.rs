@@ -6441,7 +6441,7 @@ pub union ur_program_metadata_value_t {
     pub data64: u64,
     /// the value of `UR_PROGRAM_METADATA_TYPE_STRING`
     pub pString: *mut c_char,
-    /// the value of `UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY`, `size` bytes
+    /// the value of `UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY`, `size` bytes, of which the first eight are no data, whatever they hold
     pub pData: *mut c_void,
 }
 impl Default for ur_program_metadata_value_t {

@@ -4,7 +4,7 @@
 use super::checks;
 use crate::abi::*;
 use crate::object::{Error, Result};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,26 +55,26 @@ unsafe fn value(entry: &ur_program_metadata_t) -> Result<Vec<u8>> {
                 CStr::from_ptr(entry.value.pString).to_bytes().to_vec()
             }
             UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY => {
-                without_size(checks::slice(entry.value.pData.cast::<u8>(), entry.size)?).to_vec()
+                data(checks::slice(entry.value.pData.cast::<u8>(), entry.size)?).to_vec()
             }
             _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
         })
     }
 }
 
-/// DPC++ puts the size before a byte array's bytes, in bits; others may count in bytes.
-fn without_size(bytes: &[u8]) -> &[u8] {
-    match bytes.split_first_chunk() {
-        Some((&size, rest)) => {
-            let (size, there) = (u64::from_ne_bytes(size), rest.len() as u64);
-            if size == there * 8 || size == there {
-                rest
-            } else {
-                bytes
-            }
-        }
-        None => bytes,
-    }
+/// Bytes before the data of a byte array, whatever they hold: DPC++ keeps the data's size in bits there.
+const BEFORE_DATA: usize = 8;
+
+/// The data of a byte array; none if there is not even what comes before it.
+fn data(bytes: &[u8]) -> &[u8] {
+    bytes.get(BEFORE_DATA..).unwrap_or_default()
+}
+
+/// A name, up to its first zero if there is one; none if it is empty.
+pub fn name(bytes: &[u8]) -> Option<CString> {
+    let name = bytes.split(|byte| *byte == 0).next()?;
+    let name = CString::new(name).ok()?;
+    (!name.is_empty()).then_some(name)
 }
 
 /// One to three 32-bit numbers above 0, the rest 1.
@@ -90,4 +90,48 @@ pub fn sizes(bytes: &[u8]) -> Option<[usize; 3]> {
         size[axis] = u32::from_ne_bytes(number) as usize;
     }
     size.iter().all(|&axis| axis > 0).then_some(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of(value: &[u8]) -> Result<Vec<u8>> {
+        let entry = ur_program_metadata_t {
+            pName: c"subject@tag".as_ptr(),
+            r#type: UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY,
+            size: value.len(),
+            value: ur_program_metadata_value_t {
+                pData: value.as_ptr().cast_mut().cast(),
+            },
+        };
+        let properties = ur_program_properties_t {
+            count: 1,
+            pMetadatas: &raw const entry,
+            ..Default::default()
+        };
+        // SAFETY: all of it lives here.
+        let all = unsafe { entries(Some(&properties)) }?;
+        Ok(all.into_iter().flat_map(|entry| entry.bytes).collect())
+    }
+
+    #[test]
+    fn the_first_eight_bytes_of_an_array_are_no_data() -> Result<()> {
+        for before in [0_u64, 24, 3, 16, u64::MAX, u64::from_ne_bytes(*b"a name!!")] {
+            let before = before.to_ne_bytes();
+            assert_eq!(bytes_of(&[&before[..], b"xyz"].concat())?, b"xyz");
+            for short in 0..=8 {
+                assert_eq!(bytes_of(&before[..short])?, b"");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn names_end_with_a_zero_or_the_data() {
+        let of = |bytes: &[u8]| name(bytes).map(CString::into_bytes);
+        assert_eq!(of(b"one"), Some(b"one".to_vec()));
+        assert_eq!(of(b"one\0two\0"), Some(b"one".to_vec()));
+        assert_eq!((of(b""), of(b"\0one")), (None, None));
+    }
 }

@@ -65,6 +65,17 @@ impl<D: Driver> Context<D> {
         self.domain.devices()
     }
 
+    /// Waits until everything enqueued in the context so far has ended.
+    pub fn finish(&self) -> Result<()> {
+        self.domain.engine().wait(&self.domain.everything())
+    }
+
+    /// Has a job run on a thread of ours once everything enqueued in the context so far has ended.
+    pub fn when_finished(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
+        let everything = self.domain.everything().into();
+        self.domain.engine().when(everything, |_| job())
+    }
+
     pub(crate) fn index(&self, device: &Object<D::Device>) -> Result<usize> {
         self.domain
             .index_of(device)
@@ -172,7 +183,8 @@ impl<D: Driver> Drop for Context<D> {
     fn drop(&mut self) {
         for deleter in std::mem::take(&mut *enter(&self.deleters)) {
             // SAFETY: set by the user for this moment, with data that it wants to see.
-            unsafe { (deleter.run)(deleter.data) };
+            let call = || unsafe { (deleter.run)(deleter.data) };
+            D::call_user_anyway(&self.devices()[0], call);
         }
         enter(&self.current).clear();
         self.domain.memory.clear();

@@ -51,7 +51,8 @@ impl Landing {
 /// One recorded command, as [`Driver::compile`] sees it.
 pub struct Step<'a, D: Driver> {
     pub work: &'a Work<D>,
-    /// The commands that it follows, by their places in the recording; all are before its own.
+    /// The commands that it follows, by their places in the recording; all are before its own. Mostly
+    /// without those that it follows through others of them.
     pub after: &'a [u32],
 }
 
@@ -261,6 +262,23 @@ pub trait Driver:
         Self::signal(signal);
     }
 
+    /// Calls a function of the user's, which may use the backend's own interface for this device: the
+    /// calling thread is as that wants it meanwhile, and afterwards as it was. If it cannot be made so,
+    /// nothing is called.
+    fn call_user(device: &Object<Self::Device>, call: impl FnOnce()) -> Result<()> {
+        let _ = device;
+        call();
+        Ok(())
+    }
+
+    /// As [`Driver::call_user`], of a function that is called in any case.
+    fn call_user_anyway(device: &Object<Self::Device>, call: impl Fn()) {
+        if let Err(error) = Self::call_user(device, &call) {
+            log::error!("a user's function finds no device: {:?}", error.code());
+            call();
+        }
+    }
+
     /// Checks a launch and makes it ready; nothing is enqueued yet.
     fn launch(
         device: &Object<Self::Device>,
@@ -439,6 +457,13 @@ pub trait Driver:
     ) -> Work<Self> {
         let _ = (dst, src);
         work
+    }
+
+    /// Whether commands on a device reach device memory of another one's pools. If not, those that are told
+    /// of such memory are refused; a launch is not, whose arguments nobody looks at.
+    fn reaches(device: &Object<Self::Device>, home: &Object<Self::Device>) -> bool {
+        let _ = (device, home);
+        true
     }
 
     /// Largest alignment of a synchronous allocation, in bytes. It may cost as much memory again.

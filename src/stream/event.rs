@@ -467,8 +467,11 @@ unsafe impl<D: Driver> Send for Callback<D> {}
 
 impl<D: Driver> Callback<D> {
     fn call(self) {
+        let event = &self.event;
         // SAFETY: the user's function, called once with the user's data and a live event.
-        unsafe { (self.run)(self.event.handle().cast(), self.status, self.data) };
+        let call = || unsafe { (self.run)(event.handle().cast(), self.status, self.data) };
+        let device = event.queue().map(|queue| queue.device());
+        D::call_user_anyway(device.unwrap_or(&event.context().devices()[0]), call);
     }
 }
 

@@ -189,7 +189,8 @@ impl<D: Driver> Drop for Graph<D> {
     fn drop(&mut self) {
         for callback in std::mem::take(&mut *enter(&self.callbacks)) {
             // SAFETY: set by the user for this moment, with data that it wants to see.
-            unsafe { (callback.run)(callback.data) };
+            let call = || unsafe { (callback.run)(callback.data) };
+            D::call_user_anyway(&self.context.devices()[0], call);
         }
     }
 }

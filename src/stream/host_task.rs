@@ -29,7 +29,8 @@ impl<D: Driver> Task<D> {
     fn call(self) {
         self.stamp(|stamps| &stamps.start);
         // SAFETY: the user's function, called once with the user's data.
-        unsafe { (self.call.run)(self.call.data) };
+        let call = || unsafe { (self.call.run)(self.call.data) };
+        D::call_user_anyway(self.queue.device(), call);
         self.stamp(|stamps| &stamps.end);
         self.point.signal();
     }

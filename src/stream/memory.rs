@@ -3,9 +3,10 @@
 //! A pool over user memory hands out parts of what another pool handed out, so a slab may lie inside
 //! a live block of another: the innermost is asked first.
 
-use super::Driver;
 use super::engine::enter;
 use super::pool_core::{Part, PoolCore};
+use super::{Driver, Kind};
+use crate::object::Object;
 use crate::pool::{Block, Ends};
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
@@ -179,6 +180,15 @@ impl<D: Driver> Memory<D> {
         self.find(addr).map_or(Room::Free, |found| {
             let start = addr as u64 - found.block.addr;
             Room::Live((found.block.requested - start) as usize)
+        })
+    }
+
+    /// The devices whose pools have memory there, the backend's own pools aside.
+    pub fn homes(&self, addr: usize) -> impl Iterator<Item = Arc<Object<D::Device>>> + use<D> {
+        self.owners(addr).filter_map(|(core, part)| {
+            let part = &core.parts()[part];
+            let own = part.kind == Kind::Device && part.native.is_none();
+            part.device.clone().filter(|_| own)
         })
     }
 

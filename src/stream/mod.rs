@@ -8,7 +8,7 @@
 //! `engine` is what one adapter shares, `domain` what one context does. `lane` submits, `out_of_order` chooses lanes, `reach`
 //! says what an event covers; `queue`, `event`, `context`, `command_buffer` and `usm_pool` are the
 //! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded, `enqueue` goes without it,
-//! `recording` keeps it, `capture` turns a queue's commands into a `graph`, `replay` submits it, `update` changes it, and `signal` is what the event of
+//! `recording` keeps it, `reduction` leaves out order that other order implies, `capture` turns a queue's commands into a `graph`, `replay` submits it, `update` changes it, and `signal` is what the event of
 //! a recorded command stands for; `alloc`, `usm`, `memory`, `rooms`, `pool_core`, `source` and `paged` are
 //! USM, `native_pool` what of it a backend's own pools serve; `host` is what the host copies and fills itself; `threads` runs host tasks and callbacks, `native_command` what others give to a lane, `native_record` what they record, `loans` what their functions have meanwhile.
 //!
@@ -52,6 +52,7 @@ mod queue;
 mod queue_api;
 mod reach;
 mod recording;
+mod reduction;
 mod replay;
 mod rooms;
 mod settings;

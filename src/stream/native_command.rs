@@ -71,7 +71,7 @@ impl<D: Driver> Queue<D> {
         let loan = this.lend(&waits, bring, queued.as_ref())?;
         // The user's work cannot be dropped once it is on the stream.
         if !loan.0.what.drops(&waits) {
-            run();
+            D::call_user(this.device(), run)?;
         }
         let end = queued.as_ref().map(|_| Arc::new(Stamps::default()));
         let lane = Arc::clone(&loan.0.what);

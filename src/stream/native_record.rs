@@ -74,7 +74,7 @@ impl<D: Driver> CommandBuffer<D> {
             }
         };
         // SAFETY: the user's function with the user's data, called once.
-        unsafe { (call.run)(call.data) };
+        D::call_user(this.site().device, || unsafe { (call.run)(call.data) })?;
         drop(loan);
         if let Some(child) = child {
             child.holds_native_alone()?;

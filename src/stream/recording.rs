@@ -9,6 +9,7 @@
 use super::command::{Command, Site};
 use super::event::Event;
 use super::host_task::Call;
+use super::reduction::Reduction;
 use super::replay::Unit;
 use super::{Driver, LaunchRequest, Step, Work};
 use crate::abi::*;
@@ -135,7 +136,13 @@ impl<D: Driver> Recording<D> {
 
     /// What is submitted at each execution, in this order.
     pub fn plan(&self, site: Site<'_, D>, updatable: bool) -> Vec<Unit<D>> {
-        let after: Vec<_> = self.nodes.iter().map(|node| self.after(node)).collect();
+        let mut reduction = Reduction::default();
+        let needed = |node| {
+            let mut after = self.after(node);
+            reduction.reduce(&mut after);
+            after
+        };
+        let after: Vec<_> = self.nodes.iter().map(needed).collect();
         let steps: Vec<_> = match self.is_open() {
             true => Vec::new(),
             false => self.nodes.iter().zip(&after).map(step).collect(),

@@ -207,6 +207,28 @@ impl<D: Driver> Context<D> {
         ensure(bytes <= room, UR_RESULT_ERROR_INVALID_SIZE)
     }
 
+    /// Whether commands on a device reach what is at these addresses. Memory that is none of ours passes.
+    #[inline]
+    pub(crate) fn check_reach<const N: usize>(
+        &self,
+        device: &Object<D::Device>,
+        addrs: [usize; N],
+    ) -> Result<()> {
+        match self.devices().len() {
+            1 => Ok(()),
+            _ => addrs
+                .iter()
+                .try_for_each(|addr| self.look_for_reach(device, *addr)),
+        }
+    }
+
+    #[inline(never)]
+    fn look_for_reach(&self, device: &Object<D::Device>, addr: usize) -> Result<()> {
+        let mut homes = self.domain().memory.homes(addr);
+        let reached = homes.all(|home| D::reaches(device, &home));
+        ensure(reached, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
+    }
+
     /// `urUSMContextMemcpyExp`.
     pub(crate) fn copy_now(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
         self.check_ranges([dst, src], bytes)?;
@@ -215,6 +237,7 @@ impl<D: Driver> Context<D> {
             .into_iter()
             .find_map(|addr| memory.find(addr)?.part().device.clone());
         let device = owner.as_ref().unwrap_or(&self.devices()[0]);
+        self.check_reach(device, [dst, src])?;
         self.domain()
             .run_now(device, super::Work::Copy { dst, src, bytes })
     }

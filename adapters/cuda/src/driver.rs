@@ -19,7 +19,7 @@ use crate::exec::{
     Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point,
 };
 use crate::kernel::{Kernel, Launch, Plain, Ready};
-use crate::mem::Mem;
+use crate::mem::{self, Mem, Use};
 use crate::program::Program;
 use crate::virtual_mem::AddressSpace;
 
@@ -199,6 +199,13 @@ impl Driver for Cuda {
         lane.recover()
     }
 
+    fn call_user(device: &Object<Device>, call: impl FnOnce()) -> Result<()> {
+        let gpu = device.gpu()?;
+        let _current = gpu.enter_for_user()?;
+        mem::call_user(call);
+        Ok(())
+    }
+
     fn launch(
         device: &Object<Device>,
         kernel: &Object<Kernel>,
@@ -372,8 +379,25 @@ impl Driver for Cuda {
         Some(Box::new(pool))
     }
 
+    /// Pages are mapped for their own device alone; what the driver allocates it copies between devices.
+    fn reaches(device: &Object<Device>, home: &Object<Device>) -> bool {
+        std::ptr::eq(device, home) || home.gpu().is_ok_and(|gpu| gpu.pages.is_none())
+    }
+
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
+        mem.begin(Use::Reads)?;
         Ok((mem.address(), mem.bytes()))
+    }
+
+    fn on_buffers(
+        work: Work<Self>,
+        dst: Option<&Object<Mem>>,
+        _: Option<&Object<Mem>>,
+    ) -> Work<Self> {
+        if let Some(dst) = dst {
+            dst.is_written();
+        }
+        work
     }
 
     fn map(

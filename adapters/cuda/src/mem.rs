@@ -1,14 +1,28 @@
 //! Buffers: device memory from the context's pools where the context has one device, managed memory,
 //! which all devices reach, where it has several. What the host maps is a copy of its own.
+//!
+//! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is that memory, registered with the
+//! driver. Where the driver will not have it, a buffer of ours is a copy:
+//!
+//! | the copy | until |
+//! |---|---|
+//! | is not there yet: the memory is the host's | the first command with the buffer is made, before which it is brought |
+//! | is as the host's memory was | a command with the buffer that may write is made |
+//! | may be newer than the host's memory | |
+//!
+//! Before the last release of a buffer that was used returns, what was enqueued has ended, and what may be
+//! newer was copied back: the memory is then the caller's alone.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 use ur::hal::{self, MemInfo};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
-use ur::stream::{Context, Landing, Work};
+use ur::stream::{Context, Driver, Landing, Work};
 
 use crate::Cuda;
 use crate::device::Device;
@@ -22,17 +36,45 @@ pub struct Mem {
     address: usize,
     bytes: usize,
     storage: Storage,
+    /// Of memory that is the host's, a [`Use`].
+    used: AtomicU8,
     maps: Mutex<Vec<Map>>,
     ended: Mutex<Vec<Arc<Ended>>>,
 }
 
 enum Storage {
-    /// Memory of the context's pools, and the caller's own that stands for it on the host, if any.
-    Own { host: usize },
+    /// Memory of the context's pools.
+    Own,
+    /// As `Own`, a copy of this memory of the host's. Locked while one is made of the other.
+    Copy { host: usize, copies: Mutex<()> },
+    /// The host's own memory, registered.
+    Registered,
     /// Others keep it.
     User,
     /// A part of another buffer.
     Parent(Arc<Object<Mem>>),
+}
+
+/// What commands there were with a buffer over the host's memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Use {
+    None,
+    Reads,
+    Writes,
+}
+
+thread_local! {
+    /// How many functions of the user's this thread is in.
+    static USERS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Calls a function of the user's. The work that it is part of ends after it, so that it must not be made
+/// to wait for all work.
+pub fn call_user(call: impl FnOnce()) {
+    USERS.set(USERS.get() + 1);
+    call();
+    USERS.set(USERS.get() - 1);
 }
 
 /// What the host has mapped.
@@ -72,29 +114,43 @@ impl Mem {
         let own = access(flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
         let host = properties.map_or(null_mut(), |properties| properties.pHost);
         let host = host.expose_provenance();
-        let device = &context.devices()[0];
-        let address = Context::alloc_buffer(context, bytes, 0)?;
+        let registered = uses && register(context, host, bytes)?;
+        let address = match registered {
+            true => host,
+            false => Context::alloc_buffer(context, bytes, 0)?.expose_provenance(),
+        };
         let mem = Self {
             context: context.arc(),
             flags: ur_mem_flags_t(flags.0 & !ACCESS | own.0),
-            address: address.expose_provenance(),
+            address,
             bytes,
-            storage: Storage::Own {
-                host: if uses { host } else { 0 },
+            storage: match uses {
+                true if registered => Storage::Registered,
+                true => Storage::Copy {
+                    host,
+                    copies: Mutex::default(),
+                },
+                false => Storage::Own,
             },
+            used: AtomicU8::new(Use::None as u8),
             maps: Mutex::default(),
             ended: Mutex::default(),
         };
-        if uses || copies {
-            let gpu = device.gpu()?;
-            gpu.at_once(|stream| {
-                let copy = gpu.api.cuMemcpyAsync;
-                // SAFETY: new memory, and the caller's of the same size.
-                let code = unsafe { copy(mem.address as u64, host as u64, bytes, stream) };
-                gpu.check(code, "cuMemcpyAsync")
-            })?;
+        if copies {
+            mem.copy(address, host)?;
         }
         Ok(hal::new::<Cuda, _>(mem))
+    }
+
+    /// Copies all of the buffer's bytes, at once.
+    fn copy(&self, dst: usize, src: usize) -> Result<()> {
+        let gpu = self.context.devices()[0].gpu()?;
+        gpu.at_once(|stream| {
+            let copy = gpu.api.cuMemcpyAsync;
+            // SAFETY: the buffer's memory, and the caller's of the same size.
+            let code = unsafe { copy(dst as u64, src as u64, self.bytes, stream) };
+            gpu.check(code, "cuMemcpyAsync")
+        })
     }
 
     /// A buffer over the driver's memory, which others keep.
@@ -109,6 +165,7 @@ impl Mem {
             address: native,
             bytes,
             storage: Storage::User,
+            used: AtomicU8::new(Use::None as u8),
             maps: Mutex::default(),
             ended: Mutex::default(),
         })
@@ -127,6 +184,90 @@ impl Mem {
         self.bytes
     }
 
+    /// The buffer that has the memory.
+    fn whole(&self) -> &Mem {
+        match &self.storage {
+            Storage::Parent(parent) => parent,
+            _ => self,
+        }
+    }
+
+    /// Whether a command may use it so without [`Mem::begin`].
+    #[inline]
+    pub fn has_begun(&self, with: Use) -> bool {
+        let whole = self.whole();
+        let own = matches!(whole.storage, Storage::Own | Storage::User);
+        own || whole.used.load(Ordering::Acquire) >= with as u8
+    }
+
+    /// A command is made that uses it so: what the host has written so far is there for it.
+    #[inline]
+    pub fn begin(&self, with: Use) -> Result<()> {
+        match self.has_begun(with) {
+            true => Ok(()),
+            false => self.whole().begin_slowly(with),
+        }
+    }
+
+    /// A command is made that writes there; all that it uses has begun.
+    pub fn is_written(&self) {
+        let whole = self.whole();
+        if let Storage::Copy { .. } = whole.storage {
+            whole.used.fetch_max(Use::Writes as u8, Ordering::Release);
+        }
+    }
+
+    /// How a kernel uses it, by the flags of the argument.
+    pub fn use_by(&self, flags: ur_mem_flags_t) -> Use {
+        let reads = UR_MEM_FLAG_READ_ONLY;
+        match flags.contains(reads) || self.flags.contains(reads) {
+            true => Use::Reads,
+            false => Use::Writes,
+        }
+    }
+
+    #[cold]
+    fn begin_slowly(&self, with: Use) -> Result<()> {
+        if let Storage::Copy { host, copies } = &self.storage {
+            let _copying = copies.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.used.load(Ordering::Relaxed) == Use::None as u8 {
+                self.copy(self.address, *host)?;
+            }
+            self.used.fetch_max(with as u8, Ordering::Release);
+            return Ok(());
+        }
+        self.used.fetch_max(with as u8, Ordering::Release);
+        Ok(())
+    }
+
+    /// The memory is the host's again, all use of it being over.
+    fn bring_back(&self) {
+        let Storage::Copy { host, copies } = &self.storage else {
+            return;
+        };
+        let _copying = copies.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.used.load(Ordering::Acquire) == Use::Writes as u8
+            && let Err(error) = self.copy(*host, self.address)
+        {
+            log::error!("what a buffer holds is lost: {:?}", error.code());
+        }
+    }
+
+    /// Gives the memory back to the host once all use of it is over: waits for that, as the caller may do
+    /// with the memory what it likes when it is told.
+    fn give_back(this: &Object<Self>) {
+        let over = match USERS.get() {
+            0 => this.context.finish().inspect(|()| this.bring_back()),
+            _ => {
+                let kept = this.arc();
+                this.context.when_finished(move || kept.bring_back())
+            }
+        };
+        if let Err(error) = over {
+            log::error!("a buffer is not given back: {:?}", error.code());
+        }
+    }
+
     fn maps(&self) -> MutexGuard<'_, Vec<Map>> {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -142,8 +283,9 @@ impl Mem {
     /// What stands for the buffer on the host; 0 if nothing does.
     fn host(&self) -> usize {
         match &self.storage {
-            Storage::Own { host } => *host,
-            Storage::User => 0,
+            Storage::Copy { host, .. } => *host,
+            Storage::Registered => self.address,
+            Storage::Own | Storage::User => 0,
             Storage::Parent(parent) => match parent.host() {
                 0 => 0,
                 host => host + (self.address - parent.address),
@@ -159,6 +301,7 @@ impl Mem {
     ) -> Result<(Landing, Work<Cuda>)> {
         self.free_ended();
         let src = self.range(offset, bytes)?;
+        self.begin(Use::Reads)?;
         let staged = self.host() == 0;
         let at = match self.host() {
             0 => {
@@ -166,6 +309,7 @@ impl Mem {
             }
             host => host + offset,
         };
+        let is_there = at == src;
         let invalidates = flags.contains(UR_MAP_FLAG_WRITE_INVALIDATE_REGION);
         self.maps().push(Map {
             at,
@@ -174,7 +318,7 @@ impl Mem {
             writes: flags.contains(UR_MAP_FLAG_WRITE) || invalidates,
             staged,
         });
-        let work = match invalidates {
+        let work = match invalidates || is_there {
             true => Work::Marker,
             false => Work::Copy {
                 dst: at,
@@ -196,7 +340,7 @@ impl Mem {
         if map.staged {
             self.ended().push(Arc::clone(&ended));
         }
-        if !map.writes {
+        if !map.writes || dst == at {
             return Ok(Work::Marker);
         }
         let write = Native::call(move |gpu: &Gpu, stream| {
@@ -244,14 +388,46 @@ impl Drop for Mem {
         for ended in std::mem::take(&mut *self.ended()) {
             free(&self.context, ended.0);
         }
-        if let Storage::Own { .. } = self.storage {
-            free(&self.context, self.address);
+        match self.storage {
+            Storage::Own | Storage::Copy { .. } => free(&self.context, self.address),
+            Storage::Registered => match self.context.devices()[0].gpu() {
+                Ok(gpu) => gpu.unregister(self.address),
+                Err(error) => log::error!("memory stays registered: {:?}", error.code()),
+            },
+            Storage::User | Storage::Parent(_) => {}
         }
     }
 }
 
+/// Registers memory of the host's for the context's devices. False if it cannot be.
+fn register(context: &OfContext, host: usize, bytes: usize) -> Result<bool> {
+    let devices = context.devices();
+    let first = devices[0].gpu()?;
+    let most = <Cuda as Driver>::max_alloc(&devices[0]);
+    ensure(bytes <= most, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+    for device in devices {
+        if !device.gpu()?.shares_addresses() {
+            return Ok(false);
+        }
+    }
+    first.register(host, bytes)
+}
+
 impl Body for Mem {
     const KIND: Kind = Kind::Mem;
+
+    /// The handle of a buffer may go before those of its parts; with the last of them all use ends.
+    fn released(this: &Object<Self>) {
+        let whole = match &this.storage {
+            Storage::Parent(parent) if parent.api_refs() > 0 => return,
+            Storage::Parent(parent) => parent,
+            _ => this,
+        };
+        let of_host = matches!(whole.storage, Storage::Copy { .. } | Storage::Registered);
+        if of_host && whole.used.load(Ordering::Acquire) != Use::None as u8 {
+            Self::give_back(whole);
+        }
+    }
 }
 
 impl hal::Mem<Cuda> for Mem {
@@ -283,6 +459,7 @@ impl hal::Mem<Cuda> for Mem {
             address,
             bytes: region.size,
             storage: Storage::Parent(this.arc()),
+            used: AtomicU8::new(Use::None as u8),
             maps: Mutex::default(),
             ended: Mutex::default(),
         }))
@@ -292,6 +469,7 @@ impl hal::Mem<Cuda> for Mem {
         this: &Object<Self>,
         _: Option<&Object<Device>>,
     ) -> Result<ur_native_handle_t> {
+        this.begin(Use::Writes)?;
         Ok(this.address)
     }
 

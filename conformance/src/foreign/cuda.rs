@@ -1,6 +1,7 @@
 //! CUDA's own commands, through the driver's library.
 
 use super::{Command, Fill, Foreign, Recorded};
+use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +16,8 @@ ur::dl::symbols! {
             cuCtxPushCurrent = "cuCtxPushCurrent_v2": unsafe extern "C" fn(context: usize) -> u32,
             cuCtxPopCurrent = "cuCtxPopCurrent_v2": unsafe extern "C" fn(context: *mut usize) -> u32,
             cuMemsetD8Async: unsafe extern "C" fn(to: u64, value: u8, bytes: usize, stream: usize) -> u32,
+            cuMemcpyAsync: unsafe extern "C" fn(to: u64, from: u64, bytes: usize, stream: usize) -> u32,
+            cuStreamSynchronize: unsafe extern "C" fn(stream: usize) -> u32,
             cuStreamWaitValue32 = "cuStreamWaitValue32_v2": unsafe extern "C" fn(stream: usize, word: u64, value: u32, flags: u32) -> u32,
             cuStreamWaitEvent: unsafe extern "C" fn(stream: usize, event: usize, flags: u32) -> u32,
             cuEventCreate: unsafe extern "C" fn(event: *mut usize, flags: u32) -> u32,
@@ -141,6 +144,25 @@ impl Foreign for Cuda {
             checked((library.cuEventRecord)(event, fill.queue), "cuEventRecord")?;
         }
         Ok(Box::new(filled))
+    }
+
+    fn copy(
+        &self,
+        queue: ur_native_handle_t,
+        to: &mut [u8],
+        from: *const c_void,
+    ) -> Option<Result<(), String>> {
+        let mut copy = || {
+            let library = library()?;
+            let (start, from) = (to.as_mut_ptr().addr() as u64, from.addr() as u64);
+            // SAFETY: a live stream; both memories have that size, by the test.
+            unsafe {
+                let code = (library.cuMemcpyAsync)(start, from, to.len(), queue);
+                checked(code, "cuMemcpyAsync")?;
+                checked((library.cuStreamSynchronize)(queue), "cuStreamSynchronize")
+            }
+        };
+        Some(copy())
     }
 
     fn record(&self, what: &Recorded) -> Result<(), String> {

@@ -57,6 +57,18 @@ pub trait Foreign: Sync {
 
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String>;
 
+    /// Copies USM to memory that the backend knows nothing of, and is done when it returns. It takes the
+    /// calling thread as it is. None where nothing about a thread has to be made ready for that.
+    fn copy(
+        &self,
+        queue: ur_native_handle_t,
+        to: &mut [u8],
+        from: *const c_void,
+    ) -> Option<Result<(), String>> {
+        let _ = (queue, to, from);
+        None
+    }
+
     /// Has the backend's own recording set bytes of USM, behind nothing that is in it.
     fn record(&self, what: &Recorded) -> Result<(), String> {
         let _ = what;

@@ -2,6 +2,7 @@
 
 use super::{Context, Queue, info, owned};
 use crate::outcome::{Done, Stop};
+use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
@@ -33,6 +34,37 @@ impl Buffer {
         context
             .ur
             .urMemBufferCreate(context.raw, flags, size_of_val(data), &properties, &mut raw)
+            .ok()?;
+        Ok(Self::adopt(context.ur, raw))
+    }
+
+    /// A buffer that is memory of the host's.
+    #[track_caller]
+    pub fn over<T: Copy>(
+        context: &Context,
+        access: ur_mem_flags_t,
+        memory: &mut [T],
+    ) -> Result<Self, Stop> {
+        let size = size_of_val(memory);
+        Self::over_at(context, access, memory.as_mut_ptr().cast(), size)
+    }
+
+    /// The same by an address.
+    #[track_caller]
+    pub fn over_at(
+        context: &Context,
+        access: ur_mem_flags_t,
+        memory: *mut c_void,
+        size: usize,
+    ) -> Result<Self, Stop> {
+        let properties = ur_buffer_properties_t {
+            pHost: memory,
+            ..Default::default()
+        };
+        let (flags, mut raw) = (access | UR_MEM_FLAG_USE_HOST_POINTER, null_mut());
+        context
+            .ur
+            .urMemBufferCreate(context.raw, flags, size, &properties, &mut raw)
             .ok()?;
         Ok(Self::adopt(context.ur, raw))
     }

@@ -293,7 +293,7 @@ fn fill_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn alignment(fixture: &Fixture) -> Result<usize, Stop> {
+pub fn alignment(fixture: &Fixture) -> Result<usize, Stop> {
     let bits: u32 = fixture.device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
     Ok((bits as usize / 8).max(64))
 }

@@ -11,7 +11,7 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["global_variable"; is_found_by_name, is_written_and_read]
+    crate::tests!["global_variable"; is_found_by_name, is_found_by_id, is_written_and_read]
 }
 
 struct Bench {
@@ -23,6 +23,14 @@ struct Bench {
 
 impl Bench {
     fn new(fixture: &Fixture) -> Result<Self, Stop> {
+        Self::with_metadata(fixture, |_| Vec::new())
+    }
+
+    /// A program with these entries: names, and byte arrays made of the variable's name.
+    fn with_metadata(
+        fixture: &Fixture,
+        entries: impl FnOnce(&CStr) -> Vec<(&'static CStr, Vec<u8>)>,
+    ) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;
         let variable = kernels::provider(fixture.backend).and_then(|provider| provider.variable());
         let Some(variable) = variable else {
@@ -32,13 +40,24 @@ impl Bench {
         let mut binary = variable.binary.as_ptr();
         let mut raw = null_mut();
         let ur = fixture.ur;
+        let mut arrays = entries(variable.name);
+        let entries: Vec<_> = arrays.iter_mut().map(entry).collect();
+        let properties = ur_program_properties_t {
+            count: entries.len() as u32,
+            pMetadatas: if entries.is_empty() {
+                null()
+            } else {
+                entries.as_ptr()
+            },
+            ..Default::default()
+        };
         ur.urProgramCreateWithBinary(
             context.raw,
             1,
             &mut device,
             &mut size,
             &mut binary,
-            null(),
+            &properties,
             &mut raw,
         )
         .ok()?;
@@ -50,6 +69,17 @@ impl Bench {
             name: variable.name,
             size: variable.size,
         })
+    }
+}
+
+fn entry((name, bytes): &mut (&'static CStr, Vec<u8>)) -> ur_program_metadata_t {
+    ur_program_metadata_t {
+        pName: name.as_ptr(),
+        r#type: UR_PROGRAM_METADATA_TYPE_BYTE_ARRAY,
+        size: bytes.len(),
+        value: ur_program_metadata_value_t {
+            pData: bytes.as_mut_ptr().cast(),
+        },
     }
 }
 
@@ -67,6 +97,38 @@ fn is_found_by_name(fixture: &Fixture) -> Done {
     find(&mut size, &mut pointer).ok()?;
     check_eq!(size, bench.size, "size of the variable");
     check_eq!(pointer.is_null(), false, "a null variable");
+    Ok(())
+}
+
+/// By the ids that metadata has for its name, behind eight bytes that are no data, whatever they hold.
+fn is_found_by_id(fixture: &Fixture) -> Done {
+    let ids = [c"id_in_bits", c"id_of_nothing", c"id_with_zero"];
+    let bench = Bench::with_metadata(fixture, |name| {
+        let (name, ended) = (name.to_bytes(), name.to_bytes_with_nul());
+        let bits = name.len() as u64 * 8;
+        let array = |before: u64, name: &[u8]| [&before.to_ne_bytes(), name].concat();
+        vec![
+            (c"id_in_bits@global_id_mapping", array(bits, name)),
+            (c"id_of_nothing@global_id_mapping", array(u64::MAX, name)),
+            (c"id_with_zero@global_id_mapping", array(0, ended)),
+        ]
+    })?;
+    let (program, ur) = (bench.program.raw, fixture.ur);
+    let find = |name: &CStr, pointer: &mut *mut c_void| {
+        let mut size = 0;
+        let (device, name) = (fixture.device, name.as_ptr());
+        ur.urProgramGetGlobalVariablePointer(device, program, name, &mut size, pointer)
+    };
+    let mut by_name = null_mut();
+    fixture.require(UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT, || {
+        find(bench.name, &mut by_name)
+    })?;
+    find(bench.name, &mut by_name).ok()?;
+    for id in ids {
+        let mut by_id = null_mut();
+        find(id, &mut by_id).ok()?;
+        check_eq!(by_id, by_name, "the variable of {id:?}");
+    }
     Ok(())
 }
 

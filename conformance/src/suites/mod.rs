@@ -9,6 +9,7 @@ mod async_validation;
 mod backlog;
 mod buffer;
 mod buffer_map;
+mod buffer_over;
 mod buffer_rect;
 mod command_buffer;
 mod context;
@@ -39,6 +40,7 @@ mod queue;
 mod usm;
 mod usm_2d;
 mod usm_commands;
+mod usm_devices;
 mod usm_pool;
 mod virtual_memory;
 
@@ -59,9 +61,11 @@ pub fn all() -> Vec<Test> {
         usm_commands::all,
         fills::all,
         usm_2d::all,
+        usm_devices::all,
         usm_pool::all,
         buffer::all,
         buffer_map::all,
+        buffer_over::all,
         buffer_rect::all,
         program::all,
         kernel::all,

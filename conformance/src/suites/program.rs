@@ -7,6 +7,7 @@ use crate::objects::{Arg, Context, Kind, Program, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::{check, check_eq};
+use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
@@ -325,13 +326,26 @@ fn metadata(fixture: &Fixture) -> Done {
     drop(Program::unbuilt(fixture, &context)?);
     let provider = crate::kernels::provider(fixture.backend)
         .ok_or_else(|| Stop::skipped("no test kernels"))?;
-    let crate::kernels::Source::Binary { data, mut size } = provider.source(true) else {
+    let crate::kernels::Source::Binary { data, size } = provider.source(true) else {
         return Err(Stop::skipped(
             "intermediate code tells what it requires itself",
         ));
     };
-    // A required work-group size as DPC++ writes it: the number of bits, then the numbers.
-    let mut required = [64_u32, 0, 4, 1];
+    // A required work-group size. Its first eight bytes are no data: DPC++ keeps a size in bits there.
+    for before in [[64, 0], [0, 0], [u32::MAX, 7]] {
+        let [low, high] = before;
+        requires(fixture, &context, (data, size), [low, high, 4, 1])?;
+    }
+    Ok(())
+}
+
+/// A program made with that metadata requires work-groups of four.
+fn requires(
+    fixture: &Fixture,
+    context: &Context,
+    (data, mut size): (*const c_void, usize),
+    mut required: [u32; 4],
+) -> Done {
     let entries = [
         ur_program_metadata_t {
             pName: c"iota@reqd_work_group_size".as_ptr(),
@@ -367,7 +381,7 @@ fn metadata(fixture: &Fixture) -> Done {
     .ok()?;
     let program = Program::adopt(ur, raw);
     ur.urProgramBuild(context.raw, program.raw, null()).ok()?;
-    required_size_is_kept(fixture, &context, &program)
+    required_size_is_kept(fixture, context, &program)
 }
 
 /// The work-group size that metadata requires is told, and no other is accepted.

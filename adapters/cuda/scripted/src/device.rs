@@ -7,7 +7,7 @@ use crate::world::*;
 const NAME: &[u8] = b"Scripted device\0";
 
 /// Attributes by their numbers; the others are 0.
-const ATTRIBUTES: [(c_int, c_int); 24] = [
+const ATTRIBUTES: [(c_int, c_int); 25] = [
     (1, 1024),
     (2, 1024),
     (3, 1024),
@@ -26,6 +26,7 @@ const ATTRIBUTES: [(c_int, c_int); 24] = [
     (75, 9),
     (83, 1),
     (89, 1),
+    (91, 1),
     (92, 1),
     (94, 1),
     (95, 1),
@@ -155,6 +156,16 @@ pub extern "C" fn cuCtxPushCurrent_v2(context: *mut c_void) -> u32 {
         return code;
     }
     CURRENT.with(|all| all.borrow_mut().push(context.addr()));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
+    CURRENT.with(|all| {
+        let mut all = all.borrow_mut();
+        all.pop();
+        all.extend((!context.is_null()).then_some(context.addr()));
+    });
     SUCCESS
 }
 

@@ -91,11 +91,12 @@ fn add(
     let known = (0..count).all(|at| {
         // SAFETY: as many nodes as is said.
         let before = unsafe { after.add(at).read() }.addr();
-        own.nodes.iter().any(|(name, _)| *name == before)
+        own.nodes.iter().rev().any(|(name, _)| *name == before)
     });
     if !known {
         return code(world.broken("a node behind one that is not there"));
     }
+    world.script.edges += count as u64;
     let commands = match give(&mut world) {
         Ok(commands) => commands,
         Err(code) => return code,

@@ -75,6 +75,35 @@ pub extern "C" fn cuMemFreeHost(start: *mut c_void) -> u32 {
     free(start.addr(), "cuMemFreeHost")
 }
 
+/// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`
+const ALREADY_REGISTERED: u32 = 712;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemHostRegister_v2(start: *mut c_void, bytes: usize, _: c_uint) -> u32 {
+    let (mut world, at) = (hold(), start.addr());
+    if let Some(code) = world.acts("cuMemHostRegister") {
+        return code;
+    }
+    let before = world.registered.range(..at + bytes).next_back();
+    if before.is_some_and(|(start, bytes)| start + bytes > at) {
+        return ALREADY_REGISTERED;
+    }
+    world.registered.insert(at, bytes);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemHostUnregister(start: *mut c_void) -> u32 {
+    let mut world = hold();
+    if let Some(code) = world.acts("cuMemHostUnregister") {
+        return code;
+    }
+    match world.registered.remove(&start.addr()) {
+        Some(_) => SUCCESS,
+        None => code(world.broken("memory unregistered that is not registered")),
+    }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetAllocationGranularity(
     bytes: *mut usize,
@@ -234,6 +263,22 @@ pub extern "C" fn cuMemSetAccess(start: u64, bytes: usize, _: *const c_void, _: 
         0 => SUCCESS,
         _ => INVALID_VALUE,
     }
+}
+
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE` and `_DEVICE_ORDINAL`, of memory that was said to be elsewhere; of
+/// other memory the library knows nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, what: c_int, at: u64) -> u32 {
+    let value = match (hold().elsewhere.contains(&(at as usize)), what) {
+        (true, 2) => Some(2),
+        (true, 9) => Some(1),
+        _ => None,
+    }
+    .map(|told: c_int| {
+        // SAFETY: room for a number, by the driver's interface.
+        unsafe { value.cast::<c_int>().write(told) };
+    });
+    value.map_or(INVALID_VALUE, |()| SUCCESS)
 }
 
 #[unsafe(no_mangle)]

@@ -29,6 +29,8 @@ pub struct Answer {
     pub live: usize,
     /// Calls that the driver forbids: with dead handles, without the right context.
     pub broken: u64,
+    /// Since the script was set: how many nodes nodes of graphs were put behind, all together.
+    pub edges: u64,
 }
 
 /// The script, and how far it has come.
@@ -40,6 +42,7 @@ pub struct Script {
     pub calls: u64,
     met: Option<&'static str>,
     pub broken: Vec<String>,
+    pub edges: u64,
 }
 
 /// Calls that never fail by script: what a failure would lose, nobody could give back.
@@ -51,6 +54,7 @@ fn is_spared(name: &str) -> bool {
         "cuEventDestroy",
         "cuStreamDestroy",
         "cuMemFree",
+        "cuMemHostUnregister",
         "cuMemRelease",
         "cuMemUnmap",
         "cuMemPoolDestroy",
@@ -118,6 +122,12 @@ pub extern "C" fn scripted_anywhere(anywhere: bool) {
     hold().anywhere = anywhere;
 }
 
+/// Has so many bytes be memory of the second device, which streams of others do not reach.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_elsewhere(start: usize, bytes: usize) {
+    hold().elsewhere = start..start + bytes;
+}
+
 /// Has a thread capture a stream in the global mode: one of ours by its handle, or with 1 some other; with
 /// 0 none does any longer.
 #[unsafe(no_mangle)]
@@ -134,6 +144,7 @@ pub extern "C" fn scripted_look() -> Answer {
         met: world.script.met.is_some(),
         live: world.live(),
         broken: world.script.broken.len() as u64,
+        edges: world.script.edges,
     }
 }
 

@@ -263,6 +263,15 @@ fn give(name: &'static str, stream: Handle, command: Command) -> u32 {
     if let Some(code) = world.belongs(name, own) {
         return code;
     }
+    let (first, second) = match &command {
+        Command::Copy { dst, src, .. } => (*dst, *src),
+        Command::Fill { dst, .. } => (*dst, *dst),
+        _ => (0, 0),
+    };
+    let away = world.elsewhere.contains(&first) || world.elsewhere.contains(&second);
+    if away && own != Some(context_of(1)) {
+        return INVALID_VALUE;
+    }
     code(world.give(stream.addr(), command))
 }
 

@@ -60,6 +60,8 @@ pub struct World {
     pub functions: Map<String>,
     /// Allocations: their bytes.
     pub blocks: BTreeMap<usize, usize>,
+    /// Memory of the host's that devices reach: its bytes.
+    pub registered: BTreeMap<usize, usize>,
     /// Reserved addresses: their bytes.
     pub ranges: BTreeMap<usize, usize>,
     /// Pieces of memory, and where they are mapped.
@@ -75,6 +77,8 @@ pub struct World {
     pub pooled: BTreeMap<usize, Block>,
     /// Whether a thread captures a stream in the global mode: its handle, 1 for one that we never see.
     pub captured: Option<usize>,
+    /// Where memory is the second device's, which streams of others do not reach.
+    pub elsewhere: std::ops::Range<usize>,
     /// What programs may look for in modules, by name: bytes.
     pub variables: BTreeMap<(usize, String), Box<[u8]>>,
 }
@@ -202,6 +206,7 @@ impl World {
             ("event", self.events.len()),
             ("module", self.modules.len()),
             ("allocation", self.blocks.len()),
+            ("registration", self.registered.len()),
             ("range", self.ranges.len()),
             ("piece", self.pieces.len()),
             ("mapping", self.maps.len()),

@@ -15,6 +15,7 @@ pub struct Code(pub u32);
 impl Code {
     pub const SUCCESS: Self = Self(0);
     pub const NOT_READY: Self = Self(CUresult::CUDA_ERROR_NOT_READY as u32);
+    pub const INVALID_VALUE: Self = Self(CUresult::CUDA_ERROR_INVALID_VALUE as u32);
     pub const OUT_OF_MEMORY: Self = Self(CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32);
     pub const INVALID_CONTEXT: Self = Self(CUresult::CUDA_ERROR_INVALID_CONTEXT as u32);
     pub const NOT_FOUND: Self = Self(CUresult::CUDA_ERROR_NOT_FOUND as u32);
@@ -67,6 +68,8 @@ ur::dl::symbols! {
             cuMemFree = "cuMemFree_v2": unsafe extern "C" fn(Ptr) -> Code,
             cuMemHostAlloc: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> Code,
             cuMemFreeHost: unsafe extern "C" fn(*mut c_void) -> Code,
+            cuMemHostRegister = "cuMemHostRegister_v2": unsafe extern "C" fn(*mut c_void, usize, c_uint) -> Code,
+            cuMemHostUnregister: unsafe extern "C" fn(*mut c_void) -> Code,
             cuMemAlloc = "cuMemAlloc_v2": unsafe extern "C" fn(*mut Ptr, usize) -> Code,
             cuMemAllocManaged: unsafe extern "C" fn(*mut Ptr, usize, c_uint) -> Code,
             cuMemGetInfo = "cuMemGetInfo_v2": unsafe extern "C" fn(*mut usize, *mut usize) -> Code,
@@ -96,6 +99,7 @@ ur::dl::symbols! {
             // Modes and states of captures are plain numbers.
             cuStreamIsCapturing: unsafe extern "C" fn(Stream, *mut c_int) -> Code,
             cuThreadExchangeStreamCaptureMode: unsafe extern "C" fn(*mut c_int) -> Code,
+            cuPointerGetAttribute: unsafe extern "C" fn(*mut c_void, CUpointer_attribute, Ptr) -> Code,
             cuMemPrefetchAsync: unsafe extern "C" fn(Ptr, usize, CUdevice, Stream) -> Code,
             cuMemAdvise: unsafe extern "C" fn(Ptr, usize, CUmem_advise, CUdevice) -> Code,
             cuModuleGetFunctionCount: unsafe extern "C" fn(*mut c_uint, CUmodule) -> Code,

@@ -52,6 +52,14 @@ impl<'a> Entered<'a> {
             _thread: PhantomData,
         })
     }
+
+    /// On top even of itself: what is made current in its place goes with it.
+    pub fn on_top(api: &'a Api, context: CUcontext) -> Result<Self> {
+        Ok(Self {
+            pushed: Some(push(api, context)?),
+            _thread: PhantomData,
+        })
+    }
 }
 
 /// Has `give` do its one call of the driver for what belongs to this context; its code. It does so twice

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::hint::cold_path;
 use std::ptr::null;
 
-use cudarc::driver::sys::CUresult as Known;
+use cudarc::driver::sys::{CUdevice, CUpointer_attribute, CUresult as Known};
 use ur::abi::*;
 use ur::object::{Error, Result};
 
@@ -82,6 +82,37 @@ pub fn failure(api: &Api, code: Code, call: &str) -> Error {
     let message = format!("{call}: {}", api.name(code));
     log::debug!("{message}");
     Error::native(result(code), code.0.cast_signed(), &message)
+}
+
+/// As [`failure`], of a call on a device that was given these addresses: what it refuses as invalid may be
+/// the memory of another device, which it does not reach. That is a feature.
+#[cold]
+pub fn failure_at(api: &Api, code: Code, call: &str, device: CUdevice, addrs: &[usize]) -> Error {
+    let elsewhere = |addr: &usize| home(api, *addr).is_some_and(|home| home != device);
+    if code != Code::INVALID_VALUE || !addrs.iter().any(elsewhere) {
+        return failure(api, code, call);
+    }
+    let message = format!("{call}: memory of another device");
+    log::debug!("{message}");
+    let code = code.0.cast_signed();
+    Error::native(UR_RESULT_ERROR_UNSUPPORTED_FEATURE, code, &message)
+}
+
+/// The device whose memory is at an address, as far as the driver knows.
+fn home(api: &Api, addr: usize) -> Option<CUdevice> {
+    use CUpointer_attribute::*;
+    /// `CU_MEMORYTYPE_DEVICE`
+    const OF_DEVICE: i32 = 2;
+    let ask = api.cuPointerGetAttribute?;
+    let told = |what| {
+        let mut value = 0_i32;
+        // SAFETY: room for a number, as both are.
+        let code = unsafe { ask((&raw mut value).cast(), what, addr as u64) };
+        code.is_success().then_some(value)
+    };
+    let of_device = told(CU_POINTER_ATTRIBUTE_MEMORY_TYPE)? == OF_DEVICE;
+    let home = told(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)?;
+    of_device.then_some(home)
 }
 
 #[inline(always)]

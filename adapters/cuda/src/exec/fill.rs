@@ -148,7 +148,7 @@ pub fn linear(gpu: &Gpu, stream: CUstream, dst: usize, pattern: &[u8], bytes: us
             _ => return by_kernel(gpu, stream, dst, pattern, bytes),
         }
     };
-    check(api, code, "cuMemsetAsync")
+    gpu.check_at(code, "cuMemsetAsync", &[dst])
 }
 
 /// What the kernels take by value.
@@ -293,7 +293,7 @@ fn plane(
             _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
         }
     };
-    check(api, code, "cuMemsetD2DAsync")
+    gpu.check_at(code, "cuMemsetD2DAsync", &[at])
 }
 
 /// A fill of at least a byte, if the driver's own memset does all of it in one plane.

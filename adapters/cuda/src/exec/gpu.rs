@@ -12,7 +12,7 @@ use super::posts::Boards;
 use super::times::Clock;
 use super::words::Words;
 use crate::cu::sys::{CUcontext, CUdevice, CUevent, CUstream};
-use crate::cu::{Api, Code, Entered, anywhere, check, on_stream};
+use crate::cu::{Api, Code, Entered, anywhere, check, failure_at, on_stream};
 
 /// The primary context, which all contexts of ours over the device share, as does the application's
 /// own use of CUDA. Retained when first needed, released with the last that uses it.
@@ -96,8 +96,22 @@ impl Gpu {
         Entered::new(self.api, self.context)
     }
 
+    /// As [`Gpu::enter`], for a function that may make another context current.
+    pub fn enter_for_user(&self) -> Result<Entered<'static>> {
+        Entered::on_top(self.api, self.context)
+    }
+
     pub fn check(&self, code: crate::cu::Code, call: &str) -> Result<()> {
         check(self.api, code, call)
+    }
+
+    /// As [`Gpu::check`], of a call that was given these addresses.
+    #[inline]
+    pub fn check_at(&self, code: Code, call: &str, addrs: &[usize]) -> Result<()> {
+        match code.is_success() {
+            true => Ok(()),
+            false => Err(failure_at(self.api, code, call, self.device, addrs)),
+        }
     }
 
     /// An event that nobody uses.

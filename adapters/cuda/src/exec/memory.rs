@@ -327,6 +327,35 @@ impl Gpu {
         Ok(addr)
     }
 
+    /// Whether the device reaches registered memory of the host's at the host's own address.
+    pub fn shares_addresses(&self) -> bool {
+        let same = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
+        attribute(self.api, self.device, same).is_some_and(|same| same != 0)
+    }
+
+    /// Registers memory of the host's, so that all devices reach it. False if the driver will not: it may
+    /// not take such memory, or have some of it already.
+    pub fn register(&self, addr: usize, bytes: usize) -> Result<bool> {
+        let _current = self.enter()?;
+        let start = std::ptr::with_exposed_provenance_mut(addr);
+        // SAFETY: the caller's memory of that size, which stays until it is unregistered.
+        let code = unsafe { (self.api.cuMemHostRegister)(start, bytes, EVERYWHERE) };
+        if !code.is_success() {
+            log::debug!("cuMemHostRegister of {bytes} bytes answered {}", code.0);
+        }
+        Ok(code.is_success())
+    }
+
+    pub fn unregister(&self, addr: usize) {
+        let Ok(_current) = self.enter() else { return };
+        let start = std::ptr::with_exposed_provenance_mut(addr);
+        // SAFETY: registered by us, and all use of it by devices is over.
+        log_failed(
+            unsafe { (self.api.cuMemHostUnregister)(start) },
+            "cuMemHostUnregister",
+        );
+    }
+
     pub fn free_slab(&self, kind: Kind, addr: usize) {
         let Ok(_current) = self.enter() else { return };
         // SAFETY: a slab of ours, all use of which is over.

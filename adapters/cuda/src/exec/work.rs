@@ -77,7 +77,7 @@ fn copy(gpu: &Gpu, stream: CUstream, dst: usize, src: usize, bytes: usize) -> Re
     }
     // SAFETY: the caller promises both ranges until the command has ended.
     let code = unsafe { (gpu.api.cuMemcpyAsync)(dst as u64, src as u64, bytes, stream) };
-    gpu.check(code, "cuMemcpyAsync")
+    gpu.check_at(code, "cuMemcpyAsync", &[dst, src])
 }
 
 /// Rows in a slice of this pitch, if the driver can count in them.
@@ -127,7 +127,7 @@ fn copy_box(
     let what = described(dst, src, region);
     // SAFETY: the caller promises both boxes until the command has ended.
     let code = unsafe { (gpu.api.cuMemcpy3DAsync)(&what, stream) };
-    gpu.check(code, "cuMemcpy3DAsync")
+    gpu.check_at(code, "cuMemcpy3DAsync", &[dst.0.addr, src.0.addr])
 }
 
 /// A copy of at least a byte, if it is one box to the driver.

@@ -158,10 +158,14 @@ pub fn pack(
                     words.number((at, room), arg.value.pointer.expose_provenance());
                 }
                 UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ => {
-                    let handle = arg.value.memObjTuple.hMem;
-                    let address = match handle.is_null() {
+                    let given = arg.value.memObjTuple;
+                    let address = match given.hMem.is_null() {
                         true => 0,
-                        false => Object::<Mem>::borrow(handle.cast(), Cuda::table())?.address(),
+                        false => {
+                            let mem = Object::<Mem>::borrow(given.hMem.cast(), Cuda::table())?;
+                            mem.begin(mem.use_by(given.flags))?;
+                            mem.address()
+                        }
                     };
                     words.number((at, room), address);
                 }

@@ -160,8 +160,12 @@ impl Plain {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE if size == arg.size => unsafe { arg.value.value },
                 UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ if size == size_of::<usize>() => {
                     // SAFETY: as above; a handle is null or live, as for every entry point.
-                    let handle = unsafe { arg.value.memObjTuple.hMem };
-                    buffer(handle)?.place().cast()
+                    let given = unsafe { arg.value.memObjTuple };
+                    let mem = buffer(given.hMem)?;
+                    if !mem.has_begun(mem.use_by(given.flags)) {
+                        return None;
+                    }
+                    mem.place().cast()
                 }
                 _ => return None,
             };

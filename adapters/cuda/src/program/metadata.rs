@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 
 use ur::abi::*;
-use ur::hal::metadata::{Entry, entries, sizes};
+use ur::hal::metadata::{Entry, entries, name, sizes};
 use ur::object::{Error, Result};
 
 /// How large a kernel's work-groups may be, where the source says so.
@@ -52,9 +52,7 @@ impl Metadata {
                         Some(number(&bytes).ok_or(wrong)?);
                 }
                 b"global_id_mapping" => {
-                    let end = bytes.iter().position(|&byte| byte == 0);
-                    let name = CString::new(&bytes[..end.unwrap_or(bytes.len())]);
-                    all.globals.insert(subject, name.map_err(|_| wrong)?);
+                    all.globals.insert(subject, name(&bytes).ok_or(wrong)?);
                 }
                 // Meant for others.
                 _ => {}

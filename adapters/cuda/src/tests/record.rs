@@ -367,3 +367,39 @@ fn a_graph_that_fits_in_none_is_launched_between() {
         },
     );
 }
+
+/// Of the commands that one waits for, the driver is told of those that it does not follow anyway: its
+/// cost is by the edge.
+#[test]
+fn edges_that_others_imply_are_left_out() {
+    const COMMANDS: usize = 2000;
+    let name = "tests::record::edges_that_others_imply_are_left_out";
+    alone(name, || {
+        let stage = Stage::open();
+        let place = Place::new(&stage, QUEUES[0]);
+        let buffer = place.buffer(false);
+        let mut points: Vec<Point> = Vec::new();
+        for at in 0..COMMANDS {
+            let before = &points[at.saturating_sub(64)..];
+            points.push(place.fill(buffer, at as u8, 0, 8, before));
+        }
+        // Beside the chain, and behind both.
+        let beside = place.fill(buffer, 7, 8, 8, &[]);
+        place.fill(buffer, 9, 16, 8, &[points[3], points[COMMANDS - 1], beside]);
+        stage.calm();
+        let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        assert_eq!(stage.look().edges, COMMANDS as u64 - 1 + 2);
+        stage.count("cuGraphLaunch");
+        let none = null_mut();
+        let code = ur!(EnqueueExp.pfnCommandBufferExp(place.queue, buffer, 0, null(), none));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        assert_eq!(ur!(Queue.pfnFinish(place.queue)), UR_RESULT_SUCCESS);
+        assert_eq!(stage.look().calls, 1);
+        stage.calm();
+        let last = (COMMANDS - 1) as u8;
+        assert_eq!(place.bytes(), stretches(&[(8, last), (8, 7), (8, 9)]));
+        release(buffer);
+        place.end();
+    });
+}

@@ -123,10 +123,13 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, devices: &[ur_de
         Queue.pfnCreate(context, last, &loose)
     );
     if !one.is_null() && !two.is_null() {
-        on_usm(steps, (context, device), one, two);
+        // A device's memory is no other's yet.
+        let own = if device == last { two } else { one };
+        on_usm(steps, (context, device), one, own);
         on_buffers(steps, context, one);
+        over_host_memory(steps, context, one);
         with_program(steps, context, devices, one);
-        asynchronous(steps, one, two);
+        asynchronous(steps, one, two, own);
         on_the_host(steps, one, two);
     }
     for queue in [one, two] {
@@ -261,6 +264,34 @@ fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_h
     steps.note("urMemRelease", ur!(Mem.pfnRelease(buffer)));
 }
 
+fn over_host_memory(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_handle_t) {
+    let mut memory = vec![3_u8; SIZE];
+    let properties = ur_buffer_properties_t {
+        pHost: memory.as_mut_ptr().cast(),
+        ..Default::default()
+    };
+    let flags = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_USE_HOST_POINTER;
+    let buffer = make!(
+        steps,
+        "urMemBufferCreate",
+        Mem.pfnBufferCreate(context, flags, SIZE, &properties)
+    );
+    if buffer.is_null() {
+        return;
+    }
+    let byte = 4_u8;
+    let filled = enqueue!(
+        steps,
+        "urEnqueueMemBufferFill",
+        vec![],
+        Enqueue.pfnMemBufferFill(queue, buffer, (&raw const byte).cast(), 1, 0, SIZE)
+    );
+    release(steps, &[filled]);
+    steps.note("urMemRelease", ur!(Mem.pfnRelease(buffer)));
+    // What failed may run still, with the memory.
+    steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+}
+
 fn with_program(
     steps: &mut Steps,
     context: ur_context_handle_t,
@@ -312,7 +343,13 @@ fn with_program(
     steps.note("urProgramRelease", ur!(Program.pfnRelease(program)));
 }
 
-fn asynchronous(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t) {
+/// `own` uses what is a device's.
+fn asynchronous(
+    steps: &mut Steps,
+    one: ur_queue_handle_t,
+    two: ur_queue_handle_t,
+    own: ur_queue_handle_t,
+) {
     let pool = null_mut();
     for round in 0..3_u8 {
         let (mut memory, mut made) = (null_mut(), null_mut());
@@ -334,6 +371,7 @@ fn asynchronous(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_
         if !steps.note(name, code) {
             continue;
         }
+        let two = if round == 0 { own } else { two };
         let from = (&raw const round).cast();
         let filled = enqueue!(
             steps,

@@ -29,6 +29,7 @@ ur::dl::symbols! {
             scripted_devices: extern "C" fn(usize),
             scripted_anywhere: extern "C" fn(bool),
             cuGraphAddMemsetNode: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const *mut c_void, usize, *const Set, *mut c_void) -> u32,
+            scripted_elsewhere: extern "C" fn(usize, usize),
             scripted_capture: extern "C" fn(usize),
             scripted_look: extern "C" fn() -> Answer,
             scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
@@ -37,6 +38,7 @@ ur::dl::symbols! {
             cuDevicePrimaryCtxRelease_v2: extern "C" fn(i32) -> u32,
             cuCtxPopCurrent_v2: unsafe extern "C" fn(*mut *mut c_void) -> u32,
             cuCtxPushCurrent_v2: unsafe extern "C" fn(*mut c_void) -> u32,
+            cuCtxSetCurrent: unsafe extern "C" fn(*mut c_void) -> u32,
         }
         optional {}
     }
@@ -120,6 +122,11 @@ impl Stage {
         (self.0.scripted_anywhere)(anywhere);
     }
 
+    /// Has so many bytes be memory of the second device, which streams of others do not reach.
+    pub fn elsewhere(&self, start: *mut c_void, bytes: usize) {
+        (self.0.scripted_elsewhere)(start.expose_provenance(), bytes);
+    }
+
     /// Has somebody capture a stream, one of ours or some other; or end that.
     pub fn capture(&self, stream: Option<usize>) {
         (self.0.scripted_capture)(stream.unwrap_or(0));
@@ -167,6 +174,12 @@ impl Stage {
     pub fn make_current(&self, context: usize) {
         // SAFETY: the scripted library looks at no context.
         unsafe { (self.0.cuCtxPushCurrent_v2)(std::ptr::without_provenance_mut(context)) };
+    }
+
+    /// Makes a context current in place of what is.
+    pub fn set_current(&self, context: usize) {
+        // SAFETY: the scripted library looks at no context.
+        unsafe { (self.0.cuCtxSetCurrent)(std::ptr::without_provenance_mut(context)) };
     }
 
     /// That nothing is alive any more, at the latest when our threads have let go, and that no call

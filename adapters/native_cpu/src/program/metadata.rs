@@ -30,6 +30,7 @@ impl Metadata {
     /// # Safety
     /// The entries, their names and what they point to are as they say, for the call.
     pub unsafe fn read(properties: Option<&ur_program_properties_t>) -> Result<Self> {
+        let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
         let mut all = Self::default();
         // SAFETY: the caller's promise.
         let all_entries = unsafe { metadata::entries(properties) }?;
@@ -41,20 +42,12 @@ impl Metadata {
         {
             match tag.as_slice() {
                 GROUP_SIZE => {
-                    let size =
-                        metadata::sizes(&bytes).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+                    let size = metadata::sizes(&bytes).ok_or(wrong)?;
                     all.group_sizes.insert(subject, size);
                 }
                 GLOBAL_ID => {
-                    let end = bytes
-                        .iter()
-                        .position(|&byte| byte == 0)
-                        .unwrap_or(bytes.len());
-                    let own = CString::new(&bytes[..end]);
-                    all.globals.insert(
-                        subject,
-                        own.map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_VALUE))?,
-                    );
+                    let own = metadata::name(&bytes).ok_or(wrong)?;
+                    all.globals.insert(subject, own);
                 }
                 WHOLE_GROUP => {
                     let whole = bytes.iter().any(|&byte| byte != 0);
@@ -118,30 +111,37 @@ mod tests {
         unsafe { Metadata::read(Some(&properties)) }
     }
 
-    fn array(numbers: &[u32]) -> Vec<u8> {
-        let size = numbers.len() as u64 * 32;
+    /// A byte array as DPC++ writes it.
+    fn array(data: &[u8]) -> Vec<u8> {
+        let bits = data.len() as u64 * 8;
+        [&bits.to_ne_bytes(), data].concat()
+    }
+
+    fn numbers(numbers: &[u32]) -> Vec<u8> {
         let bytes = numbers.iter().flat_map(|number| number.to_ne_bytes());
-        size.to_ne_bytes().into_iter().chain(bytes).collect()
+        array(&bytes.collect::<Vec<_>>())
     }
 
     #[test]
     fn group_sizes_are_padded() -> Result<()> {
         let name = c"my@kernel@reqd_work_group_size";
         assert_eq!(
-            read(name, &array(&[8, 4]))?.group_size(c"my@kernel"),
+            read(name, &numbers(&[8, 4]))?.group_size(c"my@kernel"),
             Some([8, 4, 1])
         );
-        let in_bytes = [8u32, 0, 4, 1].map(u32::to_ne_bytes).concat();
+        assert_eq!(read(name, &numbers(&[2]))?.group_size(c"kernel"), None);
+        let mut unmeasured = numbers(&[2, 3, 5]);
+        unmeasured[..8].fill(0);
         assert_eq!(
-            read(name, &in_bytes)?.group_size(c"my@kernel"),
-            Some([4, 1, 1])
-        );
-        assert_eq!(
-            read(name, &array(&[2, 3, 5])[8..])?.group_size(c"my@kernel"),
+            read(name, &unmeasured)?.group_size(c"my@kernel"),
             Some([2, 3, 5])
         );
-        assert_eq!(read(name, &array(&[2]))?.group_size(c"kernel"), None);
-        for wrong in [array(&[]), array(&[1, 2, 3, 4]), array(&[0]), vec![1, 2, 3]] {
+        for wrong in [
+            numbers(&[]),
+            numbers(&[1, 2, 3, 4]),
+            numbers(&[0]),
+            vec![1, 2, 3],
+        ] {
             assert!(read(name, &wrong).is_err(), "{wrong:?}");
         }
         Ok(())
@@ -149,14 +149,16 @@ mod tests {
 
     #[test]
     fn names_and_forms() -> Result<()> {
-        assert_eq!(
-            read(c"id7@global_id_mapping", b"counter\0")?.global(c"id7"),
-            Some(c"counter")
-        );
-        let mut one = read(c"k@whole_work_group", &[1])?;
+        let (name, form) = (c"id7@global_id_mapping", c"k@whole_work_group");
+        for counter in [&b"counter"[..], b"counter\0"] {
+            let read = read(name, &array(counter))?;
+            assert_eq!(read.global(c"id7"), Some(c"counter"));
+        }
+        assert!(read(name, &array(b"")).is_err());
+        let mut one = read(form, &array(&[1]))?;
         assert_eq!(one.form(c"k"), Some(Form::Group));
-        one.join(&read(c"k@whole_work_group", &[0])?);
-        one.join(&read(c"l@whole_work_group", &[0])?);
+        one.join(&read(form, &array(&[0]))?);
+        one.join(&read(c"l@whole_work_group", &array(&[0]))?);
         assert_eq!(
             (one.form(c"k"), one.form(c"l")),
             (Some(Form::Group), Some(Form::Item))

@@ -16,7 +16,7 @@ pub fn all() -> Vec<Test> {
     crate::tests!["native_command";
         runs_once_and_at_once, in_order, out_of_order, waits_for_its_list, shows_its_own_queue,
         keeps_memory_objects, without_event, times, command_type, refused, keeps_freed_memory,
-        of_two_threads,
+        of_two_threads, finds_its_thread_ready,
     ]
 }
 
@@ -115,6 +115,31 @@ fn runs_once_and_at_once(fixture: &Fixture) -> Done {
             Ok(())
         })?;
         event.wait()?;
+        queue.finish()?;
+    }
+    Ok(())
+}
+
+/// Its function may use the backend as it is called, on a thread that nobody has made ready for that.
+fn finds_its_thread_ready(fixture: &Fixture) -> Done {
+    let bench = command_bench(fixture)?;
+    let memory = bench.context.usm(fixture, Kind::Device, SIZE)?;
+    for queue in [bench.in_order()?, bench.out_of_order()?] {
+        queue.fill(memory.ptr, 3_u8, SIZE, &[])?;
+        queue.finish()?;
+        let mut read = vec![0_u8; SIZE];
+        let (start, foreign) = (memory.ptr.addr(), bench.foreign);
+        let on_thread = || {
+            command(&queue, &[], null_mut(), |_| {
+                let from = std::ptr::with_exposed_provenance(start);
+                let copied = foreign.copy(native(&queue)?, &mut read, from);
+                let needed = || Stop::skipped("nothing has to be made ready here");
+                copied.ok_or_else(needed)?.map_err(Stop::failed)
+            })
+        };
+        std::thread::scope(|scope| scope.spawn(on_thread).join())
+            .map_err(|_| Stop::failed("the thread panicked"))??;
+        are_all(&read, 3, "what its function copied")?;
         queue.finish()?;
     }
     Ok(())

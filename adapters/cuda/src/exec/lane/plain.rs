@@ -33,9 +33,11 @@ impl Lane {
 
     /// Whether a call that came to nothing may succeed where the stream's context is current: an error if
     /// not.
-    fn may_again(&self, refused: Option<Code>, name: &str) -> Result<()> {
+    fn may_again(&self, refused: Option<Code>, name: &str, addrs: &[usize]) -> Result<()> {
         match refused {
-            Some(code) if is_final(self.api, self.context, code) => check(self.api, code, name),
+            Some(code) if is_final(self.api, self.context, code) => {
+                self.stream.gpu.check_at(code, name, addrs)
+            }
             _ => Ok(()),
         }
     }
@@ -61,7 +63,7 @@ impl Lane {
         src: usize,
         bytes: usize,
     ) -> Result<()> {
-        self.may_again(refused, "cuMemcpyAsync")?;
+        self.may_again(refused, "cuMemcpyAsync", &[dst, src])?;
         self.submit_slowly(Work::Copy { dst, src, bytes }, None)
     }
 
@@ -89,7 +91,7 @@ impl Lane {
         pattern: &[u8],
         bytes: usize,
     ) -> Result<()> {
-        self.may_again(refused, "cuMemsetD32Async")?;
+        self.may_again(refused, "cuMemsetD32Async", &[dst])?;
         if !self.stream.keeps() {
             return self.stream.fill(epoch, dst, pattern, bytes);
         }
@@ -124,7 +126,7 @@ impl Lane {
         match self.stream.keeps() {
             true => self.submit_slowly(Work::Launch(make()?), None),
             false => {
-                self.may_again(refused, LAUNCH)?;
+                self.may_again(refused, LAUNCH, &[])?;
                 let _current = Entered::new(self.api, self.context)?;
                 check(self.api, plain.enqueue(self.api), LAUNCH)
             }

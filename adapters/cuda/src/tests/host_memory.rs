@@ -1,0 +1,417 @@
+//! Buffers over the host's memory, which the driver takes or will not have.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ur::abi::*;
+
+use super::ground::Ground;
+use super::scene::task;
+use super::stage::{Stage, adapter, alone, devices, ur};
+
+const BYTES: usize = 8192;
+
+fn ok(code: ur_result_t) {
+    assert_eq!(code, UR_RESULT_SUCCESS);
+}
+
+/// The memory, at a page's start, so that registering it may touch no neighbour.
+#[repr(C, align(4096))]
+struct Bytes([u8; BYTES]);
+
+impl Bytes {
+    fn new() -> Box<Self> {
+        Box::new(Self([0; BYTES]))
+    }
+
+    fn at(&mut self) -> *mut c_void {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+fn over(
+    context: ur_context_handle_t,
+    memory: *mut c_void,
+    access: ur_mem_flags_t,
+) -> ur_mem_handle_t {
+    let properties = ur_buffer_properties_t {
+        pHost: memory,
+        ..Default::default()
+    };
+    let (flags, mut buffer) = (access | UR_MEM_FLAG_USE_HOST_POINTER, null_mut());
+    ok(ur!(Mem.pfnBufferCreate(
+        context,
+        flags,
+        BYTES,
+        &properties,
+        &mut buffer
+    )));
+    buffer
+}
+
+fn part(buffer: ur_mem_handle_t, origin: usize, size: usize) -> ur_mem_handle_t {
+    let region = ur_buffer_region_t {
+        origin,
+        size,
+        ..Default::default()
+    };
+    let (kind, flags, mut part) = (
+        UR_BUFFER_CREATE_TYPE_REGION,
+        UR_MEM_FLAG_READ_WRITE,
+        null_mut(),
+    );
+    ok(ur!(Mem.pfnBufferPartition(
+        buffer, flags, kind, &region, &mut part
+    )));
+    part
+}
+
+fn fill(queue: ur_queue_handle_t, buffer: ur_mem_handle_t, byte: u8, offset: usize, bytes: usize) {
+    let (from, none) = ((&raw const byte).cast(), null_mut());
+    ok(ur!(Enqueue.pfnMemBufferFill(
+        queue,
+        buffer,
+        from,
+        1,
+        offset,
+        bytes,
+        0,
+        null(),
+        none
+    )));
+}
+
+fn read(queue: ur_queue_handle_t, buffer: ur_mem_handle_t, offset: usize) -> u8 {
+    let mut byte = 0_u8;
+    let (to, none) = ((&raw mut byte).cast(), null_mut());
+    ok(ur!(Enqueue.pfnMemBufferRead(
+        queue,
+        buffer,
+        1,
+        offset,
+        1,
+        to,
+        0,
+        null(),
+        none
+    )));
+    byte
+}
+
+fn release(buffer: ur_mem_handle_t) {
+    ok(ur!(Mem.pfnRelease(buffer)));
+}
+
+fn finish(queue: ur_queue_handle_t) {
+    ok(ur!(Queue.pfnFinish(queue)));
+}
+
+/// As each driver does: one that takes memory, and two that will not.
+const ANSWERS: [u32; 3] = [0, 712, 801];
+
+/// Runs a test with a queue for each answer.
+fn for_each_answer(name: &str, test: impl Fn(&Stage, &Ground, ur_queue_handle_t, bool)) {
+    alone(name, || {
+        let stage = Stage::open();
+        for answer in ANSWERS {
+            let ground = Ground::new(64);
+            let queue = ground.queue(ur_queue_flags_t(0));
+            if answer != 0 {
+                stage.fail_each("cuMemHostRegister", answer);
+            }
+            test(&stage, &ground, queue, answer == 0);
+            stage.calm();
+            ok(ur!(Queue.pfnRelease(queue)));
+            ground.end(&stage);
+        }
+    });
+}
+
+/// Its writes before the first command are seen, and it has in the end what the device wrote: of whole
+/// buffers and of parts, that go before the whole or after it.
+#[test]
+fn it_is_the_hosts_before_and_after() {
+    let name = "tests::host_memory::it_is_the_hosts_before_and_after";
+    for_each_answer(name, |_, ground, queue, _| {
+        for parent_first in [false, true] {
+            let mut memory = Bytes::new();
+            let buffer = over(ground.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
+            memory.0.fill(5);
+            let part = part(buffer, 4096, 4096);
+            memory.0[4096] = 6;
+            assert_eq!(read(queue, part, 0), 6);
+            assert_eq!(read(queue, buffer, 0), 5);
+            fill(queue, part, 7, 1, 2);
+            fill(queue, buffer, 8, 10, 1);
+            finish(queue);
+            if parent_first {
+                release(buffer);
+                assert_eq!(memory.0[4095..4100], [5, 6, 7, 7, 5]);
+                fill(queue, part, 9, 3, 1);
+                finish(queue);
+                release(part);
+            } else {
+                fill(queue, part, 9, 3, 1);
+                finish(queue);
+                release(part);
+                release(buffer);
+            }
+            assert_eq!(memory.0[4095..4101], [5, 6, 7, 7, 9, 5]);
+            assert_eq!(memory.0[9..12], [5, 8, 5]);
+        }
+    });
+}
+
+/// A kernel is given the buffer, too, and its first command may be a launch.
+#[test]
+fn kernels_see_it() {
+    let name = "tests::host_memory::kernels_see_it";
+    for_each_answer(name, |_, ground, queue, _| {
+        let (context, device, text) = (ground.context, ground.device, b".version 8.0");
+        let (mut devices, mut bytes, mut code) = (device, text.len(), text.as_ptr());
+        let (mut program, mut kernel) = (null_mut(), null_mut());
+        let list = &raw mut devices;
+        let (sizes, codes) = (&raw mut bytes, &raw mut code);
+        ok(ur!(Program.pfnCreateWithBinary(
+            context,
+            1,
+            list,
+            sizes,
+            codes,
+            null(),
+            &mut program
+        )));
+        ok(ur!(Program.pfnBuild(context, program, null())));
+        ok(ur!(Kernel.pfnCreate(
+            program,
+            c"iota".as_ptr(),
+            &mut kernel
+        )));
+        let mut memory = Bytes::new();
+        let buffer = over(context, memory.at(), UR_MEM_FLAG_READ_WRITE);
+        memory.0.fill(5);
+        let number = 0x0102_0304_u32;
+        let mut args = [ur_exp_kernel_arg_properties_t::default(); 2];
+        args[0].r#type = UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ;
+        args[0].size = size_of::<usize>();
+        args[0].value.memObjTuple = ur_exp_kernel_arg_mem_obj_tuple_t {
+            hMem: buffer,
+            flags: UR_MEM_FLAG_READ_WRITE,
+        };
+        args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
+        args[1].index = 1;
+        args[1].size = 4;
+        args[1].value.value = (&raw const number).cast();
+        for _ in 0..2 {
+            let (global, none) = (1_usize, null_mut());
+            ok(ur!(EnqueueExp.pfnKernelLaunchWithArgsExp(
+                queue,
+                kernel,
+                1,
+                null(),
+                &global,
+                null(),
+                2,
+                args.as_ptr(),
+                null(),
+                0,
+                null(),
+                none
+            )));
+        }
+        assert_eq!(read(queue, buffer, 4), 5);
+        finish(queue);
+        release(buffer);
+        assert_eq!(memory.0[..5], [4, 3, 2, 1, 5]);
+        ok(ur!(Kernel.pfnRelease(kernel)));
+        ok(ur!(Program.pfnRelease(program)));
+    });
+}
+
+/// What is mapped is the memory itself.
+#[test]
+fn mappings_are_the_memory() {
+    let name = "tests::host_memory::mappings_are_the_memory";
+    for_each_answer(name, |stage, ground, queue, registered| {
+        let mut memory = Bytes::new();
+        let start = memory.at();
+        let buffer = over(ground.context, start, UR_MEM_FLAG_READ_WRITE);
+        memory.0.fill(5);
+        fill(queue, buffer, 6, 100, 1);
+        let flags = UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE;
+        let (mut mapped, none) = (null_mut(), null_mut());
+        ok(ur!(Enqueue.pfnMemBufferMap(
+            queue,
+            buffer,
+            1,
+            flags,
+            100,
+            2,
+            0,
+            null(),
+            none,
+            &mut mapped
+        )));
+        assert_eq!(mapped, start.wrapping_byte_add(100));
+        assert_eq!(memory.0[99..102], [5, 6, 5]);
+        memory.0[101] = 7;
+        ok(ur!(Enqueue.pfnMemUnmap(
+            queue,
+            buffer,
+            mapped,
+            0,
+            null(),
+            none
+        )));
+        assert_eq!(read(queue, buffer, 101), 7);
+        if registered {
+            // Nothing of it was copied but the byte that was read.
+            let copies = stage.calls("cuMemcpyAsync", || {
+                ok(ur!(Enqueue.pfnMemBufferMap(
+                    queue,
+                    buffer,
+                    1,
+                    flags,
+                    0,
+                    9,
+                    0,
+                    null(),
+                    none,
+                    &mut mapped
+                )));
+                ok(ur!(Enqueue.pfnMemUnmap(
+                    queue,
+                    buffer,
+                    mapped,
+                    0,
+                    null(),
+                    none
+                )));
+                finish(queue);
+            });
+            assert_eq!(copies, 0);
+        }
+        release(buffer);
+        assert_eq!(memory.0[99..103], [5, 6, 7, 5]);
+    });
+}
+
+/// Memory that may not be written is not, as long as no command writes to the buffer.
+#[test]
+fn what_is_only_read_may_be_read_only() {
+    let name = "tests::host_memory::what_is_only_read_may_be_read_only";
+    for_each_answer(name, |_, ground, queue, _| {
+        static CONSTANT: Bytes = Bytes([3; BYTES]);
+        let memory = CONSTANT.0.as_ptr().cast_mut().cast();
+        for access in [UR_MEM_FLAG_READ_ONLY, UR_MEM_FLAG_READ_WRITE] {
+            let buffer = over(ground.context, memory, access);
+            assert_eq!(read(queue, buffer, 17), 3);
+            release(buffer);
+        }
+    });
+}
+
+/// The last release waits for what uses the memory, which may then go; of a buffer that was never used,
+/// or in a function of the user's, which could wait for itself, it does not.
+#[test]
+fn the_last_release_waits_for_its_use() {
+    unsafe extern "C" fn let_go(buffer: *mut c_void) {
+        release(buffer.cast());
+    }
+    let name = "tests::host_memory::the_last_release_waits_for_its_use";
+    for_each_answer(name, |_, ground, queue, _| {
+        // What is given back afterwards is for as long as that takes.
+        let (memory, count) = (Box::leak(Bytes::new()), AtomicU32::new(0));
+        let data = (&raw const count).cast_mut().cast();
+        let buffer = over(ground.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
+        memory.0.fill(5);
+        let (run, none) = (Some(task as _), null_mut());
+        ok(ur!(EnqueueExp.pfnHostTaskExp(
+            queue,
+            run,
+            data,
+            null(),
+            0,
+            null(),
+            none
+        )));
+        fill(queue, buffer, 6, 0, 2);
+        release(buffer);
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        assert_eq!(memory.0[..3], [6, 6, 5]);
+
+        let unused = over(ground.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
+        release(unused);
+        assert_eq!(memory.0[..3], [6, 6, 5]);
+
+        let buffer = over(ground.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
+        fill(queue, buffer, 7, 0, 1);
+        let run = Some(let_go as _);
+        ok(ur!(EnqueueExp.pfnHostTaskExp(
+            queue,
+            run,
+            buffer.cast(),
+            null(),
+            0,
+            null(),
+            none
+        )));
+        finish(queue);
+        // SAFETY: a byte of ours, which a thread of the adapter's writes.
+        while unsafe { (&raw const memory.0[0]).read_volatile() } != 7 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// Devices of one context share it; and two buffers over the same memory have it one after the other.
+#[test]
+fn several_devices_and_buffers_share_it() {
+    let name = "tests::host_memory::several_devices_and_buffers_share_it";
+    alone(name, || {
+        let stage = Stage::open();
+        stage.devices(2);
+        for answer in ANSWERS {
+            let adapter = adapter();
+            let all = devices(adapter);
+            let mut context = null_mut();
+            ok(ur!(Context.pfnCreate(
+                2,
+                all.as_ptr(),
+                null(),
+                &mut context
+            )));
+            if answer != 0 {
+                stage.fail_each("cuMemHostRegister", answer);
+            }
+            let queues = [0, 1].map(|at: usize| {
+                let mut queue = null_mut();
+                ok(ur!(Queue.pfnCreate(context, all[at], null(), &mut queue)));
+                queue
+            });
+            let mut memory = Bytes::new();
+            let buffer = over(context, memory.at(), UR_MEM_FLAG_READ_WRITE);
+            memory.0.fill(5);
+            for (at, queue) in queues.into_iter().enumerate() {
+                assert_eq!(read(queue, buffer, 9), 5);
+                fill(queue, buffer, 6, at, 1);
+                finish(queue);
+            }
+            release(buffer);
+            assert_eq!(memory.0[..3], [6, 6, 5]);
+            let both = [(); 2].map(|()| over(context, memory.at(), UR_MEM_FLAG_READ_WRITE));
+            for (at, buffer) in both.into_iter().enumerate() {
+                assert_eq!(read(queues[at], buffer, 0), 6);
+                release(buffer);
+            }
+            stage.calm();
+            for queue in queues {
+                ok(ur!(Queue.pfnRelease(queue)));
+            }
+            ok(ur!(Context.pfnRelease(context)));
+            ok(ur!(Adapter.pfnRelease(adapter)));
+            stage.check_end("the end");
+        }
+    });
+}

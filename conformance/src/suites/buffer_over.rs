@@ -1,0 +1,156 @@
+//! Buffers over the host's memory: it is the host's before the first command, and again after the last
+//! release.
+
+use crate::fixture::Fixture;
+use crate::kernels::IOTA;
+use crate::objects::{Arg, Buffer, Context, Program};
+use crate::outcome::Done;
+use crate::registry::Test;
+use crate::suites::buffer::alignment;
+use crate::{check, check_eq};
+use std::ptr::null;
+use ur::abi::*;
+
+pub fn all() -> Vec<Test> {
+    crate::tests!["buffer";
+        sees_what_the_host_wrote, gives_back_what_was_written, gives_its_parts_back, over_memory_of_kernels,
+        over_neighbours, over_constants,
+    ]
+}
+
+const WORDS: usize = 3000;
+
+/// Where in memory from the heap buffers begin, in words: at its start, which is aligned somehow, and not.
+const STARTS: [usize; 3] = [0, 1, 1500];
+
+fn sees_what_the_host_wrote(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    for start in STARTS {
+        let mut memory = vec![1_u32; WORDS];
+        let buffer = Buffer::over(&context, UR_MEM_FLAG_READ_WRITE, &mut memory[start..])?;
+        memory.fill(2);
+        let words = buffer.read::<u32>(&queue, 0, WORDS - start)?;
+        check!(words.iter().all(|word| *word == 2), "from word {start} on");
+        drop(buffer);
+        check!(memory.iter().all(|word| *word == 2), "memory only read");
+    }
+    Ok(())
+}
+
+fn gives_back_what_was_written(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    for start in STARTS {
+        let mut memory = vec![1_u32; WORDS];
+        let buffer = Buffer::over(&context, UR_MEM_FLAG_READ_WRITE, &mut memory[start..])?;
+        memory.fill(2);
+        fill(&buffer, &queue, 3, 8, 4)?;
+        buffer.write(&queue, 20, &[4_u32])?;
+        queue.finish()?;
+        drop(buffer);
+        let own = &memory[start..];
+        check_eq!(own[..7], [2, 2, 3, 2, 2, 4, 2], "from word {start} on");
+        check!(own[7..].iter().all(|word| *word == 2), "the rest");
+    }
+    Ok(())
+}
+
+/// Fills so many bytes with a word.
+fn fill(
+    buffer: &Buffer,
+    queue: &crate::objects::Queue,
+    word: u32,
+    offset: usize,
+    size: usize,
+) -> Done {
+    let from = (&raw const word).cast();
+    let (q, none) = (queue.raw, std::ptr::null_mut());
+    queue
+        .ur
+        .urEnqueueMemBufferFill(q, buffer.raw, from, 4, offset, size, 0, null(), none)
+        .ok()
+}
+
+/// Released before the buffer or after it.
+fn gives_its_parts_back(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let words = alignment(fixture)? / 4;
+    for parent_first in [false, true] {
+        let mut memory = vec![1_u32; words * 3];
+        let buffer = Buffer::over(&context, UR_MEM_FLAG_READ_WRITE, &mut memory)?;
+        let part = buffer.part(words * 4, words * 4)?;
+        memory[words..words * 2].fill(2);
+        let seen = part.read::<u32>(&queue, 0, words)?;
+        check!(seen.iter().all(|word| *word == 2), "a part's words");
+        fill(&part, &queue, 3, 0, 8)?;
+        queue.finish()?;
+        if parent_first {
+            drop(buffer);
+            drop(part);
+        } else {
+            drop(part);
+            drop(buffer);
+        }
+        check_eq!(
+            memory[words - 1..words + 3],
+            [1, 3, 3, 2],
+            "where the part begins"
+        );
+    }
+    Ok(())
+}
+
+fn over_memory_of_kernels(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let program = Program::new(fixture, &context)?;
+    let (kernel, queue) = (program.kernel(IOTA)?, context.in_order(fixture)?);
+    for start in STARTS {
+        let mut memory = vec![1_u32; WORDS];
+        let buffer = Buffer::over(&context, UR_MEM_FLAG_READ_WRITE, &mut memory[start..])?;
+        memory.fill(2);
+        let base = 1000_u32;
+        queue.launch(&kernel, 64, &[Arg::Buffer(&buffer), Arg::of(&base)], &[])?;
+        queue.finish()?;
+        drop(buffer);
+        let own = &memory[start..];
+        check!(
+            own[..64].iter().copied().eq(1000..1064),
+            "from word {start} on"
+        );
+        check!(own[64..].iter().all(|word| *word == 2), "the rest");
+    }
+    Ok(())
+}
+
+/// Two buffers over memory that lies in the same page.
+fn over_neighbours(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let mut memory = vec![1_u32; 64];
+    let (left, right) = memory.split_at_mut(32);
+    let one = Buffer::over(&context, UR_MEM_FLAG_READ_WRITE, left)?;
+    let other = Buffer::over(&context, UR_MEM_FLAG_READ_WRITE, right)?;
+    memory.fill(2);
+    fill(&one, &queue, 3, 124, 4)?;
+    fill(&other, &queue, 4, 0, 4)?;
+    check_eq!(one.read::<u32>(&queue, 120, 2)?, [2, 3], "the first");
+    check_eq!(other.read::<u32>(&queue, 0, 2)?, [4, 2], "the second");
+    drop(one);
+    check_eq!(other.read::<u32>(&queue, 0, 2)?, [4, 2], "the second alone");
+    drop(other);
+    check_eq!(memory[30..34], [2, 3, 4, 2], "the memory");
+    Ok(())
+}
+
+/// Memory that nobody may write, as long as no command does.
+fn over_constants(fixture: &Fixture) -> Done {
+    static CONSTANT: [u32; 1024] = [7; 1024];
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let start = CONSTANT.as_ptr().cast_mut();
+    let buffer = Buffer::over_at(&context, UR_MEM_FLAG_READ_ONLY, start.cast(), 4096)?;
+    check_eq!(buffer.read::<u32>(&queue, 400, 2)?, [7, 7], "constants");
+    Ok(())
+}
