@@ -6978,8 +6978,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendNativeCommandExp(
 ///
 /// Order: Ordered on the queue as one command: an in-order queue runs it after all earlier
 /// commands, an out-of-order queue after its wait list, and in both cases after the buffer's
-/// previous submission. Signal events recorded in the buffer are reset before the call returns and
-/// stand for this submission; `phEvent` completes when all its commands have.
+/// previous submission. Signal events recorded in the buffer, which count as complete until its
+/// first submission, are reset before the call returns and stand for this submission; `phEvent`
+/// completes when all its commands have.
 ///
 /// Threads: Submissions, updates and release of one buffer must not overlap.
 ///

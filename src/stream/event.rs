@@ -2,10 +2,10 @@
 //!
 //! | state | when |
 //! |---|---|
-//! | queued | of a recorded command that was not submitted yet: see `signal`; of a captured one, always |
+//! | queued | of a captured command, always |
 //! | submitted | what comes before the command is not complete |
 //! | running | all before it is complete, it is not |
-//! | complete | everything it reaches was observed complete |
+//! | complete | everything it reaches was observed complete; so is a recorded command that was not submitted yet: see `signal` |
 //! | error | the driver failed while asked about it |
 //!
 //! States are read off the frontier each time, so that elided commands share completion without
@@ -58,7 +58,7 @@ enum Standing<D: Driver> {
     /// A command, for good.
     Command(Reached, Option<Times>),
     /// A recorded command: its present execution.
-    Recorded(Box<Signal<D>>),
+    Recorded(Box<Signal>),
     /// A command of a graph, by its number: what only the graph's capture can wait for.
     Captured(Weak<Object<Graph<D>>>, u32),
 }
@@ -112,7 +112,7 @@ impl<D: Driver> Event<D> {
         recording: u64,
         node: u32,
     ) -> Arc<Object<Self>> {
-        let signal = Signal::new(context.domain(), recording, node);
+        let signal = Signal::new(recording, node);
         hal::new::<D, _>(Self::made(
             Of::Context(Arc::clone(context)),
             command,
@@ -371,9 +371,8 @@ impl<D: Driver> Event<D> {
         }
         let reach = match &*self.standing {
             Standing::Command(reach, _) => Reached::clone(reach),
-            Standing::Recorded(signal) => match signal.present() {
-                Ok(Some(reach)) => reach,
-                Ok(None) => return UR_EVENT_STATUS_QUEUED,
+            Standing::Recorded(signal) => match signal.reach() {
+                Ok(reach) => reach,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
             },
             Standing::Captured(..) => return UR_EVENT_STATUS_QUEUED,
