@@ -3939,7 +3939,8 @@ typedef struct ur_event_native_properties_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter cannot adopt native event handles
 UR_APIEXPORT ur_result_t UR_APICALL urEventCreateWithNativeHandle(
-    /// native handle; which values are valid is the backend's matter, 0 may be among them
+    /// native handle; 0 stands for an event that is complete, and which other values are valid is
+    /// the backend's matter
     ur_native_handle_t hNativeEvent,
     ur_context_handle_t hContext, const ur_event_native_properties_t *pProperties,
     /// [out] receives a new event for this command; the caller releases it

@@ -201,6 +201,16 @@ impl<D: Driver> Event<D> {
         Ok(hal::new::<D, _>(event))
     }
 
+    /// An event of no command, which is complete.
+    pub(crate) fn complete(context: &Object<Context<D>>) -> Result<Arc<Object<Self>>> {
+        context.domain().engine().check()?;
+        Ok(hal::new::<D, _>(Self::made(
+            Of::Context(context.arc()),
+            UR_COMMAND_ENQUEUE_NATIVE_EXP,
+            Standing::Command(Reached::default(), None),
+        )))
+    }
+
     /// What stands for the event in the backend, and stays as long as it does.
     pub fn marker(&self) -> Result<D::Marker> {
         if let Some(native) = self.native.get() {

@@ -75,8 +75,6 @@ macro_rules! context_hooks {
             fn program_create_with_native_handle(native_program: ur_native_handle_t, properties: Option<&ur_program_native_properties_t>) -> Arc<Object<B::Program>>;
             /// `urQueueCreateWithNativeHandle`
             fn queue_create_with_native_handle(native_queue: ur_native_handle_t, device: Option<&Object<B::Device>>, properties: Option<&ur_queue_native_properties_t>) -> Arc<Object<B::Queue>>;
-            /// `urEventCreateWithNativeHandle`
-            fn event_create_with_native_handle(native_event: ur_native_handle_t, properties: Option<&ur_event_native_properties_t>) -> Arc<Object<B::Event>>;
             /// `urKernelCreateWithNativeHandle`
             fn kernel_create_with_native_handle(native_kernel: ur_native_handle_t, program: Option<&Object<B::Program>>, properties: Option<&ur_kernel_native_properties_t>) -> Arc<Object<B::Kernel>>;
             /// `urUSMPitchedAllocExp`
@@ -202,6 +200,15 @@ pub trait Hooks<B: Driver> {
 
     /// `urContextGetNativeHandle`
     fn context_native_handle(this: &Object<Context<B>>) -> Result<ur_native_handle_t> {
+        Err(Error::unsupported())
+    }
+
+    /// `urEventCreateWithNativeHandle`, of a handle that is not 0.
+    fn event_create_with_native_handle(
+        this: &Object<Context<B>>,
+        native_event: ur_native_handle_t,
+        properties: Option<&ur_event_native_properties_t>,
+    ) -> Result<Arc<Object<Event<B>>>> {
         Err(Error::unsupported())
     }
 

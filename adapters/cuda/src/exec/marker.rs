@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use ur::object::{Error, Result};
+use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
+use ur::object::{Error, Result, ensure};
 use ur::stream::Notice;
 
 use super::gpu::{Event, Gpu};
@@ -69,11 +70,23 @@ pub struct HostPoint {
     gpu: Arc<Gpu>,
     pub word: Word,
     bell: Bell,
+    /// What the driver knows it by, once that was asked for.
+    event: OnceLock<Event>,
 }
 
 impl HostPoint {
     pub fn is_signalled(&self) -> bool {
         self.bell.is_rung()
+    }
+
+    /// An event of the driver's that is complete, as the point is; an error while it is not.
+    pub fn event(&self) -> Result<&Event> {
+        ensure(self.is_signalled(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        if let Some(event) = self.event.get() {
+            return Ok(event);
+        }
+        let event = self.gpu.complete_event()?;
+        Ok(self.event.get_or_init(|| event))
     }
 }
 
@@ -195,6 +208,7 @@ pub fn host_point(gpu: &Arc<Gpu>) -> Result<(Marker, Signal)> {
         gpu: Arc::clone(gpu),
         word: gpu.words.take(gpu.api)?,
         bell: Bell::default(),
+        event: OnceLock::new(),
     });
     Ok((Marker::Host(Arc::clone(&point)), Signal(point)))
 }
