@@ -45,6 +45,8 @@ struct Native<D: Driver> {
     marker: D::Marker,
     /// The point of an event that the backend itself made.
     foreign: Option<ForeignPoint<D>>,
+    /// The queue of such an event's command, once that was asked for.
+    queue: OnceLock<Option<Arc<Object<Queue<D>>>>>,
 }
 
 /// Where an event comes from.
@@ -197,7 +199,11 @@ impl<D: Driver> Event<D> {
             command,
             Standing::Command(reach.into(), times),
         );
-        *event.native = OnceLock::from(Box::new(Native { marker, foreign }));
+        *event.native = OnceLock::from(Box::new(Native {
+            marker,
+            foreign,
+            queue: OnceLock::new(),
+        }));
         Ok(hal::new::<D, _>(event))
     }
 
@@ -221,6 +227,7 @@ impl<D: Driver> Event<D> {
             Box::new(Native {
                 marker,
                 foreign: None,
+                queue: OnceLock::new(),
             })
         };
         Ok(self.native.get_or_init(native).marker.clone())
@@ -266,6 +273,19 @@ impl<D: Driver> Event<D> {
             Of::Queue(queue) => Some(queue),
             Of::Context(_) => None,
         }
+    }
+
+    /// The queue that its command went to: of an adopted event what the backend tells.
+    fn command_queue(&self) -> Result<Option<&Arc<Object<Queue<D>>>>> {
+        let native = self.native.get().filter(|native| native.foreign.is_some());
+        let Some(native) = native else {
+            return Ok(self.queue());
+        };
+        if let Some(queue) = native.queue.get() {
+            return Ok(queue.as_ref());
+        }
+        let queue = <D as super::Hooks<D>>::queue_of_adopted(self.context(), &native.marker)?;
+        Ok(native.queue.get_or_init(|| queue).as_ref())
     }
 
     pub fn command(&self) -> ur_command_t {
@@ -471,7 +491,7 @@ impl<D: Driver> Callback<D> {
 impl<D: Driver> hal::Event<D> for Event<D> {
     fn get_info(this: &Object<Self>, prop_name: EventInfo, out: InfoOut<'_>) -> Result<()> {
         match prop_name {
-            EventInfo::CommandQueue => out.handle(this.queue().map(|queue| &**queue)),
+            EventInfo::CommandQueue => out.handle(this.command_queue()?.map(|queue| &**queue)),
             EventInfo::Context => out.handle(Some(&**this.context())),
             EventInfo::CommandType => out.value(this.command),
             EventInfo::CommandExecutionStatus => out.value(this.status()),

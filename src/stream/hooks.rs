@@ -212,6 +212,14 @@ pub trait Hooks<B: Driver> {
         Err(Error::unsupported())
     }
 
+    /// The queue that the command of an adopted event went to, where the backend knows one.
+    fn queue_of_adopted(
+        context: &Object<Context<B>>,
+        marker: &B::Marker,
+    ) -> Result<Option<Arc<Object<Queue<B>>>>> {
+        Ok(None)
+    }
+
     /// `urQueueGetNativeHandle`
     fn queue_native_handle(
         this: &Object<Queue<B>>,

@@ -12,6 +12,7 @@ use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
 
 use crate::OpenCl;
 use crate::device::Device;
+use crate::exec::Marker;
 use crate::interop;
 use crate::kernel::Kernel;
 use crate::mem::{Mem, Pitch, bring, copy_image};
@@ -175,6 +176,10 @@ impl Hooks<OpenCl> for OpenCl {
         properties: Option<&ur_event_native_properties_t>,
     ) -> Result<Arc<Object<Event<OpenCl>>>> {
         interop::adopt_event(this, native, properties)
+    }
+
+    fn queue_of_adopted(this: &OfContext, marker: &Marker) -> Result<Option<Arc<OfQueue>>> {
+        interop::queue_of(this, marker)
     }
 
     fn event_native_handle(this: &Object<Event<OpenCl>>) -> Result<ur_native_handle_t> {

@@ -44,6 +44,11 @@ pub trait Command {
 pub trait Foreign: Sync {
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String>;
 
+    /// Whether the backend's events know their queue.
+    fn events_know_queues(&self) -> bool {
+        false
+    }
+
     /// Has the backend's own recording set bytes of USM, behind nothing that is in it.
     fn record(&self, what: &Recorded) -> Result<(), String> {
         let _ = what;

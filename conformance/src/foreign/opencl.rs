@@ -145,6 +145,10 @@ impl Drop for Filled {
 }
 
 impl Foreign for OpenCl {
+    fn events_know_queues(&self) -> bool {
+        true
+    }
+
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String> {
         let library = library()?;
         let set = library.set_bytes(fill.queue)?;

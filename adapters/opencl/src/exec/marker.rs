@@ -9,7 +9,7 @@ use ur::object::Result;
 use ur::stream::Notice;
 
 use super::Outlet;
-use crate::cl::{self, ContextRef, EventRef, check, failure};
+use crate::cl::{self, ContextRef, EventRef, QueueRef, check, failure};
 
 /// A position in a lane, or a point that something outside completes.
 #[derive(Clone)]
@@ -19,18 +19,34 @@ struct Position {
     event: EventRef,
     /// Where the command went, and as which of those that went there.
     from: Option<(Arc<Outlet>, u64)>,
+    /// Of an adopted event what the driver said: its queue, which the driver may not keep for it.
+    queue: Option<QueueRef>,
 }
 
 impl Marker {
     /// A point that no lane of ours leads to.
     pub fn new(event: EventRef) -> Self {
-        Self(Arc::new(Position { event, from: None }))
+        Self::adopted(event, None)
+    }
+
+    /// The same, of a command that went to this queue.
+    pub fn adopted(event: EventRef, queue: Option<QueueRef>) -> Self {
+        Self(Arc::new(Position {
+            event,
+            from: None,
+            queue,
+        }))
+    }
+
+    pub fn queue(&self) -> Option<&QueueRef> {
+        self.0.queue.as_ref()
     }
 
     pub(super) fn on(event: EventRef, outlet: &Arc<Outlet>, at: u64) -> Self {
         Self(Arc::new(Position {
             event,
             from: Some((Arc::clone(outlet), at)),
+            queue: None,
         }))
     }
 
