@@ -187,6 +187,10 @@ pub(crate) use {context_hooks, forwarded, queue_hooks};
 /// What an adapter may offer on the engine's objects. A method that it leaves out answers
 /// `UNSUPPORTED_FEATURE`.
 pub trait Hooks<B: Driver> {
+    /// Whether what others added to one command buffer's native object can become a command of another
+    /// buffer, as it is then.
+    const RECORDS_NEST: bool = false;
+
     context_hooks!(provided);
     queue_hooks!(provided);
 

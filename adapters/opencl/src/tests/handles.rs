@@ -269,3 +269,39 @@ fn queues_of_events() {
         bench.end();
     });
 }
+
+unsafe extern "C" fn count(data: *mut c_void) {
+    // SAFETY: the test's counter, which waits for the call.
+    unsafe { *data.cast::<u32>() += 1 };
+}
+
+/// A driver without command buffers has none to add native commands to.
+#[test]
+fn no_command_buffers() {
+    alone("tests::handles::no_command_buffers", &[], || {
+        let bench = Bench::new();
+        let what = ur_exp_command_buffer_desc_t::default();
+        let (context, device, mut buffer) = (bench.context, bench.device, null_mut());
+        let code = ur!(CommandBufferExp.pfnCreateExp(context, device, &what, &mut buffer));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let (mut calls, mut native) = (0_u32, 0);
+        for child in [null_mut(), buffer] {
+            let code = ur!(CommandBufferExp.pfnAppendNativeCommandExp(
+                buffer,
+                Some(count),
+                (&raw mut calls).cast(),
+                child,
+                0,
+                null(),
+                null_mut()
+            ));
+            assert_eq!(code, UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+        }
+        let code = ur!(CommandBufferExp.pfnGetNativeHandleExp(buffer, &mut native));
+        assert_eq!(code, UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+        assert_eq!((calls, native), (0, 0));
+        let code = ur!(CommandBufferExp.pfnReleaseExp(buffer));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        bench.end();
+    });
+}
