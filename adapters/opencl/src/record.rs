@@ -127,6 +127,7 @@ impl Recorder {
         // SAFETY: one live queue, and a property list that ends with zero.
         let raw = unsafe { create(1, &queue, properties.as_ptr(), &mut code) };
         match code {
+            CL_SUCCESS if raw.is_null() => Err(CL_INVALID_OPERATION),
             CL_SUCCESS => Ok(Self { api, raw, fields }),
             code => Err(code),
         }
