@@ -3940,7 +3940,8 @@ typedef struct ur_event_native_properties_t {
 /// Errors:
 /// - `UNSUPPORTED_FEATURE`: the adapter cannot adopt native event handles
 UR_APIEXPORT ur_result_t UR_APICALL urEventCreateWithNativeHandle(
-    /// native handle; which values are valid is the backend's matter, 0 may be among them
+    /// native handle; 0 stands for an event that is complete, and which other values are valid is
+    /// the backend's matter
     ur_native_handle_t hNativeEvent,
     ur_context_handle_t hContext, const ur_event_native_properties_t *pProperties,
     /// [out] receives a new event for this command; the caller releases it
@@ -6979,8 +6980,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendNativeCommandExp(
 ///
 /// Order: Ordered on the queue as one command: an in-order queue runs it after all earlier
 /// commands, an out-of-order queue after its wait list, and in both cases after the buffer's
-/// previous submission. Signal events recorded in the buffer are reset before the call returns and
-/// stand for this submission; `phEvent` completes when all its commands have.
+/// previous submission. Signal events recorded in the buffer, which count as complete until its
+/// first submission, are reset before the call returns and stand for this submission; `phEvent`
+/// completes when all its commands have.
 ///
 /// Threads: Submissions, updates and release of one buffer must not overlap.
 ///

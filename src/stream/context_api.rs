@@ -3,7 +3,7 @@
 #![allow(clippy::too_many_arguments)]
 
 use super::hooks::{context_hooks, forwarded};
-use super::{CommandBuffer, Context, Driver, Graph, Kind, Queue, UsmPool};
+use super::{CommandBuffer, Context, Driver, Event, Graph, Kind, Queue, UsmPool};
 use crate::abi::*;
 use crate::hal::{
     self, ContextInfo, ImageInfo, Unwrapped, UsmAllocInfo, VirtualMemGranularityInfo,
@@ -176,6 +176,22 @@ impl<B: Driver> hal::Context<B> for Context<B> {
 
     fn usm_release_exp(_this: &Object<Self>, _mem: *mut c_void) -> Result<()> {
         Ok(())
+    }
+
+    /// The handle 0 is no backend's: it stands for an event that is complete.
+    fn event_create_with_native_handle(
+        this: &Object<Self>,
+        native_event: ur_native_handle_t,
+        properties: Option<&ur_event_native_properties_t>,
+    ) -> Result<Arc<Object<Event<B>>>> {
+        match native_event {
+            0 => Event::complete(this),
+            _ => <B as super::Hooks<B>>::event_create_with_native_handle(
+                this,
+                native_event,
+                properties,
+            ),
+        }
     }
 
     context_hooks!(forwarded);

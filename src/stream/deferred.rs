@@ -453,7 +453,7 @@ impl<S: Stream> Marker<S> {
     pub fn shown(&self) -> Result<Shown<'_, S>> {
         match self {
             Self::Event(event) => Ok(Shown::Event(event)),
-            Self::Host(point) => Ok(Shown::Point(&point.point)),
+            Self::Host(point) => Ok(Shown::Point(point)),
             Self::Promise(promise) => {
                 promise.force()?;
                 match promise.end.get() {
@@ -552,11 +552,11 @@ impl<S: Stream> Marker<S> {
 /// What stands for a marker in the backend.
 pub enum Shown<'a, S: Stream> {
     Event(&'a S::Event),
-    Point(&'a S::Point),
+    Point(&'a HostPoint<S>),
 }
 
 impl<S: Stream> HostPoint<S> {
-    fn is_signalled(&self) -> bool {
+    pub fn is_signalled(&self) -> bool {
         self.bell.is_rung()
     }
 

@@ -3,7 +3,7 @@
 use super::engine::{FAILED, enter};
 use super::lane::LaneCore;
 use super::memory::Memory;
-use super::{Driver, Engine};
+use super::{Driver, Engine, Queue};
 use crate::object::{Object, Result};
 use crate::timeline::{Clock, Failure, Frontier, Gathered, Point};
 use std::sync::{Arc, Mutex, Weak};
@@ -35,6 +35,7 @@ pub struct Domain<D: Driver> {
     devices: Box<[Arc<Object<D::Device>>]>,
     state: D::State,
     lanes: Mutex<Vec<Weak<LaneCore<D>>>>,
+    queues: Mutex<Vec<Weak<Object<Queue<D>>>>>,
     /// Points that the host was to signal when last looked at.
     host_points: Mutex<Gathered<Frontier>>,
     /// What was pending on queues that ended, in a deterministic run.
@@ -55,6 +56,7 @@ impl<D: Driver> Domain<D> {
             devices,
             state,
             lanes: Mutex::default(),
+            queues: Mutex::default(),
             host_points: Mutex::default(),
             orphans: Mutex::default(),
             failures: Failures::default(),
@@ -105,6 +107,19 @@ impl<D: Driver> Domain<D> {
 
     pub(crate) fn lanes(&self) -> Vec<Arc<LaneCore<D>>> {
         enter(&self.lanes)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    pub(crate) fn add_queue(&self, queue: &Arc<Object<Queue<D>>>) {
+        let mut queues = enter(&self.queues);
+        queues.retain(|old| old.strong_count() > 0);
+        queues.push(Arc::downgrade(queue));
+    }
+
+    pub(crate) fn queues(&self) -> Vec<Arc<Object<Queue<D>>>> {
+        enter(&self.queues)
             .iter()
             .filter_map(Weak::upgrade)
             .collect()

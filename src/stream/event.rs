@@ -2,10 +2,10 @@
 //!
 //! | state | when |
 //! |---|---|
-//! | queued | of a recorded command that was not submitted yet: see `signal`; of a captured one, always |
+//! | queued | of a captured command, always |
 //! | submitted | what comes before the command is not complete |
 //! | running | all before it is complete, it is not |
-//! | complete | everything it reaches was observed complete |
+//! | complete | everything it reaches was observed complete; so is a recorded command that was not submitted yet: see `signal` |
 //! | error | its command failed, or did not run since what it depends on failed; or the driver is lost |
 //!
 //! States are read off the frontier each time, so that elided commands share completion without
@@ -45,6 +45,8 @@ struct Native<D: Driver> {
     marker: D::Marker,
     /// The point of an event that the backend itself made.
     foreign: Option<ForeignPoint<D>>,
+    /// The queue of such an event's command, once that was asked for.
+    queue: OnceLock<Option<Arc<Object<Queue<D>>>>>,
 }
 
 /// Where an event comes from.
@@ -58,7 +60,7 @@ enum Standing<D: Driver> {
     /// A command, for good.
     Command(Reached, Option<Times>),
     /// A recorded command: its present execution.
-    Recorded(Box<Signal<D>>),
+    Recorded(Box<Signal>),
     /// A command of a graph, by its number: what only the graph's capture can wait for.
     Captured(Weak<Object<Graph<D>>>, u32),
 }
@@ -112,7 +114,7 @@ impl<D: Driver> Event<D> {
         recording: u64,
         node: u32,
     ) -> Arc<Object<Self>> {
-        let signal = Signal::new(context.domain(), recording, node);
+        let signal = Signal::new(recording, node);
         hal::new::<D, _>(Self::made(
             Of::Context(Arc::clone(context)),
             command,
@@ -197,8 +199,22 @@ impl<D: Driver> Event<D> {
             command,
             Standing::Command(reach.into(), times),
         );
-        *event.native = OnceLock::from(Box::new(Native { marker, foreign }));
+        *event.native = OnceLock::from(Box::new(Native {
+            marker,
+            foreign,
+            queue: OnceLock::new(),
+        }));
         Ok(hal::new::<D, _>(event))
+    }
+
+    /// An event of no command, which is complete.
+    pub(crate) fn complete(context: &Object<Context<D>>) -> Result<Arc<Object<Self>>> {
+        context.domain().engine().check()?;
+        Ok(hal::new::<D, _>(Self::made(
+            Of::Context(context.arc()),
+            UR_COMMAND_ENQUEUE_NATIVE_EXP,
+            Standing::Command(Reached::default(), None),
+        )))
     }
 
     /// What stands for the event in the backend, and stays as long as it does.
@@ -211,6 +227,7 @@ impl<D: Driver> Event<D> {
             Box::new(Native {
                 marker,
                 foreign: None,
+                queue: OnceLock::new(),
             })
         };
         Ok(self.native.get_or_init(native).marker.clone())
@@ -256,6 +273,19 @@ impl<D: Driver> Event<D> {
             Of::Queue(queue) => Some(queue),
             Of::Context(_) => None,
         }
+    }
+
+    /// The queue that its command went to: of an adopted event what the backend tells.
+    fn command_queue(&self) -> Result<Option<&Arc<Object<Queue<D>>>>> {
+        let native = self.native.get().filter(|native| native.foreign.is_some());
+        let Some(native) = native else {
+            return Ok(self.queue());
+        };
+        if let Some(queue) = native.queue.get() {
+            return Ok(queue.as_ref());
+        }
+        let queue = <D as super::Hooks<D>>::queue_of_adopted(self.context(), &native.marker)?;
+        Ok(native.queue.get_or_init(|| queue).as_ref())
     }
 
     pub fn command(&self) -> ur_command_t {
@@ -382,9 +412,8 @@ impl<D: Driver> Event<D> {
         }
         let reach = match &*self.standing {
             Standing::Command(reach, _) => Reached::clone(reach),
-            Standing::Recorded(signal) => match signal.present() {
-                Ok(Some(reach)) => reach,
-                Ok(None) => return UR_EVENT_STATUS_QUEUED,
+            Standing::Recorded(signal) => match signal.reach() {
+                Ok(reach) => reach,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
             },
             Standing::Captured(..) => return UR_EVENT_STATUS_QUEUED,
@@ -478,7 +507,7 @@ impl<D: Driver> Callback<D> {
 impl<D: Driver> hal::Event<D> for Event<D> {
     fn get_info(this: &Object<Self>, prop_name: EventInfo, out: InfoOut<'_>) -> Result<()> {
         match prop_name {
-            EventInfo::CommandQueue => out.handle(this.queue().map(|queue| &**queue)),
+            EventInfo::CommandQueue => out.handle(this.command_queue()?.map(|queue| &**queue)),
             EventInfo::Context => out.handle(Some(&**this.context())),
             EventInfo::CommandType => out.value(this.command),
             EventInfo::CommandExecutionStatus => out.value(this.status()),

@@ -75,8 +75,6 @@ macro_rules! context_hooks {
             fn program_create_with_native_handle(native_program: ur_native_handle_t, properties: Option<&ur_program_native_properties_t>) -> Arc<Object<B::Program>>;
             /// `urQueueCreateWithNativeHandle`
             fn queue_create_with_native_handle(native_queue: ur_native_handle_t, device: Option<&Object<B::Device>>, properties: Option<&ur_queue_native_properties_t>) -> Arc<Object<B::Queue>>;
-            /// `urEventCreateWithNativeHandle`
-            fn event_create_with_native_handle(native_event: ur_native_handle_t, properties: Option<&ur_event_native_properties_t>) -> Arc<Object<B::Event>>;
             /// `urKernelCreateWithNativeHandle`
             fn kernel_create_with_native_handle(native_kernel: ur_native_handle_t, program: Option<&Object<B::Program>>, properties: Option<&ur_kernel_native_properties_t>) -> Arc<Object<B::Kernel>>;
             /// `urUSMPitchedAllocExp`
@@ -189,6 +187,10 @@ pub(crate) use {context_hooks, forwarded, queue_hooks};
 /// What an adapter may offer on the engine's objects. A method that it leaves out answers
 /// `UNSUPPORTED_FEATURE`.
 pub trait Hooks<B: Driver> {
+    /// Whether what others added to one command buffer's native object can become a command of another
+    /// buffer, as it is then.
+    const RECORDS_NEST: bool = false;
+
     context_hooks!(provided);
     queue_hooks!(provided);
 
@@ -203,6 +205,23 @@ pub trait Hooks<B: Driver> {
     /// `urContextGetNativeHandle`
     fn context_native_handle(this: &Object<Context<B>>) -> Result<ur_native_handle_t> {
         Err(Error::unsupported())
+    }
+
+    /// `urEventCreateWithNativeHandle`, of a handle that is not 0.
+    fn event_create_with_native_handle(
+        this: &Object<Context<B>>,
+        native_event: ur_native_handle_t,
+        properties: Option<&ur_event_native_properties_t>,
+    ) -> Result<Arc<Object<Event<B>>>> {
+        Err(Error::unsupported())
+    }
+
+    /// The queue that the command of an adopted event went to, where the backend knows one.
+    fn queue_of_adopted(
+        context: &Object<Context<B>>,
+        marker: &B::Marker,
+    ) -> Result<Option<Arc<Object<Queue<B>>>>> {
+        Ok(None)
     }
 
     /// `urQueueGetNativeHandle`

@@ -6,7 +6,7 @@
 //! | asked for | the object is | and becomes |
 //! |---|---|---|
 //! | in the function of a native command without a child | that command's | that command |
-//! | of a buffer without commands | the buffer's, for good | a command of whoever names the buffer as its child, as the object is then; and, as it is when the buffer is finalized, one of the buffer, ordered with no other |
+//! | of a buffer without commands | the buffer's, for good | where the backend can have that, a command of whoever names the buffer as its child, as the object is then; and, as it is when the buffer is finalized, one of the buffer, ordered with no other |
 //! | of another buffer | none | |
 
 use super::command::Command;
@@ -89,6 +89,10 @@ impl<D: Driver> CommandBuffer<D> {
 
     /// What a child's native commands are added to. It must be as if they were added here.
     fn record_of(&self, child: &Object<Self>) -> Result<Record<D>> {
+        ensure(
+            <D as Hooks<D>>::RECORDS_NEST,
+            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        )?;
         let (own, other) = (self.site(), child.site());
         let same = std::ptr::eq(own.context, other.context)
             && std::ptr::eq(own.device, other.device)

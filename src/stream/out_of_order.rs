@@ -48,6 +48,10 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
+    pub fn lanes(&self) -> impl Iterator<Item = &LaneCore<D>> {
+        self.lanes.iter().map(|lane| &**lane)
+    }
+
     /// A wait list with what the queue demands besides.
     fn with_barrier<'a>(&mut self, waits: &'a Reach) -> Cow<'a, Reach> {
         if self.barrier.is_empty() {

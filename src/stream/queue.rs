@@ -76,7 +76,7 @@ impl<D: Driver> Queue<D> {
         } else {
             Shape::InOrder(LaneCore::open(&context, &device, flags, true)?)
         };
-        Ok(hal::new::<D, _>(Self {
+        Ok(Self::made(Self {
             context,
             device,
             home,
@@ -104,7 +104,7 @@ impl<D: Driver> Queue<D> {
         let lane = LaneCore::over(&context, &device, true, |_| Ok(lane))?;
         lane.expose()?;
         let shape = Shape::InOrder(lane);
-        Ok(hal::new::<D, _>(Self {
+        Ok(Self::made(Self {
             context,
             device,
             home,
@@ -116,6 +116,25 @@ impl<D: Driver> Queue<D> {
             failures: Failures::default(),
             capture: Capture::default(),
         }))
+    }
+
+    fn made(queue: Self) -> Arc<Object<Self>> {
+        let domain = Arc::clone(queue.context.domain());
+        let made = hal::new::<D, _>(queue);
+        domain.add_queue(&made);
+        made
+    }
+
+    /// The queue of a context whose stream, or one of whose streams, is this one.
+    pub fn find(
+        context: &Object<Context<D>>,
+        is: impl Fn(&D::Lane) -> bool,
+    ) -> Option<Arc<Object<Self>>> {
+        let has = |queue: &Arc<Object<Self>>| match &queue.shape {
+            Shape::InOrder(lane) => is(lane.native()),
+            Shape::OutOfOrder(lanes) => enter(lanes).lanes().any(|lane| is(lane.native())),
+        };
+        context.domain().queues().into_iter().find(has)
     }
 
     /// Shows the stream beneath, one of several on an out-of-order queue. Work that others put there

@@ -3,10 +3,10 @@
 #![allow(clippy::too_many_arguments)]
 
 use super::command::Corner;
-use super::event::Event;
+use super::event::{Event, Times};
 use super::hooks::{forwarded, queue_hooks};
 use super::{
-    CommandBuffer, Driver, ExecutableGraph, Graph, Kind, PlainLaunch, Queue, UsmPool, Work,
+    CommandBuffer, Driver, ExecutableGraph, Graph, Kind, PlainLaunch, Queue, Stamps, UsmPool, Work,
 };
 use crate::abi::*;
 use crate::hal::{self, QueueInfo, Unwrapped};
@@ -419,6 +419,10 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         let waits = Event::join_list(this.context(), waits)?;
         let times = this.times(true)?;
         let reach = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
+        let times = times.map(|Times { queued, stamps }| Times {
+            queued,
+            stamps: Stamps::one(stamps),
+        });
         let command = UR_COMMAND_TIMESTAMP_RECORDING_EXP;
         Self::deliver(this, command, reach, times, event, blocking)
     }

@@ -133,6 +133,11 @@ impl Stamps {
         between
     }
 
+    /// The times of a command that only notes the time: both its end, as drivers take a while for nothing.
+    pub(crate) fn one(of: Arc<Stamps>) -> Arc<Self> {
+        Self::between(Arc::clone(&of), of)
+    }
+
     pub(crate) fn refresh(&self) {
         if self.end.load(Ordering::Acquire) == 0
             && let Some(source) = self.source.get()

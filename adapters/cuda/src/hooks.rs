@@ -32,6 +32,8 @@ fn pointer(address: usize) -> *mut c_void {
 }
 
 impl Hooks<Cuda> for Cuda {
+    const RECORDS_NEST: bool = true;
+
     fn mem_buffer_create(
         this: &OfContext,
         flags: ur_mem_flags_t,

@@ -94,7 +94,6 @@ pub fn adopt_event(
     native: ur_native_handle_t,
     properties: Option<&ur_event_native_properties_t>,
 ) -> Result<Arc<Object<Event<Cuda>>>> {
-    ensure(native != 0, UR_RESULT_ERROR_INVALID_EVENT)?;
     let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
     let gpu = this.devices()[0].gpu()?;
     let event = exec::Event::adopt(&gpu, ptr::with_exposed_provenance_mut(native), owned);
@@ -104,10 +103,14 @@ pub fn adopt_event(
     Event::adopt(this, UR_COMMAND_ENQUEUE_NATIVE_EXP, marker, None)
 }
 
-/// The driver's event of ours. A point that the host signals has none.
+/// The driver's event of ours. A point that the host has yet to signal has none.
 pub fn event_handle(this: &Object<Event<Cuda>>) -> Result<ur_native_handle_t> {
     match this.marker()?.shown()? {
         Shown::Event(event) => Ok(event.raw().expose_provenance()),
-        Shown::Point(_) => Err(Error::unsupported()),
+        Shown::Point(point) => {
+            ensure(point.is_signalled(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+            let event = point.point.complete_event()?;
+            Ok(event.raw().expose_provenance())
+        }
     }
 }

@@ -8,14 +8,15 @@ use opencl_sys::cl_device_id;
 use ur::abi::*;
 use ur::hal::Unwrapped;
 use ur::object::{Handles, Object, OutHandle, Result};
-use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
+use ur::stream::{Context, Event, Hooks, NativeCall, NativeRecord, Queue};
 
 use crate::OpenCl;
 use crate::device::Device;
-use crate::exec;
+use crate::exec::{self, Marker};
 use crate::interop;
 use crate::kernel::Kernel;
 use crate::mem::{Mem, Pitch, bring, copy_image};
+use crate::native_record;
 use crate::pipe;
 use crate::program::{Program, ids};
 use crate::sampler::Sampler;
@@ -176,6 +177,17 @@ impl Hooks<OpenCl> for OpenCl {
         properties: Option<&ur_event_native_properties_t>,
     ) -> Result<Arc<Object<Event<OpenCl>>>> {
         interop::adopt_event(this, native, properties)
+    }
+
+    fn native_record(
+        this: &OfContext,
+        device: &Object<Device>,
+    ) -> Result<Arc<dyn NativeRecord<OpenCl>>> {
+        native_record::open(this, device)
+    }
+
+    fn queue_of_adopted(this: &OfContext, marker: &Marker) -> Result<Option<Arc<OfQueue>>> {
+        interop::queue_of(this, marker)
     }
 
     fn event_native_handle(this: &Object<Event<OpenCl>>) -> Result<ur_native_handle_t> {

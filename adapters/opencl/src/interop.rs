@@ -78,6 +78,24 @@ pub fn queue_handle(this: &Object<Queue<OpenCl>>) -> Result<ur_native_handle_t> 
     Ok(raw.expose_provenance())
 }
 
+/// The queue of an adopted event: the one over its command queue that there is, or a new one.
+pub fn queue_of(
+    this: &Object<Context<OpenCl>>,
+    marker: &Marker,
+) -> Result<Option<Arc<Object<Queue<OpenCl>>>>> {
+    let Marker::Event(position) = marker else {
+        return Ok(None);
+    };
+    let Some(queue) = position.queue() else {
+        return Ok(None);
+    };
+    let raw = queue.raw();
+    if let Some(own) = Queue::find(this, |lane| lane.queue().raw() == raw) {
+        return Ok(Some(own));
+    }
+    adopt_queue(this, raw.expose_provenance(), None, None).map(Some)
+}
+
 /// An event over one of OpenCL's.
 pub fn adopt_event(
     this: &Object<Context<OpenCl>>,
@@ -95,7 +113,15 @@ pub fn adopt_event(
     ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
     let command = command(exec::event_property(&event, CL_EVENT_COMMAND_TYPE)?);
     let queued = exec::time(&event, CL_PROFILING_COMMAND_QUEUED);
-    let position = Position::new(event.clone());
+    let queue: usize = exec::event_property(&event, CL_EVENT_COMMAND_QUEUE)?;
+    let queue = (queue != 0).then(|| {
+        let raw = ptr::with_exposed_provenance_mut(queue);
+        // SAFETY: the driver says that this is a queue.
+        unsafe { QueueRef::adopted(context.api(), raw, false) }
+    });
+    // The driver refuses to retain one that has ended.
+    let queue = queue.and_then(Result::ok);
+    let position = Position::adopted(event.clone(), queue);
     let stamps = queued.map(|queued| {
         let stamps = Arc::new(Stamps::default());
         exec::times(&stamps, position.clone(), position.clone(), None);

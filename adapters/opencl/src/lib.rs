@@ -15,6 +15,7 @@ mod hooks;
 mod interop;
 mod kernel;
 mod mem;
+mod native_record;
 mod pipe;
 mod platform;
 mod program;

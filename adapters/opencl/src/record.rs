@@ -38,18 +38,24 @@ const LEAST: usize = 2;
 
 /// Whether the device has command buffers as this module uses them.
 pub fn is_offered(device: &Device) -> bool {
+    has_buffers(device, Version::new(1, 0))
+}
+
+/// Whether the device has command buffers of this version or a later one before 2, for any queue, and of
+/// which several executions may be pending.
+pub fn has_buffers(device: &Device, least: Version) -> bool {
     let version = device.extension_version(EXTENSION);
-    let modern =
-        version.is_some_and(|version| (Version::new(1, 0)..Version::new(2, 0)).contains(&version));
+    let known = version.is_some_and(|version| (least..Version::new(2, 0)).contains(&version));
     let able = device.value::<cl_device_command_buffer_capabilities_khr>(
         CL_DEVICE_COMMAND_BUFFER_CAPABILITIES_KHR,
     );
     let demands = device.value::<cl_command_queue_properties>(
         CL_DEVICE_COMMAND_BUFFER_REQUIRED_QUEUE_PROPERTIES_KHR,
     );
-    modern
+    known
         && able.is_ok_and(|able| able & SIMULTANEOUS_CAPABILITY != 0)
         && demands.is_ok_and(|demands| demands == 0)
+        && device.api().ext().clCreateCommandBufferKHR.is_some()
         && device.api().ext().clReleaseCommandBufferKHR.is_some()
         && device.api().ext().clFinalizeCommandBufferKHR.is_some()
         && device.api().ext().clEnqueueCommandBufferKHR.is_some()
@@ -106,19 +112,25 @@ impl Drop for Recorder {
 }
 
 impl Recorder {
-    fn open(
+    /// A new one for queues like this; the driver's code where there is none.
+    pub fn open(
         api: &'static Api,
         queue: &QueueRef,
         fields: cl_mutable_dispatch_fields_khr,
-    ) -> Option<Self> {
-        let create = api.ext().clCreateCommandBufferKHR?;
+    ) -> std::result::Result<Self, cl_int> {
+        let create = api.ext().clCreateCommandBufferKHR;
+        let create = create.ok_or(CL_INVALID_OPERATION)?;
         let mutable = if fields == 0 { 0 } else { MUTABLE_FLAG };
         let flags = SIMULTANEOUS_FLAG | mutable;
         let properties = [CL_COMMAND_BUFFER_FLAGS_KHR, flags, 0];
         let (queue, mut code) = (queue.raw(), 0);
         // SAFETY: one live queue, and a property list that ends with zero.
         let raw = unsafe { create(1, &queue, properties.as_ptr(), &mut code) };
-        (code == CL_SUCCESS && !raw.is_null()).then_some(Self { api, raw, fields })
+        match code {
+            CL_SUCCESS if raw.is_null() => Err(CL_INVALID_OPERATION),
+            CL_SUCCESS => Ok(Self { api, raw, fields }),
+            code => Err(code),
+        }
     }
 
     pub fn api(&self) -> &'static Api {
@@ -129,10 +141,23 @@ impl Recorder {
         self.raw
     }
 
-    fn finalize(&self) -> Option<()> {
-        let finalize = self.api.ext().clFinalizeCommandBufferKHR?;
-        // SAFETY: a live buffer that is being recorded.
-        (unsafe { finalize(self.raw) } == CL_SUCCESS).then_some(())
+    /// Ends the recording: the driver's code.
+    pub fn finalize(&self) -> cl_int {
+        match self.api.ext().clFinalizeCommandBufferKHR {
+            // SAFETY: a live buffer, which the driver refuses to end twice.
+            Some(finalize) => unsafe { finalize(self.raw) },
+            None => CL_INVALID_OPERATION,
+        }
+    }
+
+    /// Enqueues what was recorded: the driver's code.
+    pub fn enqueue(&self, slot: &Slot) -> cl_int {
+        let Some(enqueue) = self.api.ext().clEnqueueCommandBufferKHR else {
+            return CL_INVALID_OPERATION;
+        };
+        let mut queue = slot.queue;
+        // SAFETY: a live queue, wait list and buffer.
+        unsafe { enqueue(1, &mut queue, self.raw, slot.count, slot.waits, slot.event) }
     }
 
     /// Records a launch; `sizes` are its offset, global and local size.
@@ -287,7 +312,7 @@ pub fn compile(
     let context = &context.domain().state().context;
     let lane = Lane::open(context, device, Default::default()).ok()?;
     let fields = if updatable { device.updates() } else { 0 };
-    let buffer = Recorder::open(context.api(), lane.queue(), fields)?;
+    let buffer = Recorder::open(context.api(), lane.queue(), fields).ok()?;
     let (mut works, mut commands) = (Vec::with_capacity(chain), Vec::with_capacity(chain));
     for step in &steps[from..from + chain] {
         let Some(command) = buffer.add(step.work) else {
@@ -299,7 +324,7 @@ pub fn compile(
     if works.len() < LEAST {
         return None;
     }
-    buffer.finalize()?;
+    recorded(buffer.finalize()).ok()?;
     let count = works.len();
     let recorded = Recorded {
         buffer,
@@ -313,7 +338,9 @@ pub fn compile(
 impl Compiled<OpenCl> for Recorded {
     fn submit(&self, lane: &Arc<Lane>, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
         let works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
-        lane.submit_recorded(epoch, &works, stamps, |slot| self.enqueue(slot))
+        lane.submit_recorded(epoch, &works, stamps, |slot| {
+            recorded(self.buffer.enqueue(slot))
+        })
     }
 
     fn update(&self, at: usize, work: &Work<OpenCl>) -> bool {
@@ -329,26 +356,6 @@ impl Compiled<OpenCl> for Recorded {
             *before = work.clone();
         }
         taken
-    }
-}
-
-impl Recorded {
-    fn enqueue(&self, slot: &Slot) -> Result<()> {
-        let enqueue = self.buffer.api.ext().clEnqueueCommandBufferKHR;
-        let enqueue = enqueue.ok_or(Error::unsupported())?;
-        let mut queue = slot.queue;
-        // SAFETY: a live queue, wait list and buffer.
-        let code = unsafe {
-            enqueue(
-                1,
-                &mut queue,
-                self.buffer.raw,
-                slot.count,
-                slot.waits,
-                slot.event,
-            )
-        };
-        recorded(code)
     }
 }
 

@@ -69,6 +69,11 @@ pub trait Foreign: Sync {
         None
     }
 
+    /// Whether the backend's events know their queue.
+    fn events_know_queues(&self) -> bool {
+        false
+    }
+
     /// Has the backend's own recording set bytes of USM, behind nothing that is in it.
     fn record(&self, what: &Recorded) -> Result<(), String> {
         let _ = what;

@@ -1,8 +1,8 @@
 //! OpenCL's own commands, through its library.
 
-use super::{Command, Fill, Foreign, Pending};
+use super::{Command, Fill, Foreign, Pending, Recorded};
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use ur::abi::ur_native_handle_t;
 
@@ -17,6 +17,24 @@ type SetBytes = unsafe extern "C" fn(
     count: u32,
     waits: *const usize,
     event: *mut usize,
+) -> i32;
+
+type SetPointer = unsafe extern "C" fn(kernel: usize, at: u32, pointer: *const c_void) -> i32;
+
+/// `clCommandNDRangeKernelKHR`, of any version.
+type RecordLaunch = unsafe extern "C" fn(
+    recording: usize,
+    queue: usize,
+    properties: *const c_void,
+    kernel: usize,
+    dims: u32,
+    offset: *const usize,
+    global: *const usize,
+    local: *const usize,
+    count: u32,
+    waits: *const u32,
+    point: *mut u32,
+    command: *mut usize,
 ) -> i32;
 
 ur::dl::symbols! {
@@ -34,9 +52,25 @@ ur::dl::symbols! {
             clSetUserEventStatus: unsafe extern "C" fn(event: usize, status: i32) -> i32,
             clReleaseEvent: unsafe extern "C" fn(event: usize) -> i32,
             clFlush: unsafe extern "C" fn(queue: usize) -> i32,
+            clGetContextInfo: unsafe extern "C" fn(
+                context: usize, what: u32, size: usize, value: *mut c_void, ret: *mut usize,
+            ) -> i32,
+            clCreateProgramWithSource: unsafe extern "C" fn(
+                context: usize, count: u32, lines: *const *const c_char, lengths: *const usize, code: *mut i32,
+            ) -> usize,
+            clBuildProgram: unsafe extern "C" fn(
+                program: usize, count: u32, devices: *const usize, options: *const c_char,
+                then: *const c_void, data: *mut c_void,
+            ) -> i32,
+            clCreateKernel: unsafe extern "C" fn(program: usize, name: *const c_char, code: *mut i32) -> usize,
+            clSetKernelArg:
+                unsafe extern "C" fn(kernel: usize, at: u32, size: usize, value: *const c_void) -> i32,
+            clReleaseKernel: unsafe extern "C" fn(kernel: usize) -> i32,
+            clReleaseProgram: unsafe extern "C" fn(program: usize) -> i32,
         }
         optional {
             clEnqueueSVMMemFill: SetBytes,
+            clSetKernelArgSVMPointer: SetPointer,
         }
     }
 }
@@ -44,7 +78,14 @@ ur::dl::symbols! {
 const QUEUE_CONTEXT: u32 = 0x1090;
 const QUEUE_DEVICE: u32 = 0x1091;
 const DEVICE_PLATFORM: u32 = 0x1031;
+const CONTEXT_DEVICES: u32 = 0x1081;
 const FILL: &CStr = c"clEnqueueMemFillINTEL";
+const SET_POINTER: &CStr = c"clSetKernelArgMemPointerINTEL";
+const RECORD_LAUNCH: &CStr = c"clCommandNDRangeKernelKHR";
+
+/// Sets bytes: a launch is what recordings of every version can hold, and may use USM.
+const SOURCE: &CStr =
+    c"kernel void set(global uchar *to, uchar byte) { to[get_global_id(0)] = byte; }";
 
 fn library() -> Result<&'static Library, String> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
@@ -82,18 +123,56 @@ impl Library {
     /// What sets bytes of USM: Intel's extension, else shared virtual memory.
     fn set_bytes(&self, queue: usize) -> Result<SetBytes, String> {
         let device = self.of_queue(queue, QUEUE_DEVICE)?;
+        // SAFETY: the function's type is the extension's.
+        let own = unsafe { self.extension::<SetBytes>(device, FILL) }?;
+        let either = own.or(self.clEnqueueSVMMemFill);
+        either.ok_or_else(|| "OpenCL has no command on USM".to_owned())
+    }
+
+    /// A function of the extensions of a device's platform.
+    ///
+    /// # Safety
+    /// Its type is `F`.
+    unsafe fn extension<F: Copy>(&self, device: usize, name: &CStr) -> Result<Option<F>, String> {
         // SAFETY: a live device.
         let ask = |size, value, ret| unsafe {
             (self.clGetDeviceInfo)(device, DEVICE_PLATFORM, size, value, ret)
         };
         let platform = handle(ask, "clGetDeviceInfo")?;
-        // SAFETY: a live platform, and the function's type is the extension's.
-        let own = unsafe {
-            let address = (self.clGetExtensionFunctionAddressForPlatform)(platform, FILL.as_ptr());
-            ur::dl::function::<SetBytes>(address)
-        };
-        let either = own.or(self.clEnqueueSVMMemFill);
-        either.ok_or_else(|| "OpenCL has no command on USM".to_owned())
+        // SAFETY: a live platform; promised by the caller.
+        Ok(unsafe {
+            let address = (self.clGetExtensionFunctionAddressForPlatform)(platform, name.as_ptr());
+            ur::dl::function::<F>(address)
+        })
+    }
+
+    /// A context's first device.
+    fn device_of(&self, context: usize) -> Result<usize, String> {
+        let mut devices = [0_usize; 64];
+        let (size, to) = (size_of_val(&devices), devices.as_mut_ptr().cast());
+        // SAFETY: a live context, by the test, and room for so much.
+        let code =
+            unsafe { (self.clGetContextInfo)(context, CONTEXT_DEVICES, size, to, null_mut()) };
+        checked(code, "clGetContextInfo").map(|()| devices[0])
+    }
+
+    /// The kernel that sets bytes.
+    fn kernel(&'static self, context: usize) -> Result<Kernel, String> {
+        let (line, mut code) = (SOURCE.as_ptr(), 0);
+        // SAFETY: a live context and one string; then a live program.
+        unsafe {
+            let program = (self.clCreateProgramWithSource)(context, 1, &line, null(), &mut code);
+            checked(code, "clCreateProgramWithSource")?;
+            let built = (self.clBuildProgram)(program, 0, null(), null(), null(), null_mut());
+            let kernel = (self.clCreateKernel)(program, c"set".as_ptr(), &mut code);
+            (self.clReleaseProgram)(program);
+            checked(built, "clBuildProgram")?;
+            checked(code, "clCreateKernel")?;
+            Ok(Kernel {
+                library: self,
+                raw: kernel,
+            })
+        }
     }
 
     fn user_event(&'static self, queue: usize) -> Result<Event, String> {
@@ -103,6 +182,19 @@ impl Library {
         let raw = unsafe { (self.clCreateUserEvent)(context, &mut code) };
         checked(code, "clCreateUserEvent")?;
         Ok(Event { library: self, raw })
+    }
+}
+
+/// One reference to a kernel.
+struct Kernel {
+    library: &'static Library,
+    raw: usize,
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // SAFETY: our own reference.
+        unsafe { (self.library.clReleaseKernel)(self.raw) };
     }
 }
 
@@ -179,6 +271,10 @@ impl Foreign for OpenCl {
         Ok(Box::new(Undecided(Some(event))))
     }
 
+    fn events_know_queues(&self) -> bool {
+        true
+    }
+
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String> {
         let library = library()?;
         let set = library.set_bytes(fill.queue)?;
@@ -214,5 +310,48 @@ impl Foreign for OpenCl {
         // SAFETY: a live queue.
         checked(unsafe { (library.clFlush)(fill.queue) }, "clFlush")?;
         Ok(Box::new(Filled { gate, event }))
+    }
+
+    fn record(&self, what: &Recorded) -> Result<(), String> {
+        let library = library()?;
+        let device = library.device_of(what.context)?;
+        // SAFETY: the functions' types are the extensions'.
+        let (pointer, launch) = unsafe {
+            (
+                library.extension::<SetPointer>(device, SET_POINTER)?,
+                library.extension::<RecordLaunch>(device, RECORD_LAUNCH)?,
+            )
+        };
+        let pointer = pointer.or(library.clSetKernelArgSVMPointer);
+        let (Some(pointer), Some(launch)) = (pointer, launch) else {
+            return Err("OpenCL records no launch on USM".to_owned());
+        };
+        let kernel = library.kernel(what.context)?;
+        let byte = (&raw const what.byte).cast();
+        let (size, none) = (what.bytes, null());
+        // SAFETY: a live kernel and recording, by the test, which keeps the memory for each execution; the
+        // recording keeps the kernel with its arguments.
+        unsafe {
+            checked(pointer(kernel.raw, 0, what.memory), "setting a pointer")?;
+            checked(
+                (library.clSetKernelArg)(kernel.raw, 1, 1, byte),
+                "clSetKernelArg",
+            )?;
+            let code = launch(
+                what.recording,
+                0,
+                null(),
+                kernel.raw,
+                1,
+                none,
+                &size,
+                none,
+                0,
+                null(),
+                null_mut(),
+                null_mut(),
+            );
+            checked(code, "clCommandNDRangeKernelKHR")
+        }
     }
 }

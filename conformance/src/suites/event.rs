@@ -15,7 +15,7 @@ pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["event";
         status_moves_to_complete, wait_blocks, wait_for_many, wait_for_several_queues,
         wait_refused, counts_references, release_before_completion, belongs, command_types,
-        native_handle, same_event_in_many_lists,
+        native_handle, native_handle_of_none, same_event_in_many_lists,
     ];
     let complete = |fixture: &Fixture| {
         let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
@@ -244,6 +244,57 @@ fn native_handle(fixture: &Fixture) -> Done {
     }
     made.ok()?;
     Event::adopt(fixture.ur, raw).wait()
+}
+
+/// The native handle 0 is that of an event that is complete.
+fn native_handle_of_none(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let ur = fixture.ur;
+    let properties = ur_event_native_properties_t {
+        isNativeHandleOwned: 1,
+        ..Default::default()
+    };
+    for properties in [null(), &raw const properties] {
+        let mut raw = null_mut();
+        ur.urEventCreateWithNativeHandle(0, context.raw, properties, &mut raw)
+            .ok()?;
+        let event = Event::adopt(ur, raw);
+        check_eq!(event.status()?, UR_EVENT_STATUS_COMPLETE, "status");
+        check_eq!(
+            event.get::<ur_context_handle_t>(UR_EVENT_INFO_CONTEXT)?,
+            context.raw,
+            "context of the event"
+        );
+        check_eq!(
+            event.get::<ur_queue_handle_t>(UR_EVENT_INFO_COMMAND_QUEUE)?,
+            null_mut(),
+            "queue of the event"
+        );
+        event.wait()?;
+        for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
+            queue.marker(&[&event])?.wait()?;
+            queue.barrier(&[&event])?.wait()?;
+        }
+        let mut time = 0_u64;
+        let value = (&raw mut time).cast();
+        let property = UR_PROFILING_INFO_COMMAND_END;
+        ur.urEventGetProfilingInfo(event.raw, property, 8, value, null_mut())
+            .fails(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE)?;
+        let mut native = 0;
+        let status = ur.urEventGetNativeHandle(event.raw, &mut native);
+        if status.is_unsupported() {
+            continue;
+        }
+        status.ok()?;
+        // What the backend knows it by is complete, too.
+        let mut again = null_mut();
+        ur.urEventCreateWithNativeHandle(native, context.raw, null(), &mut again)
+            .ok()?;
+        let again = Event::adopt(ur, again);
+        check_eq!(again.status()?, UR_EVENT_STATUS_COMPLETE, "status");
+        again.wait()?;
+    }
+    Ok(())
 }
 
 fn same_event_in_many_lists(fixture: &Fixture) -> Done {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["event"; callback_on_completion, callback_after_completion, callbacks_add_up, callback_refused, profiling_times_rise, profiling_needs_a_flag, timestamp_recording]
+    crate::tests!["event"; callback_on_completion, callback_after_completion, callbacks_add_up, callback_refused, profiling_times_rise, profiling_needs_a_flag, timestamp_recording, timestamps_are_one_time]
 }
 
 unsafe extern "C" fn count(
@@ -191,5 +191,53 @@ fn timestamp_recording(fixture: &Fixture) -> Done {
         UR_COMMAND_TIMESTAMP_RECORDING_EXP,
         "command type"
     );
+    Ok(())
+}
+
+/// What is recorded is one time, between those of the commands around it, on any queue.
+fn timestamps_are_one_time(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let plain = ur_queue_flags_t(0);
+    let out_of_order = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+    for order in [plain, out_of_order] {
+        for profiling in [plain, UR_QUEUE_FLAG_PROFILING_ENABLE] {
+            let queue = Queue::new(&context, fixture.device, order | profiling)?;
+            let memory = context.usm(fixture, Kind::Device, 1 << 20)?;
+            let record = |blocking, waits: &[ur_event_handle_t], event| {
+                let (count, list) = match waits {
+                    [] => (0, null()),
+                    waits => (waits.len() as u32, waits.as_ptr()),
+                };
+                fixture
+                    .ur
+                    .urEnqueueTimestampRecordingExp(queue.raw, blocking, count, list, event)
+            };
+            let mut refused = null_mut();
+            fixture.require(UR_DEVICE_INFO_TIMESTAMP_RECORDING_SUPPORT_EXP, || {
+                record(0, &[], &mut refused)
+            })?;
+            let mut last = 0;
+            for blocking in [0, 1] {
+                // On an idle queue, and behind a command.
+                for fills in [false, true] {
+                    let filled = match fills {
+                        true => Some(queue.fill(memory.ptr, 1_u8, 1 << 20, &[])?),
+                        false => None,
+                    };
+                    let waits: Vec<_> = filled.iter().map(|event| event.raw).collect();
+                    let event = queue.event(|event| record(blocking, &waits, event))?;
+                    event.wait()?;
+                    let times = TIMES
+                        .iter()
+                        .map(|time| event.time(*time))
+                        .collect::<Result<Vec<u64>, Stop>>()?;
+                    check!(times.is_sorted(), "times: {times:?}");
+                    check_eq!(times[2], times[3], "start and end of a timestamp");
+                    check!(last <= times[2], "{last} before {}", times[2]);
+                    last = times[3];
+                }
+            }
+        }
+    }
     Ok(())
 }

@@ -28,6 +28,11 @@ impl<D: Driver> LaneCore<D> {
         Ok(())
     }
 
+    /// The stream, which stays ours alone.
+    pub fn native(&self) -> &D::Lane {
+        &self.native
+    }
+
     /// The stream as a native command sees it.
     pub fn lent(&self) -> &D::Lane {
         &self.native

@@ -339,6 +339,28 @@ fn profiling_is_known_where_the_queue_has_it() {
     }
 }
 
+/// A driver's marker starts and ends; what is recorded of it is one time.
+#[test]
+fn a_timestamp_is_one_time() {
+    let bench = Bench::<Tracked>::new();
+    for queue in [bench.in_order(), bench.out_of_order()] {
+        let before = launch(&queue, 1, &[]);
+        let recorded = with_event(&[&before], |waits, event| {
+            hal::Queue::<Tracked>::timestamp_recording_exp(&queue, false, waits, event)
+        });
+        let ((), event) = recorded.unwrap();
+        let time =
+            |what| info::<u64>(|out| hal::Event::<Tracked>::get_profiling_info(&event, what, out));
+        let start = || time(hal::ProfilingInfo::CommandStart);
+        let unknown = UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE;
+        assert_eq!(code(start()), Some(unknown));
+        bench.world.run();
+        let start = start().unwrap();
+        assert_eq!(start, time(hal::ProfilingInfo::CommandEnd).unwrap());
+        assert!(time(hal::ProfilingInfo::CommandQueued).unwrap() < start);
+    }
+}
+
 #[test]
 fn a_failing_driver_is_an_error_of_the_event() {
     let bench = Bench::<Polled>::new();

@@ -73,7 +73,7 @@ fn completes<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) {
 
 on_both! {
     it_goes_on_one_lane_in_a_row independent_commands_spread submissions_follow_each_other
-    events_stand_for_the_last_submission what_waits_before_is_held_back only_what_waits_is_held_back
+    events_stand_for_the_last_submission events_are_complete_before_it only_what_waits_is_held_back
     a_failure_on_the_way a_failure_on_the_way_of_several_lanes its_life its_objects_stay
     sync_points_are_its_own several_become_one what_is_made_of_several_changes
     events_keep_commands_apart
@@ -149,8 +149,8 @@ fn events_stand_for_the_last_submission<D: AnyFake>() {
     let event = event.unwrap();
     simply(&buffer, 1, &[]);
     buffer.finalize().unwrap();
-    assert_eq!(status(&event), UR_EVENT_STATUS_QUEUED);
     for _ in 0..3 {
+        assert_eq!(status(&event), UR_EVENT_STATUS_COMPLETE);
         enqueue(&buffer, &p, &[]).unwrap();
         assert_ne!(
             status(&event),
@@ -168,24 +168,29 @@ fn events_stand_for_the_last_submission<D: AnyFake>() {
     }
 }
 
-/// What waits for a command before its recording was ever submitted waits for the first time.
-fn what_waits_before_is_held_back<D: AnyFake>() {
+/// Before its recording was ever submitted, a command's event holds nothing back.
+fn events_are_complete_before_it<D: AnyFake>() {
     let bench = Bench::<D>::new();
     let (p, q) = (bench.in_order(), bench.in_order());
-    let buffer = buffer(&bench, false);
-    let (_, event) = append(&buffer, 0, &[], &[], true).unwrap();
-    let event = event.unwrap();
+    let (buffer, other) = (buffer(&bench, false), buffer(&bench, false));
+    let event = append(&buffer, 0, &[], &[], true).unwrap().1.unwrap();
+    append(&other, 1, &[], &[&event], false).unwrap();
+    other.finalize().unwrap();
     buffer.finalize().unwrap();
-    let behind = launch(&q, 1, &[&event]);
-    bench.world.run();
-    assert_eq!(status(&behind), UR_EVENT_STATUS_SUBMITTED);
-    assert_eq!(status(&event), UR_EVENT_STATUS_QUEUED);
+    assert_eq!(status(&event), UR_EVENT_STATUS_COMPLETE);
+    event.wait_here().unwrap();
+    let behind = [
+        launch(&q, 2, &[&event]),
+        enqueue(&other, &q, &[&event]).unwrap(),
+    ];
+    behind.iter().for_each(|behind| completes(&bench, behind));
+    assert_eq!(bench.world.ran(), [2, 1]);
+    // From then on it stands for the execution.
     enqueue(&buffer, &p, &[]).unwrap();
-    until(|| {
-        bench.world.run();
-        status(&behind) == UR_EVENT_STATUS_COMPLETE
-    });
-    assert_eq!(bench.world.ran(), [0, 1]);
+    assert_ne!(status(&event), UR_EVENT_STATUS_COMPLETE);
+    let behind = enqueue(&other, &q, &[]).unwrap();
+    completes(&bench, &behind);
+    assert_eq!(bench.world.ran(), [2, 1, 0, 1]);
 }
 
 fn only_what_waits_is_held_back<D: AnyFake>() {

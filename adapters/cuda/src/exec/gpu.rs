@@ -120,6 +120,15 @@ impl Gpu {
         if let Some(raw) = spare.take() {
             return Ok(Event::new(self, raw, Owner::Pool { timed }));
         }
+        self.new_event(timed)
+    }
+
+    /// An event that is complete: one that was never recorded.
+    pub fn complete_event(self: &Arc<Self>) -> Result<Event> {
+        self.new_event(false)
+    }
+
+    fn new_event(self: &Arc<Self>, timed: bool) -> Result<Event> {
         let _current = self.enter()?;
         // `CU_EVENT_DISABLE_TIMING`
         let flags: c_uint = if timed { 0 } else { 2 };

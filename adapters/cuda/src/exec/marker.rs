@@ -1,11 +1,11 @@
 //! What can be waited for, and the points of it that the host signals.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ur::object::{Error, Result};
 use ur::stream;
 
-use super::gpu::Gpu;
+use super::gpu::{Event, Gpu};
 use super::lane::Stream;
 use super::words::Word;
 
@@ -17,6 +17,19 @@ pub type Signal = stream::Signal<Stream>;
 pub struct Point {
     gpu: Arc<Gpu>,
     pub word: Word,
+    /// What the driver knows it by, once that was asked for.
+    event: OnceLock<Event>,
+}
+
+impl Point {
+    /// An event of the driver's that is complete, for a point that is.
+    pub fn complete_event(&self) -> Result<&Event> {
+        if let Some(event) = self.event.get() {
+            return Ok(event);
+        }
+        let event = self.gpu.complete_event()?;
+        Ok(self.event.get_or_init(|| event))
+    }
 }
 
 impl Drop for Point {
@@ -31,5 +44,6 @@ pub fn host_point(gpu: &Arc<Gpu>) -> Result<(Marker, Signal)> {
     let _current = gpu.enter()?;
     let gpu = Arc::clone(gpu);
     let word = gpu.words.take(gpu.api)?;
-    Ok(Marker::host(Point { gpu, word }))
+    let event = OnceLock::new();
+    Ok(Marker::host(Point { gpu, word, event }))
 }

@@ -127,3 +127,50 @@ fn a_stream_of_others_is_asked_unless_it_is_captured() {
         },
     );
 }
+
+/// What an event tells, as a number.
+fn told(event: ur_event_handle_t, what: ur_event_info_t) -> u32 {
+    let mut told = u32::MAX;
+    let to = (&raw mut told).cast();
+    let code = ur!(Event.pfnGetInfo(event, what, 4, to, null_mut()));
+    assert_eq!(code, UR_RESULT_SUCCESS);
+    told
+}
+
+/// The native handle 0 stands for an event that is complete, and the driver has one for that, as for any
+/// event that is complete.
+#[test]
+fn complete_events_have_a_handle() {
+    alone("tests::marks::complete_events_have_a_handle", || {
+        let stage = Stage::open();
+        let place = Place::new(OWN_STREAM);
+        let context = place.ground.context;
+        let adopt = |native| {
+            let mut event = null_mut();
+            let code = ur!(Event.pfnCreateWithNativeHandle(native, context, null(), &mut event));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            event
+        };
+        let filled = place.enqueue(0, null_mut());
+        assert_eq!(ur!(Event.pfnWait(1, &filled)), UR_RESULT_SUCCESS);
+        for event in [adopt(0), filled] {
+            let status = told(event, UR_EVENT_INFO_COMMAND_EXECUTION_STATUS);
+            assert_eq!(status, UR_EVENT_STATUS_COMPLETE.0);
+            assert_eq!(ur!(Event.pfnWait(1, &event)), UR_RESULT_SUCCESS);
+            release(place.enqueue(0, event));
+            let (mut native, mut again) = (0, 0);
+            for native in [&mut native, &mut again] {
+                let code = ur!(Event.pfnGetNativeHandle(event, native));
+                assert_eq!(code, UR_RESULT_SUCCESS);
+            }
+            assert_ne!(native, 0);
+            assert_eq!(native, again);
+            let adopted = adopt(native);
+            let status = told(adopted, UR_EVENT_INFO_COMMAND_EXECUTION_STATUS);
+            assert_eq!(status, UR_EVENT_STATUS_COMPLETE.0);
+            release(adopted);
+            release(event);
+        }
+        place.end(&stage);
+    });
+}

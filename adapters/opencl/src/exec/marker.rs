@@ -13,7 +13,7 @@ use ur::object::{Error, Result, ensure};
 use ur::stream::{FAILED, Notice, Shown};
 
 use super::{Lane, Outlet};
-use crate::cl::{self, ContextRef, EventRef, check};
+use crate::cl::{self, ContextRef, EventRef, QueueRef, check};
 
 pub type Marker = ur::stream::Marker<Lane>;
 
@@ -27,18 +27,34 @@ struct Event {
     event: EventRef,
     /// Where the command went, and as which of those that went there.
     from: Option<(Arc<Outlet>, u64)>,
+    /// Of an adopted event what the driver said: its queue, which the driver may not keep for it.
+    queue: Option<QueueRef>,
 }
 
 impl Position {
     /// A point that no lane of ours leads to.
     pub fn new(event: EventRef) -> Self {
-        Self(Arc::new(Event { event, from: None }))
+        Self::adopted(event, None)
+    }
+
+    /// The same, of a command that went to this queue.
+    pub fn adopted(event: EventRef, queue: Option<QueueRef>) -> Self {
+        Self(Arc::new(Event {
+            event,
+            from: None,
+            queue,
+        }))
+    }
+
+    pub fn queue(&self) -> Option<&QueueRef> {
+        self.0.queue.as_ref()
     }
 
     pub(super) fn on(event: EventRef, outlet: &Arc<Outlet>, at: u64) -> Self {
         Self(Arc::new(Event {
             event,
             from: Some((Arc::clone(outlet), at)),
+            queue: None,
         }))
     }
 
@@ -140,7 +156,7 @@ pub fn shown(marker: &Marker) -> Result<&EventRef> {
             position.flush()?;
             Ok(position.event())
         }
-        Shown::Point(event) => Ok(event),
+        Shown::Point(point) => Ok(&point.point),
     }
 }
 

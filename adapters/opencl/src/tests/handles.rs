@@ -24,6 +24,9 @@ ur::dl::symbols! {
             clReleaseCommandQueue: unsafe extern "C" fn(cl_command_queue) -> cl_int,
             clReleaseMemObject: unsafe extern "C" fn(cl_mem) -> cl_int,
             clSetUserEventStatus: unsafe extern "C" fn(cl_event, cl_int) -> cl_int,
+            clEnqueueMarkerWithWaitList: unsafe extern "C" fn(
+                cl_command_queue, cl_uint, *const cl_event, *mut cl_event,
+            ) -> cl_int,
         }
         optional {}
     }
@@ -186,6 +189,119 @@ fn events() {
         };
         let release = bench.client.clReleaseEvent;
         given_kept_and_refused(&bench, "clGetEventInfo", make, adopt, end, release);
+        bench.end();
+    });
+}
+
+/// An adopted event tells the queue over its command queue: one that is there, else a new one, which lives
+/// as long as the event. One that no command has tells none.
+#[test]
+fn queues_of_events() {
+    alone("tests::handles::queues_of_events", &[], || {
+        let bench = Bench::new();
+        let (client, context) = (&bench.client, bench.context);
+        let adopt = |native: cl_event| {
+            let mut made = null_mut();
+            let native = native as ur_native_handle_t;
+            let code = ur!(Event.pfnCreateWithNativeHandle(native, context, null(), &mut made));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            made
+        };
+        let queue_of = |event: ur_event_handle_t| {
+            let mut queue: ur_queue_handle_t = null_mut();
+            let (what, to) = (UR_EVENT_INFO_COMMAND_QUEUE, (&raw mut queue).cast());
+            let size = size_of::<ur_queue_handle_t>();
+            let code = ur!(Event.pfnGetInfo(event, what, size, to, null_mut()));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            queue
+        };
+        let native_of = |queue: ur_queue_handle_t| {
+            let mut native = 0;
+            let code = ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut native));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            native as cl_command_queue
+        };
+        let marked = |queue: cl_command_queue| {
+            let mut event = null_mut();
+            // SAFETY: a live queue, no list, room for a handle.
+            let code =
+                unsafe { (client.clEnqueueMarkerWithWaitList)(queue, 0, null(), &mut event) };
+            assert_eq!(code, CL_SUCCESS);
+            event
+        };
+        let before = bench.stage.look().live;
+        // SAFETY: a live context and device.
+        let (native, user) = unsafe {
+            let (context, device) = (bench.native, bench.native_device);
+            (
+                (client.clCreateCommandQueue)(context, device, 0, null_mut()),
+                (client.clCreateUserEvent)(bench.native, null_mut()),
+            )
+        };
+        let (first, second) = (marked(native), marked(native));
+        let events = [adopt(first), adopt(second), adopt(user)];
+        assert_eq!(queue_of(events[2]), null_mut());
+        let made = queue_of(events[0]);
+        assert_eq!(native_of(made), native);
+        assert_eq!([queue_of(events[0]), queue_of(events[1])], [made; 2]);
+        // A queue of ours that is over it by then is as good.
+        let (mut own, device) = (null_mut(), bench.device);
+        let code = ur!(Queue.pfnCreate(context, device, null(), &mut own));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let third = marked(native_of(own));
+        let last = adopt(third);
+        assert_eq!(queue_of(last), own);
+        // SAFETY: the client's own references; the event is completed once.
+        unsafe {
+            assert_eq!((client.clSetUserEventStatus)(user, CL_COMPLETE), CL_SUCCESS);
+            assert_eq!((client.clReleaseCommandQueue)(native), CL_SUCCESS);
+            for event in [first, second, third, user] {
+                assert_eq!((client.clReleaseEvent)(event), CL_SUCCESS);
+            }
+        }
+        assert_eq!(queue_of(events[1]), made, "kept by its events");
+        for event in events.into_iter().chain([last]) {
+            assert_eq!(ur!(Event.pfnWait(1, &event)), UR_RESULT_SUCCESS);
+            assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
+        }
+        assert_eq!(ur!(Queue.pfnRelease(own)), UR_RESULT_SUCCESS);
+        bench.stage.check_left(before, "gone");
+        bench.end();
+    });
+}
+
+unsafe extern "C" fn count(data: *mut c_void) {
+    // SAFETY: the test's counter, which waits for the call.
+    unsafe { *data.cast::<u32>() += 1 };
+}
+
+/// A driver without command buffers has none to add native commands to.
+#[test]
+fn no_command_buffers() {
+    alone("tests::handles::no_command_buffers", &[], || {
+        let bench = Bench::new();
+        let what = ur_exp_command_buffer_desc_t::default();
+        let (context, device, mut buffer) = (bench.context, bench.device, null_mut());
+        let code = ur!(CommandBufferExp.pfnCreateExp(context, device, &what, &mut buffer));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let (mut calls, mut native) = (0_u32, 0);
+        for child in [null_mut(), buffer] {
+            let code = ur!(CommandBufferExp.pfnAppendNativeCommandExp(
+                buffer,
+                Some(count),
+                (&raw mut calls).cast(),
+                child,
+                0,
+                null(),
+                null_mut()
+            ));
+            assert_eq!(code, UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+        }
+        let code = ur!(CommandBufferExp.pfnGetNativeHandleExp(buffer, &mut native));
+        assert_eq!(code, UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+        assert_eq!((calls, native), (0, 0));
+        let code = ur!(CommandBufferExp.pfnReleaseExp(buffer));
+        assert_eq!(code, UR_RESULT_SUCCESS);
         bench.end();
     });
 }

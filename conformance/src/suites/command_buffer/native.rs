@@ -3,7 +3,7 @@
 use super::SUITE;
 use crate::fixture::Fixture;
 use crate::foreign::{Foreign, Recorded, provider};
-use crate::objects::{Appended, CommandBuffer, Context, Kind, Shape, With};
+use crate::objects::{Appended, CommandBuffer, Context, Kind, Queue, Shape, With};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
@@ -13,7 +13,8 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests![SUITE; native_commands, native_commands_of_a_child, native_commands_of_its_own,
+    crate::tests![SUITE; native_commands, native_commands_of_a_child,
+        native_commands_in_their_function, native_commands_of_its_own, native_buffer_of_an_append,
         native_children_refused,
     ]
 }
@@ -141,7 +142,7 @@ struct Bench {
 
 impl Bench {
     /// Goes on only if native commands may come as a recording of their own.
-    fn new(fixture: &Fixture) -> Result<Self, Stop> {
+    fn with_children(fixture: &Fixture) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;
         let (buffer, child) = (
             CommandBuffer::new(fixture, &context, Shape::default())?,
@@ -151,8 +152,14 @@ impl Bench {
         fixture.require(device, || {
             try_append(&buffer, Some(&child), &[], || Ok(())).status
         })?;
+        Self::new(fixture)
+    }
+
+    /// Goes on only where somebody records native commands.
+    fn new(fixture: &Fixture) -> Result<Self, Stop> {
         let foreign = provider(fixture.backend)
             .ok_or_else(|| Stop::skipped("nobody records native commands for this backend"))?;
+        let context = Context::new(fixture)?;
         let mut native = 0;
         let status = fixture
             .ur
@@ -167,13 +174,8 @@ impl Bench {
 
     /// Adds a command to the native object of a buffer.
     fn record(&self, buffer: &CommandBuffer, memory: *mut c_void, byte: u8, bytes: usize) -> Done {
-        let mut recording = 0;
-        let status = buffer
-            .ur
-            .urCommandBufferGetNativeHandleExp(buffer.raw, &mut recording);
-        status.ok()?;
         let what = Recorded {
-            recording,
+            recording: native_of(buffer)?,
             context: self.native,
             memory,
             byte,
@@ -183,14 +185,28 @@ impl Bench {
     }
 }
 
-/// What is recorded into a child, or in the function into the buffer itself, comes after the sync points
-/// and before what comes after it, at each execution.
+/// What is recorded into a child comes after the sync points and before what comes after it.
 fn native_commands_of_a_child(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
+    comes_between(fixture, &Bench::with_children(fixture)?, true)
+}
+
+/// So does what is recorded in the function into the buffer itself.
+fn native_commands_in_their_function(fixture: &Fixture) -> Done {
+    comes_between(fixture, &Bench::new(fixture)?, false)
+}
+
+/// At each execution, on queues of every kind.
+fn comes_between(fixture: &Fixture, bench: &Bench, has_child: bool) -> Done {
     let context = &bench.context;
     let memory = context.usm(fixture, Kind::Host, 3 * SIZE)?;
     let at = |part: usize| memory.ptr.wrapping_byte_add(part * SIZE);
-    for (in_order, has_child) in [(false, true), (false, false), (true, true), (true, false)] {
+    let flags = [
+        ur_queue_flags_t(0),
+        UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+        UR_QUEUE_FLAG_PROFILING_ENABLE,
+        UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE | UR_QUEUE_FLAG_PROFILING_ENABLE,
+    ];
+    for in_order in [false, true] {
         let shape = Shape {
             in_order,
             ..Shape::default()
@@ -208,9 +224,12 @@ fn native_commands_of_a_child(fixture: &Fixture) -> Done {
         buffer.fill(at(2), 3_u8, SIZE, With::after(&[point]))?;
         drop(child);
         buffer.finalize()?;
-        for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
+        for flags in flags {
+            let queue = Queue::new(context, fixture.device, flags)?;
             for _ in 0..2 {
-                queue.fill(at(0), 9_u8, 3 * SIZE, &[])?.wait()?;
+                let cleared = queue.fill(at(0), 9_u8, 3 * SIZE, &[])?;
+                // The second is pending with the first.
+                buffer.enqueue(&queue, &[&cleared])?;
                 buffer.enqueue(&queue, &[])?.wait()?;
                 let found = memory.host::<u8>();
                 let parts = found.chunks(SIZE).zip(1_u8..);
@@ -246,9 +265,51 @@ fn native_commands_of_its_own(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// While its function runs a buffer has a native object, and may have commands: every call of the function
+/// sees its own.
+fn native_buffer_of_an_append(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let context = &bench.context;
+    let memory = context.usm(fixture, Kind::Host, 2 * SIZE)?;
+    let second = memory.ptr.wrapping_byte_add(SIZE);
+    let buffer = CommandBuffer::new(fixture, context, Shape::default())?;
+    let shown = || {
+        let native = native_of(&buffer)?;
+        check!(native != 0, "a native object");
+        check_eq!(native_of(&buffer)?, native, "asked again");
+        Ok(())
+    };
+    let first = append(&buffer, None, &[], || {
+        shown()?;
+        bench.record(&buffer, memory.ptr, 1, 2 * SIZE)
+    })?;
+    append(&buffer, None, &[first], || {
+        shown()?;
+        bench.record(&buffer, second, 2, SIZE)
+    })?;
+    // One that adds nothing.
+    append(&buffer, None, &[first], shown)?;
+    buffer.finalize()?;
+    let queue = context.in_order(fixture)?;
+    buffer.enqueue(&queue, &[])?.wait()?;
+    let found = memory.host::<u8>();
+    let (first, second) = found.split_at(SIZE);
+    check!(first.iter().all(|byte| *byte == 1), "the first command");
+    check!(second.iter().all(|byte| *byte == 2), "the second one");
+    Ok(())
+}
+
+fn native_of(buffer: &CommandBuffer) -> Result<ur_native_handle_t, Stop> {
+    let mut native = 0;
+    let ur = buffer.ur;
+    ur.urCommandBufferGetNativeHandleExp(buffer.raw, &mut native)
+        .ok()?;
+    Ok(native)
+}
+
 /// Nobody is called for what cannot be.
 fn native_children_refused(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
+    let bench = Bench::with_children(fixture)?;
     let context = &bench.context;
     let new = |context: &Context| CommandBuffer::new(fixture, context, Shape::default());
     let (buffer, other) = (new(context)?, Context::new(fixture)?);

@@ -310,26 +310,65 @@ fn signal_events(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// What waits before the first submission waits for that.
+/// Before the first submission a command's event is complete: whatever waits for it is not held back,
+/// and there is no time to tell.
 fn signal_before_submission(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
-    let [queue, other] = queues(fixture, &context)?;
     let memory = context.usm(fixture, Kind::Device, 4000)?;
     let out = context.usm(fixture, Kind::Host, 4000)?;
-    let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
-    let filled = buffer
-        .fill(memory.ptr, 6_u8, 4000, With::event())?
-        .into_event()?;
-    buffer.finalize()?;
-    let read = other.copy(out.ptr, memory.ptr, 4000, &[&filled])?;
-    check!(!read.completes_within(SHORT)?, "it did not wait");
-    buffer.enqueue_only(&queue)?;
-    read.wait()?;
-    check!(
-        out.host::<u8>().iter().all(|byte| *byte == 6),
-        "what was waited for"
-    );
+    for queue in queues(fixture, &context)? {
+        queue.fill(memory.ptr, 1_u8, 4000, &[])?.wait()?;
+        let shape = Shape {
+            profiled: true,
+            ..Shape::default()
+        };
+        let buffer = CommandBuffer::new(fixture, &context, shape)?;
+        let filled = buffer.fill(memory.ptr, 6_u8, 4000, With::event())?;
+        let filled = filled.into_event()?;
+        let other = CommandBuffer::new(fixture, &context, Shape::default())?;
+        other.copy(out.ptr, memory.ptr, 4000, With::waits(&[&filled]))?;
+        other.finalize()?;
+        let holds_nothing = || -> Done {
+            check!(filled.is_complete()?, "not complete before a submission");
+            filled.wait()?;
+            fixture
+                .ur
+                .urEnqueueEventsWait(queue.raw, 1, &filled.raw, null_mut())
+                .ok()?;
+            queue.barrier(&[&filled])?.wait()?;
+            queue.copy(out.ptr, memory.ptr, 4000, &[&filled])?.wait()?;
+            queue.fill(out.ptr, 0_u8, 4000, &[])?.wait()?;
+            other.enqueue(&queue, &[&filled])?.wait()?;
+            let read = out.host::<u8>().iter().all(|byte| *byte == 1);
+            check!(read, "what a buffer read that was not held back");
+            let (mut time, property) = (0_u64, UR_PROFILING_INFO_COMMAND_END);
+            fixture
+                .ur
+                .urEventGetProfilingInfo(
+                    filled.raw,
+                    property,
+                    size_of::<u64>(),
+                    (&raw mut time).cast(),
+                    null_mut(),
+                )
+                .fails(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE)?;
+            calls_back_at_once(fixture, &filled)
+        };
+        // Finalized or not.
+        holds_nothing()?;
+        buffer.finalize()?;
+        holds_nothing()?;
+        let gate = Gate::close(fixture, &queue)?;
+        buffer.enqueue(&queue, &[&gate.event])?;
+        check!(!filled.is_complete()?, "complete while it is held back");
+        gate.open();
+        filled.wait()?;
+        check!(filled.is_complete()?, "not complete after the execution");
+        let [_, _, start, end] = times(&filled)?;
+        check!(0 < start && start <= end, "{start} to {end}");
+        queue.finish()?;
+    }
     Ok(())
 }
 
@@ -447,8 +486,8 @@ fn event_states(fixture: &Fixture) -> Done {
         .into_event()?;
     buffer.finalize()?;
     check!(
-        !event.is_complete()?,
-        "complete before the first submission"
+        event.is_complete()?,
+        "not complete before the first submission"
     );
     let gate = Gate::close(fixture, &queue)?;
     let done = buffer.enqueue(&queue, &[])?;
@@ -474,6 +513,28 @@ extern "C" fn note(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut std:
     seen.fetch_add(1, std::sync::atomic::Ordering::Release);
 }
 
+/// That a callback on a complete event runs without anything else happening.
+fn calls_back_at_once(fixture: &Fixture, event: &Event) -> Done {
+    let seen = crate::keep::keep(std::sync::atomic::AtomicU32::new(0));
+    let data = std::ptr::from_ref(seen).cast_mut().cast();
+    fixture
+        .ur
+        .urEventSetCallback(event.raw, UR_EXECUTION_INFO_COMPLETE, Some(note), data)
+        .ok()?;
+    check_eq!(calls_of(seen), 1, "calls of a callback on a complete event");
+    Ok(())
+}
+
+/// How often a callback was called, as soon as that was once.
+fn calls_of(seen: &std::sync::atomic::AtomicU32) -> u32 {
+    let calls = || seen.load(std::sync::atomic::Ordering::Acquire);
+    let start = std::time::Instant::now();
+    while calls() == 0 && start.elapsed() < LONG {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    calls()
+}
+
 fn callbacks(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     CommandBuffer::need(fixture, &context)?;
@@ -493,11 +554,7 @@ fn callbacks(fixture: &Fixture) -> Done {
         .ok()?;
     check_eq!(calls(), 0, "calls while held back");
     gate.open();
-    let start = std::time::Instant::now();
-    while calls() == 0 && start.elapsed() < LONG {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    check_eq!(calls(), 1, "calls after the end");
+    check_eq!(calls_of(seen), 1, "calls after the end");
     Ok(())
 }
 

@@ -470,8 +470,8 @@ fn signal_event(fixture: &Fixture) -> Done {
     })?;
     check!(second.raw != first.raw, "a new event");
     check!(
-        !second.is_complete()?,
-        "complete before its first execution"
+        second.is_complete()?,
+        "not complete before its first execution"
     );
     let gate = Gate::close(fixture, &bench.queue)?;
     bench.run()?;

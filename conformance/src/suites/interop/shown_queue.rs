@@ -17,6 +17,7 @@ pub fn all() -> Vec<Test> {
         later_commands_wait, host_copies_return, markers_cover, barriers_and_finish_cover,
         out_of_order_finish_covers, earlier_waits_hold_back, freed_memory_waits, own_memory_is_reused,
         allocations_stay_whole, a_second_queue_over_it, an_event_of_the_backend, an_event_for_the_backend,
+        queue_of_an_adopted_event,
     ]
 }
 
@@ -241,6 +242,44 @@ fn an_event_of_the_backend(fixture: &Fixture) -> Done {
     waiting.iter().try_for_each(Event::wait)?;
     event.wait()?;
     bench.holds(6, "what the backend's event stands for")
+}
+
+/// An event that was adopted tells the queue whose stream its command is on, if the backend knows that.
+fn queue_of_an_adopted_event(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    let adopted = |native| -> Result<Event, Stop> {
+        let mut raw = null_mut();
+        fixture
+            .ur
+            .urEventCreateWithNativeHandle(native, bench.context.raw, null(), &mut raw)
+            .ok()?;
+        Ok(Event::adopt(fixture.ur, raw))
+    };
+    for queue in [bench.in_order()?, bench.out_of_order()?] {
+        let right = match bench.foreign.events_know_queues() {
+            true => queue.raw,
+            false => null_mut(),
+        };
+        let of = |event: &Event| event.get::<ur_queue_handle_t>(UR_EVENT_INFO_COMMAND_QUEUE);
+        let foreign = bench.fill(native(&queue)?, 6, &[], true)?;
+        let event = adopted(foreign.event())?;
+        check_eq!(of(&event)?, right, "queue of a pending command's event");
+        drop(foreign);
+        event.wait()?;
+        check_eq!(of(&event)?, right, "queue of a complete event");
+        let gate = Gate::close(fixture, &queue)?;
+        let own = queue.fill(bench.memory.ptr, 1_u8, SIZE, &[&gate.event])?;
+        let mut native = 0;
+        fixture
+            .ur
+            .urEventGetNativeHandle(own.raw, &mut native)
+            .ok()?;
+        let event = adopted(native)?;
+        check_eq!(of(&event)?, right, "queue of an event that comes back");
+        gate.open();
+        queue.finish()?;
+    }
+    Ok(())
 }
 
 /// The backend's own commands may wait for an event of the interface.
