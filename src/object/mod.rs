@@ -27,4 +27,4 @@ pub use handle::{Body, Kind, Object};
 pub use info::{Answers, InfoIn, InfoOut, Plain};
 pub use list::{Handles, ListOut};
 pub use out::{Out, OutHandle};
-pub use stack::stack_bytes;
+pub use stack::{has_usual_stack, stack_bytes};
