@@ -81,9 +81,10 @@ pub fn plan(env: &Env<'_>, own_directory: impl FnOnce() -> Option<PathBuf>) -> P
         deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND", false),
         ..Plan::default()
     };
+    let filters = env.flag("UR_LOADER_PRELOAD_FILTER", true);
     match env.list("UR_ADAPTERS_FORCE_LOAD") {
         Some(forced) => plan.force(env, forced),
-        None => plan.search(env, own_directory()),
+        None => plan.search(env, filters, own_directory()),
     }
     plan
 }
@@ -116,9 +117,9 @@ impl Plan {
         }
     }
 
-    fn search(&mut self, env: &Env<'_>, own_directory: Option<PathBuf>) {
+    fn search(&mut self, env: &Env<'_>, filters: bool, own_directory: Option<PathBuf>) {
         let directories = directories(env, own_directory);
-        let filter = prefilter(env);
+        let filter = filters.then(|| prefilter(env)).flatten();
         let kept = MANIFESTS.iter().filter(|manifest| {
             filter
                 .as_ref()
@@ -150,9 +151,6 @@ fn directories(env: &Env<'_>, own_directory: Option<PathBuf>) -> Vec<PathBuf> {
 /// The selector that thins out adapters before they are loaded. A wrong one thins out nothing here:
 /// `urDeviceGetSelected` fails by it.
 fn prefilter(env: &Env<'_>) -> Option<Selector> {
-    if !env.flag("UR_LOADER_PRELOAD_FILTER", true) {
-        return None;
-    }
     let text = env.text("ONEAPI_DEVICE_SELECTOR")?;
     Selector::parse(&text, Duplicates::Merge)
         .inspect_err(|error| env.complain(&format!("ONEAPI_DEVICE_SELECTOR: {error}")))
