@@ -85,7 +85,7 @@ impl Coverage {
             .iter()
             .map(|(name, _)| format!(" {name:>12}"))
             .collect();
-        println!("{:width$}{names}", "function");
+        console::outln!("{:width$}{names}", "function");
         let Some((_, coverage)) = columns.first() else {
             return;
         };
@@ -94,25 +94,25 @@ impl Coverage {
                 .iter()
                 .map(|(_, of)| format!(" {:>12}", of.cell(&row.function)))
                 .collect();
-            println!("{:width$}{cells}", row.function);
+            console::outln!("{:width$}{cells}", row.function);
         }
-        println!("\nerror conditions provoked, of those declared");
+        console::outln!("\nerror conditions provoked, of those declared");
         for row in &coverage.functions {
             let cells: String = columns
                 .iter()
                 .map(|(_, of)| format!(" {:>12}", of.conditions_cell(&row.function)))
                 .collect();
-            println!("{:width$}{cells}", row.function);
+            console::outln!("{:width$}{cells}", row.function);
         }
         let together = Self::union(columns);
-        println!("\nnot covered");
+        console::outln!("\nnot covered");
         for (reason, rows) in together.missing(columns) {
-            println!("{reason}:");
+            console::outln!("{reason}:");
             for row in rows {
-                println!("  {row}");
+                console::outln!("  {row}");
             }
         }
-        println!();
+        console::outln!("");
         for (name, of) in columns {
             of.sum_up(name);
         }
@@ -124,7 +124,7 @@ impl Coverage {
     fn sum_up(&self, name: &str) {
         let (succeeded, refused) = self.called();
         let (provoked, conditions) = self.provoked();
-        println!(
+        console::outln!(
             "{name}: {} of {} functions called with valid arguments ({succeeded} with success, {refused} refused as documented), {provoked} of {conditions} error conditions provoked ({:.1} %)",
             succeeded + refused,
             self.functions.len(),
@@ -239,7 +239,7 @@ impl Coverage {
         let together = Self::union(&columns);
         let reached = goal.is_none_or(|goal| together.reaches(goal));
         if let (false, Some(goal)) = (reached, goal) {
-            println!("the goal is all functions, and {goal} % of the error conditions");
+            console::outln!("the goal is all functions, and {goal} % of the error conditions");
         }
         Ok(reached)
     }

@@ -41,7 +41,8 @@ use std::time::{Duration, Instant};
 /// Checks a Unified Runtime loader and an adapter against the specification.
 ///
 /// Without --adapter the environment chooses: UR_ADAPTERS_FORCE_LOAD, UR_ADAPTERS_SEARCH_PATH and
-/// ONEAPI_DEVICE_SELECTOR. Exits with 0 if all went as expected, 1 if not, 2 if nothing could run.
+/// ONEAPI_DEVICE_SELECTOR. Exits with 0 if all went as expected, 1 if not, 2 if nothing could run or
+/// the output takes no more. That a reader closes its end is no fault.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -116,35 +117,42 @@ const FAILED: u8 = 1;
 const CANNOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    if let Some(path) = &cli.write_kernels {
-        return match std::fs::write(path, kernels::spirv()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(reason) => cannot_run(&format!("{}: {reason}", path.display())),
-        };
-    }
-    let tests = suites::all();
-    let chosen: Vec<usize> = (0..tests.len())
-        .filter(|index| cli.wants(&tests[*index]))
-        .collect();
-    if cli.list {
-        for index in chosen {
-            println!("{}", tests[index].full_name());
-        }
-        return ExitCode::SUCCESS;
-    }
-    match cli.run(&tests, chosen) {
-        Ok(code) => code,
-        Err(reason) => cannot_run(&reason),
-    }
+    let cli: Cli = match console::parse(CANNOT_RUN) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    console::end("ur-conformance", cli.start(), CANNOT_RUN)
 }
 
 fn cannot_run(reason: &str) -> ExitCode {
-    eprintln!("ur-conformance: {reason}");
+    console::errln!("ur-conformance: {reason}");
     ExitCode::from(CANNOT_RUN)
 }
 
 impl Cli {
+    fn start(&self) -> ExitCode {
+        if let Some(path) = &self.write_kernels {
+            return match std::fs::write(path, kernels::spirv()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(reason) => cannot_run(&format!("{}: {reason}", path.display())),
+            };
+        }
+        let tests = suites::all();
+        let chosen: Vec<usize> = (0..tests.len())
+            .filter(|index| self.wants(&tests[*index]))
+            .collect();
+        if self.list {
+            for index in chosen {
+                console::outln!("{}", tests[index].full_name());
+            }
+            return ExitCode::SUCCESS;
+        }
+        match self.run(&tests, chosen) {
+            Ok(code) => code,
+            Err(reason) => cannot_run(&reason),
+        }
+    }
+
     fn wants(&self, test: &Test) -> bool {
         let name = test.full_name();
         self.filter.is_empty()
@@ -324,7 +332,7 @@ impl Cli {
 
     fn begin(&self, plan: &Plan, identity: &fixture::Identity) {
         let count = plan.chosen.len();
-        println!(
+        console::outln!(
             "{count} tests on {} ({}), through {}",
             identity.device,
             identity.adapter,
@@ -338,7 +346,7 @@ impl Cli {
             Verdict::Passed | Verdict::Unsupported(_) | Verdict::ExpectedFailure(_)
         );
         if self.verbose || !quiet {
-            bar.suspend(|| println!("{}", row.line()));
+            bar.suspend(|| console::outln!("{}", row.line()));
         }
     }
 
@@ -354,13 +362,13 @@ impl Cli {
         } else {
             true
         };
-        println!(
+        console::outln!(
             "{} of {} functions called, {:.1} s",
             run.calls.len(),
             FUNCTIONS.len(),
             run.seconds
         );
-        println!("{}", run.totals);
+        console::outln!("{}", run.totals);
         Ok(if run.totals.failed == 0 && reached {
             ExitCode::SUCCESS
         } else {

@@ -1,6 +1,6 @@
 //! The loader's texts: the device selector, lists in the environment, log and trace settings.
 
-use ur_loader::env::{self, Env};
+use ur::object::env::{self, Env};
 use ur_loader::layers::tracing;
 use ur_loader::selector::{Backend, Duplicates, Kind, Selector};
 
@@ -36,8 +36,8 @@ pub fn settings(text: &str) {
         assert!(!fault.is_empty(), "{text:?}");
     }
     let get = |_: &str| Some(text.to_owned());
-    for fault in tracing::faults(&Env::new(&get)) {
+    tracing::check(&Env::new(&get, &|fault| {
         assert!(fault.starts_with("UR_TRACE_"), "{text:?}: {fault}");
-    }
-    ur_loader::discovery::plan(&Env::new(&get), || None);
+    }));
+    ur_loader::discovery::plan(&Env::new(&get, &|_| ()), || None);
 }

@@ -108,7 +108,7 @@ versioned! {
         // SAFETY: the caller's promise.
         let out = unsafe { InfoOut::new(Some(propSize), pPropValue, pPropSizeRet) };
         match propName {
-            UR_LOADER_CONFIG_INFO_AVAILABLE_LAYERS => out.string(&layers::available()),
+            UR_LOADER_CONFIG_INFO_AVAILABLE_LAYERS => out.string(&layers::names().join(";")),
             UR_LOADER_CONFIG_INFO_REFERENCE_COUNT => {
                 out.value(config.references.load(Ordering::Relaxed))
             }
@@ -116,7 +116,7 @@ versioned! {
         }
     }
 
-    /// Enables a layer by its exact name; `LAYER_NOT_PRESENT` if the loader does not know it.
+    /// Enables a layer by its exact name; `LAYER_NOT_PRESENT` if the loader does not have it.
     ///
     /// # Safety
     /// The handle is null or live; the name is null or a C string.

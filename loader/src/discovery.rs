@@ -7,8 +7,8 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::env::Env;
 use crate::selector::{Backend, Duplicates, Kind, Selector};
+use ur::object::env::{Env, ListError};
 
 /// An adapter that may be installed.
 struct Manifest {
@@ -73,19 +73,18 @@ pub struct Plan {
     pub candidates: Vec<Candidate>,
     /// `UR_ADAPTERS_DEEP_BIND`.
     pub deep_bind: bool,
-    /// What was wrong with the environment.
-    pub notes: Vec<String>,
 }
 
 /// Reads the environment; `own_directory` gives the loader's, and is asked only where it matters.
 pub fn plan(env: &Env<'_>, own_directory: impl FnOnce() -> Option<PathBuf>) -> Plan {
     let mut plan = Plan {
-        deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND").unwrap_or(false),
+        deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND", false),
         ..Plan::default()
     };
+    let filters = env.flag("UR_LOADER_PRELOAD_FILTER", true);
     match env.list("UR_ADAPTERS_FORCE_LOAD") {
-        Some(forced) => plan.force(forced),
-        None => plan.search(env, own_directory()),
+        Some(forced) => plan.force(env, forced),
+        None => plan.search(env, filters, own_directory()),
     }
     plan
 }
@@ -93,17 +92,17 @@ pub fn plan(env: &Env<'_>, own_directory: impl FnOnce() -> Option<PathBuf>) -> P
 /// The mock adapter alone, whatever else is installed, named or selected.
 pub fn mock(env: &Env<'_>, own_directory: impl FnOnce() -> Option<PathBuf>) -> Plan {
     let mut plan = Plan {
-        deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND").unwrap_or(false),
+        deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND", false),
         ..Plan::default()
     };
-    let directories = plan.directories(env, own_directory());
+    let directories = directories(env, own_directory());
     plan.candidates = vec![candidate(MOCK, &directories)];
     plan
 }
 
 impl Plan {
     /// Exactly the libraries named, in their order, whatever is installed or selected.
-    fn force(&mut self, paths: Result<Vec<String>, crate::env::ListError>) {
+    fn force(&mut self, env: &Env<'_>, paths: Result<Vec<String>, ListError>) {
         match paths {
             Ok(paths) => {
                 let candidate = |path: String| Candidate {
@@ -111,30 +110,16 @@ impl Plan {
                 };
                 self.candidates = paths.into_iter().map(candidate).collect();
             }
-            Err(error) => self.notes.push(format!(
-                "UR_ADAPTERS_FORCE_LOAD: {error}; no adapter is loaded"
+            Err(error) => env.complain(&format!(
+                "UR_ADAPTERS_FORCE_LOAD: {error}; accepted: paths, separated by commas; no adapter is \
+                 loaded"
             )),
         }
     }
 
-    /// Where adapters are looked for first.
-    fn directories(&mut self, env: &Env<'_>, own_directory: Option<PathBuf>) -> Vec<PathBuf> {
-        let mut directories: Vec<PathBuf> = match env.list("UR_ADAPTERS_SEARCH_PATH") {
-            None => Vec::new(),
-            Some(Ok(paths)) => paths.into_iter().map(PathBuf::from).collect(),
-            Some(Err(error)) => {
-                self.notes
-                    .push(format!("UR_ADAPTERS_SEARCH_PATH: {error}; ignored"));
-                Vec::new()
-            }
-        };
-        directories.extend(own_directory);
-        directories
-    }
-
-    fn search(&mut self, env: &Env<'_>, own_directory: Option<PathBuf>) {
-        let directories = self.directories(env, own_directory);
-        let filter = self.prefilter(env);
+    fn search(&mut self, env: &Env<'_>, filters: bool, own_directory: Option<PathBuf>) {
+        let directories = directories(env, own_directory);
+        let filter = filters.then(|| prefilter(env)).flatten();
         let kept = MANIFESTS.iter().filter(|manifest| {
             filter
                 .as_ref()
@@ -144,22 +129,32 @@ impl Plan {
             .map(|manifest| candidate(manifest.name, &directories))
             .collect();
     }
+}
 
-    /// The selector that thins out adapters before they are loaded. A wrong one thins out nothing
-    /// here: `urDeviceGetSelected` is where its user is told.
-    fn prefilter(&mut self, env: &Env<'_>) -> Option<Selector> {
-        if !env.flag("UR_LOADER_PRELOAD_FILTER").unwrap_or(true) {
-            return None;
+/// Where adapters are looked for first.
+fn directories(env: &Env<'_>, own_directory: Option<PathBuf>) -> Vec<PathBuf> {
+    let mut directories: Vec<PathBuf> = match env.list("UR_ADAPTERS_SEARCH_PATH") {
+        None => Vec::new(),
+        Some(Ok(paths)) => paths.into_iter().map(PathBuf::from).collect(),
+        Some(Err(error)) => {
+            env.complain(&format!(
+                "UR_ADAPTERS_SEARCH_PATH: {error}; accepted: folders, separated by commas; none is \
+                 searched"
+            ));
+            Vec::new()
         }
-        let text = env.text("ONEAPI_DEVICE_SELECTOR")?;
-        match Selector::parse(&text, Duplicates::Merge) {
-            Ok(selector) => Some(selector),
-            Err(error) => {
-                self.notes.push(format!("ONEAPI_DEVICE_SELECTOR: {error}"));
-                None
-            }
-        }
-    }
+    };
+    directories.extend(own_directory);
+    directories
+}
+
+/// The selector that thins out adapters before they are loaded. A wrong one thins out nothing here:
+/// `urDeviceGetSelected` fails by it.
+fn prefilter(env: &Env<'_>) -> Option<Selector> {
+    let text = env.text("ONEAPI_DEVICE_SELECTOR")?;
+    Selector::parse(&text, Duplicates::Merge)
+        .inspect_err(|error| env.complain(&format!("ONEAPI_DEVICE_SELECTOR: {error}")))
+        .ok()
 }
 
 /// In each place the installed name first, then that of a build tree.
@@ -200,17 +195,28 @@ pub fn own_directory() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::path::PathBuf;
 
     use super::{MANIFESTS, Plan, mock, own_directory, plan};
-    use crate::env::Env;
+    use ur::object::env::Env;
 
     fn plan_for(variables: &[(&str, &str)], own: Option<&str>) -> Plan {
+        let (plan, said) = complaints_of(variables, own);
+        assert_eq!(said, Vec::<String>::new());
+        plan
+    }
+
+    /// A plan, and what was complained of.
+    fn complaints_of(variables: &[(&str, &str)], own: Option<&str>) -> (Plan, Vec<String>) {
+        let said = RefCell::<Vec<String>>::default();
+        let complain = |text: &str| said.borrow_mut().push(text.to_owned());
         let get = |name: &str| {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        plan(&Env::new(&get), || own.map(PathBuf::from))
+        let plan = plan(&Env::new(&get, &complain), || own.map(PathBuf::from));
+        (plan, said.into_inner())
     }
 
     /// The adapters' names, read back from the last path of each candidate.
@@ -243,7 +249,7 @@ mod tests {
             names(&plan),
             "cuda hip level_zero level_zero_v2 native_cpu offload opencl"
         );
-        assert!(!plan.deep_bind && plan.notes.is_empty());
+        assert!(!plan.deep_bind);
     }
 
     #[test]
@@ -254,7 +260,9 @@ mod tests {
             "UR_ADAPTERS_SEARCH_PATH" => Some("/a".to_owned()),
             _ => None,
         };
-        let plan = mock(&Env::new(&get), || Some(PathBuf::from("/own")));
+        let plan = mock(&Env::new(&get, &|text| panic!("{text}")), || {
+            Some(PathBuf::from("/own"))
+        });
         assert_eq!(names(&plan), "mock");
         assert_eq!(
             plan.candidates[0].paths[..3],
@@ -296,14 +304,37 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_search_path_is_noted_and_left_out() {
-        let plan = plan_for(&[("UR_ADAPTERS_SEARCH_PATH", "/a:/b")], Some("/own"));
+    fn a_bad_search_path_is_said_and_left_out() {
+        let variables = [("UR_ADAPTERS_SEARCH_PATH", "/a:/b")];
+        let (plan, said) = complaints_of(&variables, Some("/own"));
         assert_eq!(plan.candidates[0].paths.len(), 4);
-        assert!(
-            plan.notes[0].contains("needs quotes (at byte 2)"),
-            "{:?}",
-            plan.notes
+        assert_eq!(
+            said,
+            [
+                "UR_ADAPTERS_SEARCH_PATH: an item with `:` or `;` needs quotes (at byte 2); accepted: \
+                 folders, separated by commas; none is searched"
+            ]
         );
+    }
+
+    #[test]
+    fn a_flag_that_says_nothing_is_said_and_left_at_its_default() {
+        let variables = [
+            ("UR_ADAPTERS_DEEP_BIND", "deep"),
+            ("UR_LOADER_PRELOAD_FILTER", "off"),
+            ("ONEAPI_DEVICE_SELECTOR", "hip:0"),
+        ];
+        let (plan, said) = complaints_of(&variables, None);
+        assert_eq!((names(&plan).as_str(), plan.deep_bind), ("hip", false));
+        assert!(
+            said[0].starts_with("UR_ADAPTERS_DEEP_BIND: `deep` is not understood; accepted: 1, "),
+            "{said:?}"
+        );
+        assert!(
+            said[1].starts_with("UR_LOADER_PRELOAD_FILTER: `off` is not understood; accepted: 1, "),
+            "{said:?}"
+        );
+        assert_eq!(said.len(), 2, "{said:?}");
     }
 
     #[test]
@@ -332,19 +363,16 @@ mod tests {
             plan_for(&unfiltered, None).candidates.len(),
             MANIFESTS.len()
         );
-        let malformed = plan_for(&[("ONEAPI_DEVICE_SELECTOR", "hip:0;cdua:1")], None);
+        let wrong = [("ONEAPI_DEVICE_SELECTOR", "hip:0;cdua:1")];
+        let (malformed, said) = complaints_of(&wrong, None);
         assert_eq!(malformed.candidates.len(), MANIFESTS.len());
-        assert!(
-            malformed.notes[0].ends_with("hip:0;cdua:1\n        ^"),
-            "{}",
-            malformed.notes[0]
-        );
+        assert!(said[0].ends_with("hip:0;cdua:1\n        ^"), "{said:?}");
     }
 
     #[test]
     fn forced_libraries_are_taken_as_they_are() {
         let forced = |text: &str| {
-            plan_for(
+            complaints_of(
                 &[
                     ("UR_ADAPTERS_FORCE_LOAD", text),
                     ("ONEAPI_DEVICE_SELECTOR", "opencl:*"),
@@ -353,7 +381,8 @@ mod tests {
                 Some("/own"),
             )
         };
-        let plan = forced("/z/libx.so,'/y/lib:b.so'");
+        let (plan, said) = forced("/z/libx.so,'/y/lib:b.so'");
+        assert!(said.is_empty(), "{said:?}");
         let paths: Vec<_> = plan
             .candidates
             .iter()
@@ -366,8 +395,11 @@ mod tests {
                 [PathBuf::from("/y/lib:b.so")]
             ]
         );
-        let bad = forced("/z/libx.so,");
-        assert!(bad.candidates.is_empty() && bad.notes.len() == 1, "{bad:?}");
+        let (bad, said) = forced("/z/libx.so,");
+        assert!(
+            bad.candidates.is_empty() && said.len() == 1,
+            "{bad:?} {said:?}"
+        );
     }
 
     #[test]

@@ -4,8 +4,7 @@
 //! calls the ones that it replaced; it may use `abi`, `object` and `dl`, and the lifetime layer
 //! `timeline` too. The chain must never know what a layer does.
 //!
-//! Order, from the inside out: asynchronous allocations, bounds, lifetime, parameters, sanitizers,
-//! tracing. The outermost sees a call first: nulls are refused before a handle is looked up, and a
+//! Order, from the inside out: asynchronous allocations, bounds, lifetime, parameters, tracing. The outermost sees a call first: nulls are refused before a handle is looked up, and a
 //! dead handle before it is asked for anything.
 //!
 //! To add one: a submodule of `scripts/src/generate/layers` writes the wrappers of all functions
@@ -61,12 +60,11 @@ pub trait Layer: Send {
     fn teardown(&mut self);
 }
 
-/// A layer that this loader knows by name, whether it has it or not.
+/// A layer of this loader.
 pub struct Known {
     /// Names that ask for it: one layer may do more or less.
     pub names: &'static [&'static str],
-    /// `None`: accepted by name, but absent.
-    pub make: Option<fn() -> Box<dyn Layer>>,
+    pub make: fn() -> Box<dyn Layer>,
 }
 
 /// Asks for every validation layer.
@@ -76,11 +74,11 @@ const FULL: &str = "UR_LAYER_FULL_VALIDATION";
 pub const KNOWN: &[Known] = &[
     Known {
         names: &["UR_LAYER_ASYNC_ALLOC_VALIDATION", FULL],
-        make: Some(races::make),
+        make: races::make,
     },
     Known {
         names: &["UR_LAYER_BOUNDS_CHECKING", FULL],
-        make: Some(bounds::make),
+        make: bounds::make,
     },
     Known {
         names: &[
@@ -88,39 +86,27 @@ pub const KNOWN: &[Known] = &[
             "UR_LAYER_LIFETIME_VALIDATION",
             FULL,
         ],
-        make: Some(lifetime::make),
+        make: lifetime::make,
     },
     Known {
         names: &["UR_LAYER_PARAMETER_VALIDATION", FULL],
-        make: Some(parameters::make),
-    },
-    Known {
-        names: &["UR_LAYER_ASAN"],
-        make: None,
-    },
-    Known {
-        names: &["UR_LAYER_MSAN"],
-        make: None,
-    },
-    Known {
-        names: &["UR_LAYER_TSAN"],
-        make: None,
+        make: parameters::make,
     },
     Known {
         names: &["UR_LAYER_TRACING"],
-        make: Some(tracing::make),
+        make: tracing::make,
     },
 ];
 
-/// Every name that a configuration may enable, separated by semicolons.
-pub fn available() -> String {
+/// Every name that a configuration may enable, each once.
+pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
     for name in KNOWN.iter().flat_map(|known| known.names).copied() {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    names.join(";")
+    names
 }
 
 /// Whether a configuration may enable `name`.
@@ -150,14 +136,7 @@ impl Chain {
             if asked.is_empty() {
                 continue;
             }
-            let Some(make) = layer.make else {
-                log::warn!(
-                    "layer {} is known but not part of this loader",
-                    asked.join(", ")
-                );
-                continue;
-            };
-            let mut made = make();
+            let mut made = (layer.make)();
             if let Err(error) = made.wrap(table, &asked, context) {
                 log::error!("layer {} failed: {error:?}", asked.join(", "));
                 chain.teardown();

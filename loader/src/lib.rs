@@ -17,7 +17,6 @@ pub mod config;
 pub mod discovery;
 pub mod dispatch;
 mod entry;
-pub mod env;
 #[rustfmt::skip]
 mod generated;
 pub mod layers;

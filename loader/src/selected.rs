@@ -15,9 +15,9 @@ use ur::abi::*;
 use ur::object::{Error, Out, Result, ensure};
 
 use crate::entry::versioned;
-use crate::env::Env;
 use crate::selector::{Backend, Duplicates, Kind, Selection, Selector};
 use crate::state::app_table;
+use ur::object::env::Env;
 
 versioned! {
     /// `INVALID_VALUE` for a selector that cannot be read; the log says where.
@@ -58,7 +58,7 @@ versioned! {
 fn selector(env: &Env<'_>) -> Result<Selector> {
     let text = env.text("ONEAPI_DEVICE_SELECTOR").unwrap_or_default();
     Selector::parse(&text, Duplicates::Reject).map_err(|reason| {
-        ur::object::log::always(&format!("ONEAPI_DEVICE_SELECTOR: {reason}"));
+        env.complain(&format!("ONEAPI_DEVICE_SELECTOR: {reason}"));
         Error::new(UR_RESULT_ERROR_INVALID_VALUE)
     })
 }

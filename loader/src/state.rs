@@ -18,12 +18,12 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use log::{debug, error, info, warn};
 use ur::abi::*;
+use ur::object::env::Env;
 use ur::object::{Error, Result, ensure};
 
 use crate::config::{self, Settings};
 use crate::discovery::{self, Candidate, Plan};
 use crate::entry::versioned;
-use crate::env::Env;
 use crate::generated::dispatch::DISPATCH;
 use crate::layers::{self, Chain, KNOWN, LayerContext};
 use crate::library::{AdapterLibrary, Refusal};
@@ -188,7 +188,7 @@ impl State {
 /// without adapters, if the mock is not installed.
 fn mock_tables(adapters: &[AdapterLibrary]) -> (&'static ur_dditable_t, &'static ur_dditable_t) {
     let Some(mock) = adapters.first() else {
-        ur::object::log::always("mocking is enabled, but the mock adapter is not installed");
+        ur::object::log::once("mocking is enabled, but the mock adapter is not installed");
         return (&BASE, &DISPATCH);
     };
     let below: &'static ur_dditable_t = Box::leak(Box::new(mock.table));
@@ -199,26 +199,42 @@ fn mock_tables(adapters: &[AdapterLibrary]) -> (&'static ur_dditable_t, &'static
 
 /// The environment's layers, then the configuration's.
 fn layer_names(mut configured: Vec<String>, env: &Env<'_>) -> Vec<String> {
-    let mut names = match env.list("UR_ENABLE_LAYERS") {
-        None => Vec::new(),
-        Some(Ok(names)) => names,
-        Some(Err(reason)) => {
-            warn!("UR_ENABLE_LAYERS: {reason}; ignored");
-            Vec::new()
-        }
-    };
-    for name in names.iter().filter(|name| !layers::is_known(name)) {
-        warn!("UR_ENABLE_LAYERS: unknown layer `{name}`");
-    }
+    let mut names = layers_of(env);
     names.append(&mut configured);
     names
 }
 
-fn load(plan: &Plan) -> Arc<[AdapterLibrary]> {
-    for note in &plan.notes {
-        // A setting that cannot be read is worth a line at any level.
-        ur::object::log::always(note);
+/// What `UR_ENABLE_LAYERS` asks for, and this loader has. The rest is said, with all that it has.
+fn layers_of(env: &Env<'_>) -> Vec<String> {
+    const VARIABLE: &str = "UR_ENABLE_LAYERS";
+    let complain = |fault: String, consequence: &str| {
+        let accepted = layers::names().join(", ");
+        env.complain(&format!(
+            "{VARIABLE}: {fault}; accepted, separated by commas: {accepted}; {consequence}"
+        ));
+    };
+    let names = match env.list(VARIABLE) {
+        None => return Vec::new(),
+        Some(Ok(names)) => names,
+        Some(Err(reason)) => {
+            complain(reason.to_string(), "it enables none");
+            return Vec::new();
+        }
+    };
+    let (known, unknown): (Vec<String>, Vec<String>) =
+        names.into_iter().partition(|name| layers::is_known(name));
+    if !unknown.is_empty() {
+        let fault = format!("unknown: `{}`", unknown.join("`, `"));
+        let consequence = match known.is_empty() {
+            true => "it enables none".to_owned(),
+            false => format!("it enables {} alone", known.join(", ")),
+        };
+        complain(fault, &consequence);
     }
+    known
+}
+
+fn load(plan: &Plan) -> Arc<[AdapterLibrary]> {
     let adapters: Arc<[AdapterLibrary]> = plan
         .candidates
         .iter()

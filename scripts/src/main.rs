@@ -51,34 +51,48 @@ enum Command {
     },
 }
 
-fn main() -> Result<ExitCode> {
+const FAULT: u8 = 1;
+
+fn main() -> ExitCode {
+    let cli: Cli = match console::parse(FAULT) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let code = run(cli.command).unwrap_or_else(|error| {
+        console::errln!("Error: {error:?}");
+        ExitCode::from(FAULT)
+    });
+    console::end("xtask", code, FAULT)
+}
+
+fn run(command: Command) -> Result<ExitCode> {
     let root = repository();
-    match Cli::parse().command {
+    match command {
         Command::Gen { check } => {
             let spec = model::Spec::load(&root.join("spec"))?;
             let files = generate::all(&spec, &root)?;
             if check {
                 generate::check(&root, &files)?;
-                println!("{} generated files are fresh", files.len());
+                console::outln!("{} generated files are fresh", files.len());
             } else {
                 let changed = generate::write(&root, &files)?;
-                println!("{changed} of {} generated files changed", files.len());
+                console::outln!("{changed} of {} generated files changed", files.len());
             }
         }
         Command::Supported { reports } => {
             let spec = model::Spec::load(&root.join("spec"))?;
             generate::support::check(&spec, &root, &reports)?;
-            println!("{} reports agree with README.md", reports.len());
+            console::outln!("{} reports agree with README.md", reports.len());
         }
         Command::Tidy => {
             tidy::check(&root)?;
-            println!("tidy");
+            console::outln!("tidy");
         }
         Command::Demo { adapter } => demo(&adapter)?,
         Command::Install { prefix } => {
             let built = build::workspace(&root, true)?;
             install::install(&root, &built, &prefix)?;
-            println!("installed to {}", prefix.display());
+            console::outln!("installed to {}", prefix.display());
         }
         Command::Package(options) => package::run(&root, &options)?,
         Command::RealClient(options) => {

@@ -122,7 +122,9 @@ impl Census {
         alive.0[Kind::Adapter as usize - 1] = 0;
         match alive.0.iter().all(|count| *count == 0) {
             true => log::debug!("objects alive after the last release: none"),
-            false => log::warn!("objects alive after the last release: {alive}"),
+            // What a runtime leaves alive at its end harms nobody, and libsycl shows warnings of an
+            // adapter to every user.
+            false => log::info!("objects alive after the last release: {alive}"),
         }
     }
 }

@@ -21,10 +21,12 @@ use std::io::Write as _;
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 pub use ::log::{Level, LevelFilter};
 use ::log::{Metadata, Record};
+
+use super::env;
 
 /// Receives each message as `<NAME>[LEVEL]: text`, without a line end.
 pub type Callback = Arc<dyn Fn(Level, &str) + Send + Sync>;
@@ -64,19 +66,29 @@ pub fn set_callback_level(level: LevelFilter) {
     update_max_level();
 }
 
-/// Writes a line whatever the level: for what a user has to know, such as a setting that cannot be
-/// read. Goes to the callback too, as an error.
-pub fn always(text: &str) {
-    let Some(sink) = SINK.get() else { return };
+/// Writes a line whatever the level, and the same text once a process: for what a user has to know,
+/// such as a setting that cannot be read. A callback that wants errors gets it as one. The sink does,
+/// too, if it wants errors or if there is no such callback: a user reads it once by default.
+pub fn once(text: &str) {
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    {
+        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.iter().any(|other| other == text) {
+            return;
+        }
+        said.push(text.to_owned());
+    }
+    let Some(sink) = SINK.get() else {
+        return write_to(libc::STDERR_FILENO, format!("{text}\n").as_bytes());
+    };
     let line = format!("<{}>[{}]: {text}", sink.name, level_name(Level::Error));
-    let callback = CALLBACK
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let callback = callback(Level::Error);
+    if sink.enabled(Level::Error) || callback.is_none() {
+        sink.target.write(format!("{line}\n").as_bytes());
+    }
     if let Some(callback) = callback {
         callback(Level::Error, &line);
     }
-    sink.target.write(format!("{line}\n").as_bytes());
 }
 
 /// What is wrong with a text for `UR_LOG_<NAME>`, if anything is. Opens nothing.
@@ -90,6 +102,17 @@ fn update_max_level() {
         .get()
         .map_or(LevelFilter::Off, |sink| sink.settings.level);
     ::log::set_max_level(sink.max(callback_level()));
+}
+
+/// The callback, if it wants lines of this level. A clone, so that it may log or change the callback.
+fn callback(level: Level) -> Option<Callback> {
+    if level > callback_level() {
+        return None;
+    }
+    CALLBACK
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
 }
 
 fn callback_level() -> LevelFilter {
@@ -108,15 +131,7 @@ impl ::log::Log for Logger {
         let Some(sink) = SINK.get() else { return };
         let level = record.level();
         let to_sink = level <= sink.settings.level;
-        // A clone, so that a callback may log or change the callback.
-        let callback = (level <= callback_level())
-            .then(|| {
-                CALLBACK
-                    .read()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone()
-            })
-            .flatten();
+        let callback = callback(level);
         if !to_sink && callback.is_none() {
             return;
         }
@@ -318,7 +333,11 @@ impl Settings {
                 "flush" => settings.flush = level(value)?,
                 "fileline" => settings.fileline = flag(value)?,
                 "output" => settings.output = output(value)?,
-                _ => return Err(Fault(format!("unknown key `{key}`"))),
+                _ => {
+                    return Err(Fault(format!(
+                        "unknown key `{key}`; known are level, flush, fileline, output"
+                    )));
+                }
             }
         }
         Ok(settings)
@@ -340,14 +359,12 @@ fn level(text: &str) -> Result<LevelFilter, Fault> {
 
 fn flag(text: &str) -> Result<bool, Fault> {
     let text = unquote(text);
-    let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
-    if is(&["y", "yes", "t", "true", "1"]) {
-        Ok(true)
-    } else if is(&["n", "no", "f", "false", "0"]) {
-        Ok(false)
-    } else {
-        Err(Fault(format!("`{text}` is neither true nor false")))
-    }
+    env::flag(text).ok_or_else(|| {
+        let accepted = env::FLAGS;
+        Fault(format!(
+            "`{text}` is neither true nor false; known are {accepted}"
+        ))
+    })
 }
 
 fn output(text: &str) -> Result<Output, Fault> {

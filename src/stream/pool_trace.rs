@@ -68,7 +68,7 @@ impl Trace {
         match File::create(&path) {
             Ok(file) => Some(Self::over(file)),
             Err(error) => {
-                log::always(&format!("UR_POOL_TRACE: cannot create `{path}`: {error}"));
+                log::once(&format!("UR_POOL_TRACE: cannot create `{path}`: {error}"));
                 None
             }
         }

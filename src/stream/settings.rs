@@ -3,10 +3,10 @@
 //! | variable | words |
 //! |---|---|
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
-//! | `UR_POOL_DETERMINISTIC` | `1`, `0` (the default) |
+//! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
 
-use crate::object::log;
+use crate::object::env::Env;
 use crate::pool::WaitPolicy;
 use std::sync::OnceLock;
 
@@ -23,39 +23,17 @@ pub(crate) struct Settings {
 impl Settings {
     pub fn get() -> &'static Self {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
-        SETTINGS.get_or_init(|| {
-            let read = |name: &str| {
-                let value = std::env::var_os(name)?;
-                Some(value.to_string_lossy().into_owned())
-            };
-            Self::parse(read, log::always)
-        })
+        SETTINGS.get_or_init(|| Self::read(&Env::process()))
     }
 
-    /// From variables; what is not understood stays at its default, and is complained of.
-    fn parse(read: impl Fn(&str) -> Option<String>, complain: impl Fn(&str)) -> Self {
-        let mut out = Self::default();
-        let wrong = |name: &str, value: &str, words: &str| {
-            complain(&format!("{name}: `{value}` is none of {words}"));
-        };
-        let value = |name: &str| read(name).filter(|value| !value.is_empty());
-        if let Some(text) = value("UR_POOL_WAITS") {
-            match text.as_str() {
-                "never" => out.waits = WaitPolicy::Never,
-                "bounded" => out.waits = WaitPolicy::Bounded,
-                "always" => out.waits = WaitPolicy::Always,
-                _ => wrong("UR_POOL_WAITS", &text, "never, bounded, always"),
-            }
+    fn read(env: &Env<'_>) -> Self {
+        let bounded = ("bounded", WaitPolicy::Bounded);
+        let others = [("never", WaitPolicy::Never), ("always", WaitPolicy::Always)];
+        Self {
+            waits: env.word("UR_POOL_WAITS", bounded, &others),
+            deterministic: env.flag("UR_POOL_DETERMINISTIC", false),
+            trace: env.text("UR_POOL_TRACE"),
         }
-        if let Some(text) = value("UR_POOL_DETERMINISTIC") {
-            match text.as_str() {
-                "1" => out.deterministic = true,
-                "0" => {}
-                _ => wrong("UR_POOL_DETERMINISTIC", &text, "0, 1"),
-            }
-        }
-        out.trace = value("UR_POOL_TRACE");
-        out
     }
 }
 
@@ -70,9 +48,8 @@ mod tests {
             let found = pairs.iter().find(|(own, _)| *own == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let settings = Settings::parse(read, |text| {
-            complaints.borrow_mut().push(text.to_owned());
-        });
+        let complain = |text: &str| complaints.borrow_mut().push(text.to_owned());
+        let settings = Settings::read(&Env::new(&read, &complain));
         (settings, complaints.into_inner())
     }
 
@@ -92,11 +69,15 @@ mod tests {
         assert_eq!((all, none), (wanted, vec![]));
         let (kept, complaints) = parse(&[
             ("UR_POOL_WAITS", "sometimes"),
-            ("UR_POOL_DETERMINISTIC", "yes"),
+            ("UR_POOL_DETERMINISTIC", "2"),
             ("UR_POOL_TRACE", ""),
         ]);
         assert_eq!(kept, Settings::default());
         assert_eq!(complaints.len(), 2);
-        assert!(complaints[0].contains("never, bounded, always"));
+        assert_eq!(
+            complaints[0],
+            "UR_POOL_WAITS: `sometimes` is not understood; accepted: bounded, never, always; used \
+             instead: bounded"
+        );
     }
 }

@@ -93,6 +93,7 @@ impl Threads {
         let shared = Arc::clone(&self.0);
         let made = std::thread::Builder::new()
             .name("ur-host".into())
+            .stack_size(crate::object::stack_bytes())
             .spawn(move || work(&shared));
         let Ok(handle) = made else { return false };
         state.live += 1;

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
+use ur::object::env::Env;
 use ur::object::{Error, Handles, Object, Result, ensure};
 use ur::stream::{
     Compiled, Context, Domain, Driver, Kind, Landing, LaunchRequest, NativeLimits, NativePool,
@@ -83,14 +84,7 @@ fn pages(gpu: &Gpu) -> Result<Pages> {
 /// Whether the user wants the driver's own pools where a pool's creator does not mind.
 fn wants_native_pools() -> bool {
     static WANTS: OnceLock<bool> = OnceLock::new();
-    *WANTS.get_or_init(|| {
-        let value = std::env::var_os("UR_CUDA_NATIVE_POOLS").unwrap_or_default();
-        let value = value.to_string_lossy();
-        if !["", "0", "1"].contains(&&*value) {
-            log::warn!("UR_CUDA_NATIVE_POOLS: `{value}` is neither 0 nor 1");
-        }
-        value == "1"
-    })
+    *WANTS.get_or_init(|| Env::process().flag("UR_CUDA_NATIVE_POOLS", false))
 }
 
 impl Driver for Cuda {

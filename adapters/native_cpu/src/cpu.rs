@@ -3,18 +3,18 @@
 use std::fs;
 use std::sync::OnceLock;
 
+use ur::object::env::Env;
+
 /// More workers than any machine has cores; beyond it a setting is taken for a mistake.
 const MOST_THREADS: usize = 4096;
 
 /// How many workers to run: `SYCL_NATIVE_CPU_HOST_THREADS`, or as many as there are cores for this
 /// process.
 pub fn threads() -> usize {
-    let asked = std::env::var("SYCL_NATIVE_CPU_HOST_THREADS");
-    let asked = asked.ok().and_then(|text| text.trim().parse().ok());
-    match asked {
-        Some(threads @ 1..=MOST_THREADS) => threads,
-        _ => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let default = format!("{cores}, the cores for this process");
+    let asked = Env::process().number("SYCL_NATIVE_CPU_HOST_THREADS", 1..=MOST_THREADS, &default);
+    asked.unwrap_or(cores)
 }
 
 /// What does not change while the machine runs.

@@ -1,10 +1,11 @@
 //! Kernels, and what a launch of one needs before it can be given to a lane.
 
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::hal::{self, Exported, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
+use ur::object::env::Env;
 use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{LaunchRequest, Queue};
 
@@ -136,10 +137,11 @@ impl Kernel {
 /// `UR_NATIVE_CPU_KERNEL_FORM`: `group` if the program's compiler made kernels that loop over
 /// their work-groups, as DPC++ does when it is built with the oneAPI construction kit.
 fn default_form() -> Form {
-    match std::env::var("UR_NATIVE_CPU_KERNEL_FORM").as_deref() {
-        Ok("group") => Form::Group,
-        _ => Form::Item,
-    }
+    static FORM: OnceLock<Form> = OnceLock::new();
+    *FORM.get_or_init(|| {
+        let item = ("item", Form::Item);
+        Env::process().word("UR_NATIVE_CPU_KERNEL_FORM", item, &[("group", Form::Group)])
+    })
 }
 
 fn args(list: &[ur_exp_kernel_arg_properties_t]) -> Result<Args> {

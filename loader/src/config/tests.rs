@@ -74,13 +74,23 @@ fn layers_are_listed_and_enabled_by_exact_name() {
         // SAFETY: the handle is live.
         unsafe { urLoaderConfigEnableLayer(handle, name.as_ptr()) }
     };
-    assert!(text.split(';').any(|name| name == "UR_LAYER_TRACING"));
+    for name in text.split(';') {
+        let name = std::ffi::CString::new(name).expect("a name");
+        assert_eq!(enable(&name), UR_RESULT_SUCCESS, "{name:?}");
+    }
+    // SAFETY: the handle is live.
+    let listed = unsafe { settings_of(handle) }.layers;
+    assert!(listed.iter().any(|name| name == "UR_LAYER_TRACING"));
     assert_eq!(enable(c"UR_LAYER_TRACING"), UR_RESULT_SUCCESS);
     assert_eq!(enable(c"UR_LAYER_FULL_VALIDATION"), UR_RESULT_SUCCESS);
     for name in [
         c"UR_LAYER",
         c"",
-        c"UR_LAYER_TRACING;UR_LAYER_ASAN",
+        c"UR_LAYER_TRACING;UR_LAYER_LEAK_CHECKING",
+        // Layers of the reference's that this loader does not have.
+        c"UR_LAYER_ASAN",
+        c"UR_LAYER_MSAN",
+        c"UR_LAYER_TSAN",
         c"ur_layer_tracing",
         c"\xff",
     ] {
@@ -89,7 +99,7 @@ fn layers_are_listed_and_enabled_by_exact_name() {
     // SAFETY: the handle is live.
     let settings = unsafe { settings_of(handle) };
     assert_eq!(
-        settings.layers,
+        settings.layers[listed.len()..],
         ["UR_LAYER_TRACING", "UR_LAYER_FULL_VALIDATION"]
     );
     release(handle);

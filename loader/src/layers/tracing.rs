@@ -33,10 +33,10 @@ use ur::abi::*;
 use ur::object::Origin;
 
 use super::{CodeLocation, Layer, LayerContext};
-use crate::env::Env;
 use crate::generated::layers::tracing::{FUNCTIONS, wrap};
 use adapter::Adapters;
 use settings::{Format, Settings};
+use ur::object::env::Env;
 
 pub use span::{Span, argument, first, written};
 
@@ -49,9 +49,9 @@ static WANTED: [AtomicBool; FUNCTIONS.len()] = [const { AtomicBool::new(false) }
 /// The process in which the layer first began.
 static ORIGIN: OnceLock<Origin> = OnceLock::new();
 
-/// What is wrong with the variables that this layer reads.
-pub fn faults(env: &Env<'_>) -> Vec<String> {
-    Settings::read(env).1
+/// Complains of what is wrong with the variables that this layer reads.
+pub fn check(env: &Env<'_>) {
+    Settings::read(env);
 }
 
 struct Tracer {
@@ -80,10 +80,7 @@ impl Layer for Tracing {
         _: &[&'static str],
         context: &LayerContext,
     ) -> Result<(), ur_result_t> {
-        let (settings, faults) = Settings::read(&Env::process());
-        for fault in faults {
-            ur::object::log::always(&fault);
-        }
+        let settings = Settings::read(&Env::process());
         ORIGIN.get_or_init(Origin::here);
         for (function, wanted) in FUNCTIONS.iter().zip(&WANTED) {
             wanted.store(settings.functions.admits(function), Ordering::Relaxed);

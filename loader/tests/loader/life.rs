@@ -177,21 +177,102 @@ fn scenario_threads() {
     assert_eq!(loader().tear_down(), UR_RESULT_ERROR_UNINITIALIZED);
 }
 
+/// What the loader has, as its complaints say.
+const ACCEPTED: &str = "accepted, separated by commas: UR_LAYER_ASYNC_ALLOC_VALIDATION, \
+    UR_LAYER_FULL_VALIDATION, UR_LAYER_BOUNDS_CHECKING, UR_LAYER_LEAK_CHECKING, \
+    UR_LAYER_LIFETIME_VALIDATION, UR_LAYER_PARAMETER_VALIDATION, UR_LAYER_TRACING";
+
 #[test]
-fn layers_that_are_absent_are_logged() {
-    let variables = [
-        NONE[0],
-        ("UR_LOG_LOADER", "level:warning"),
-        ("UR_ENABLE_LAYERS", "UR_LAYER_TSAN,UR_LAYER_SPEED"),
-    ];
-    let log = child("life::scenario_layers", &variables);
-    for expected in [
-        "<LOADER>[WARNING]: layer UR_LAYER_TSAN is known but not part of this loader",
-        "<LOADER>[WARNING]: layer UR_LAYER_ASAN is known",
-        "<LOADER>[WARNING]: UR_ENABLE_LAYERS: unknown layer `UR_LAYER_SPEED`",
-        "<LOADER>[WARNING]: no adapter was found",
+fn a_wrong_list_of_layers_is_said_once_at_the_default_level() {
+    let none = "it enables none";
+    for (layers, fault, consequence) in [
+        ("UR_LAYER_TRACNG", "unknown: `UR_LAYER_TRACNG`", none),
+        ("ur_layer_tracing", "unknown: `ur_layer_tracing`", none),
+        (
+            "UR_LAYER_TSAN,UR_LAYER_SPEED",
+            "unknown: `UR_LAYER_TSAN`, `UR_LAYER_SPEED`",
+            none,
+        ),
+        (
+            "UR_LAYER_TRACING UR_LAYER_LEAK_CHECKING",
+            "unknown: `UR_LAYER_TRACING UR_LAYER_LEAK_CHECKING`",
+            none,
+        ),
+        (
+            "UR_LAYER_PARAMETER_VALIDATION,UR_LAYER_SPEED",
+            "unknown: `UR_LAYER_SPEED`",
+            "it enables UR_LAYER_PARAMETER_VALIDATION alone",
+        ),
+        (
+            "UR_LAYER_TRACING;UR_LAYER_LEAK_CHECKING",
+            "an item with `:` or `;` needs quotes (at byte 16)",
+            none,
+        ),
+        ("UR_LAYER_TRACING,", "empty item (at byte 17)", none),
     ] {
-        assert!(log.contains(expected), "{expected} is not in\n{log}");
+        let variables = [NONE[0], ("UR_ENABLE_LAYERS", layers)];
+        let log = child("life::scenario_layers", &variables);
+        let line =
+            format!("<LOADER>[ERROR]: UR_ENABLE_LAYERS: {fault}; {ACCEPTED}; {consequence}\n");
+        assert_eq!(log.matches("UR_ENABLE_LAYERS").count(), 1, "{log}");
+        assert!(log.contains(&line), "{line} is not in\n{log}");
+    }
+}
+
+#[test]
+fn a_flag_or_a_time_that_is_none_is_said_once_at_the_default_level() {
+    for (name, value, accepted, instead) in [
+        (
+            "UR_ADAPTERS_DEEP_BIND",
+            "deep",
+            "1, true, yes, 0, false, no",
+            "0",
+        ),
+        (
+            "UR_LOADER_PRELOAD_FILTER",
+            "off",
+            "1, true, yes, 0, false, no",
+            "1",
+        ),
+        (
+            "UR_TRACE_MIN_TIME",
+            "10",
+            "a time such as 10us or 1.5ms, in ns, us, ms or s",
+            "0ns",
+        ),
+        ("UR_TRACE_FORMAT", "xml", "text, json", "text"),
+    ] {
+        let variables = [
+            NONE[0],
+            ("UR_ENABLE_LAYERS", "UR_LAYER_TRACING"),
+            ("UR_TRACE_OUTPUT", "none"),
+            (name, value),
+        ];
+        let log = child("life::scenario_layers", &variables);
+        let line = format!(
+            "<LOADER>[ERROR]: {name}: `{value}` is not understood; accepted: {accepted}; used \
+             instead: {instead}\n"
+        );
+        assert_eq!(log.matches(name).count(), 1, "{log}");
+        assert!(log.contains(&line), "{line} is not in\n{log}");
+    }
+}
+
+#[test]
+fn a_log_setting_that_is_none_is_said_once_with_what_is_accepted() {
+    for (value, accepted) in [
+        (
+            "level:DEBUG",
+            "known are debug, info, warning, error, quiet",
+        ),
+        ("levl:debug", "known are level, flush, fileline, output"),
+        ("fileline:maybe", "known are 1, true, yes, 0, false, no"),
+        ("output:syslog", "known are stderr, stdout and file,PATH"),
+    ] {
+        let variables = [NONE[0], ("UR_LOG_LOADER", value)];
+        let log = child("life::scenario_layers", &variables);
+        assert_eq!(log.matches("UR_LOG_LOADER").count(), 1, "{log}");
+        assert!(log.contains(accepted), "{accepted} is not in\n{log}");
     }
 }
 
@@ -215,7 +296,11 @@ fn scenario_layers() {
             enable(config, c"UR_LAYER_FULL_VALIDATION".as_ptr()),
             UR_RESULT_SUCCESS
         );
-        assert_eq!(enable(config, c"UR_LAYER_ASAN".as_ptr()), UR_RESULT_SUCCESS);
+        // A layer of the reference's that this loader does not have.
+        assert_eq!(
+            enable(config, c"UR_LAYER_ASAN".as_ptr()),
+            UR_RESULT_ERROR_LAYER_NOT_PRESENT
+        );
         assert_eq!(
             (loader.urLoaderInit)(ur_device_init_flags_t(0), config),
             UR_RESULT_SUCCESS
@@ -223,5 +308,8 @@ fn scenario_layers() {
         assert_eq!((loader.urLoaderConfigRelease)(config), UR_RESULT_SUCCESS);
     }
     assert_eq!(loader.adapters(0).0, UR_RESULT_SUCCESS);
+    assert_eq!(loader.tear_down(), UR_RESULT_SUCCESS);
+    // In a second life nothing is said again.
+    assert_eq!(loader.init(), UR_RESULT_SUCCESS);
     assert_eq!(loader.tear_down(), UR_RESULT_SUCCESS);
 }

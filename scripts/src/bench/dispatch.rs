@@ -71,7 +71,7 @@ pub(super) fn run(root: &Path, options: &Dispatch) -> Result<()> {
             (lib.join("libur_loader.so.0"), Some(lib))
         }
     };
-    println!("{}\n", circumstances()?);
+    console::outln!("{}\n", circumstances()?);
     let mut command = program(&built, 2);
     command.arg(loader);
     command.args(["--layers", &LAYERS.join(",")]);
@@ -104,11 +104,11 @@ fn prepare(command: &mut Command, built: &Path, adapters: usize) {
 
 fn gate(built: &Path) -> Result<()> {
     if let Some(why) = instructions::cannot() {
-        println!("dispatch: SKIPPED: {why}; instructions are NOT checked");
+        console::outln!("dispatch: SKIPPED: {why}; instructions are NOT checked");
         return Ok(());
     }
     let mut over = Vec::new();
-    println!("| call | one adapter | two | limit |\n|---|---|---|---|");
+    console::outln!("| call | one adapter | two | limit |\n|---|---|---|---|");
     for (call, limit) in LIMITS {
         let direct = count(built, 1, call, true)?;
         let mut cells = String::new();
@@ -125,7 +125,7 @@ fn gate(built: &Path) -> Result<()> {
                 over.push(format!("{call}: {added:.2} with {adapters}, not {limit}"));
             }
         }
-        println!("| {call} |{cells} {limit} |");
+        console::outln!("| {call} |{cells} {limit} |");
     }
     if !over.is_empty() {
         bail!(

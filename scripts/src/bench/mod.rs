@@ -80,7 +80,7 @@ fn opencl(root: &Path, options: &Opencl) -> Result<()> {
         Some(peer) => peer.clone(),
         None => intel_loader(&target.join("bench"))?,
     };
-    println!("{}\n", circumstances()?);
+    console::outln!("{}\n", circumstances()?);
     let mut command = Command::new(&script);
     command.arg(&drivers).arg("intel");
     command.arg(built.join("ur-bench"));
@@ -95,7 +95,7 @@ fn opencl(root: &Path, options: &Opencl) -> Result<()> {
         Ok(program) => {
             command.arg("--sycl").arg(program);
         }
-        Err(missing) => println!("*skipped* the SYCL calls: {missing:#}\n"),
+        Err(missing) => console::outln!("*skipped* the SYCL calls: {missing:#}\n"),
     }
     command.env("ONEAPI_DEVICE_SELECTOR", "opencl:cpu");
     build::run(&mut command)

@@ -41,10 +41,10 @@ const TIMES: u64 = 10_000;
 /// Fails if anything takes more than it may.
 pub(super) fn gate(program: &Path) -> Result<()> {
     if let Some(why) = instructions::cannot() {
-        println!("pool: SKIPPED: {why}; instructions are NOT checked");
+        console::outln!("pool: SKIPPED: {why}; instructions are NOT checked");
         return Ok(());
     }
-    println!("| what | instructions | limit |\n|---|---|---|");
+    console::outln!("| what | instructions | limit |\n|---|---|---|");
     let mut over = Vec::new();
     for (case, name, limit) in LIMITS {
         let run = |times: u64| {
@@ -53,7 +53,7 @@ pub(super) fn gate(program: &Path) -> Result<()> {
             instructions::of(&command).with_context(|| case.to_owned())
         };
         let each = run(2 * TIMES)?.saturating_sub(run(TIMES)?) as f64 / TIMES as f64;
-        println!("| {name} | {each:.1} | {limit} |");
+        console::outln!("| {name} | {each:.1} | {limit} |");
         if each > limit {
             over.push(format!("{name}: {each:.1}, not {limit}"));
         }

@@ -33,7 +33,7 @@ pub fn run(root: &Path, options: &Peers) -> Result<()> {
     let plots = root.join(&options.plots);
     fs::create_dir_all(&plots)?;
     let records = Records::read(&text)?;
-    println!("{}\n", records.circumstances);
+    console::outln!("{}\n", records.circumstances);
     for (measure, what) in [
         ("pair", "An allocation and its free on one queue, ns"),
         ("threads", "Pairs of 4 KiB from threads, millions a second"),
@@ -43,7 +43,7 @@ pub fn run(root: &Path, options: &Peers) -> Result<()> {
         ("first", "A program's first run, ns an operation"),
         ("again", "Its second, ns an operation"),
     ] {
-        println!("## {what}\n{}", records.table(measure));
+        console::outln!("## {what}\n{}", records.table(measure));
     }
     records.verdicts()?.print();
     records.draw(&plots)

@@ -62,7 +62,7 @@ pub fn run(root: &Path, options: &Pool) -> Result<()> {
         folder,
         plots,
     };
-    println!("{}\n", super::circumstances()?);
+    console::outln!("{}\n", super::circumstances()?);
     let mut verdicts = Verdicts::default();
     if !options.only_pairs {
         bench.traces(&root.join("tools/traces"))?;
@@ -107,16 +107,20 @@ impl Bench {
     }
 
     fn traces(&self, from: &Path) -> Result<()> {
-        println!("## Recorded programs, each operation followed by a fill of 4 KiB on its queue");
+        console::outln!(
+            "## Recorded programs, each operation followed by a fill of 4 KiB on its queue"
+        );
         let paths = TRACES.map(|name| from.join(format!("{name}.trace.gz")));
         build::run(self.replay().args(&paths))?;
-        println!("\n## The same at the pace of a program that takes 100 us between operations");
+        console::outln!(
+            "\n## The same at the pace of a program that takes 100 us between operations"
+        );
         build::run(
             self.replay()
                 .args(["--mode", "completed", "--pace", "100"])
                 .arg(&paths[2]),
         )?;
-        println!();
+        console::outln!("");
         let mut lines = Vec::new();
         for (mode, pace) in [("ordered", "0"), ("completed", "100")] {
             let series = self.folder.join(format!("multistream-{mode}.csv"));
@@ -147,13 +151,13 @@ impl Bench {
     /// Random programs over several queues: with their dependencies, without, and what exact reuse
     /// would hold. What one program gives beside exact reuse differs by a tenth from the next.
     fn queues(&self, verdicts: &mut Verdicts) -> Result<()> {
-        println!(
+        console::outln!(
             "## Random programs: joins 0.1, frees 0.1; reserved / live, means of {PROGRAMS} programs"
         );
-        println!(
+        console::outln!(
             "| allocations | queues | same queue only | by dependencies | exact reuse | beside it, least to most | with completion |"
         );
-        println!(
+        console::outln!(
             "|------------:|-------:|----------------:|----------------:|------------:|------------------------:|----------------:|"
         );
         let mut lines = [Vec::new(), Vec::new(), Vec::new()];
@@ -185,7 +189,7 @@ impl Bench {
                 let (ordered, exact, ratio) = (mean(&each), mean(&exact), mean(&beside));
                 let (least, most) = (beside[0], beside[beside.len() - 1]);
                 let share = allocations as f64 / 100.0;
-                println!(
+                console::outln!(
                     "| {share} | {queues} | {same:.2} | {ordered:.2} | {exact:.2} | {ratio:.2}, {least:.2} to {most:.2} | {completed:.2} |"
                 );
                 let name =
@@ -204,7 +208,7 @@ impl Bench {
                 }
             }
         }
-        println!();
+        console::outln!("");
         let names = ["same queue only", "by dependencies", "exact reuse"];
         let lines: Vec<Line> = names
             .iter()
@@ -232,7 +236,9 @@ impl Bench {
         let mut command = self.replay();
         command.args(["--mode", "ordered", "--scale", &SCALE.to_string()]);
         let found = self.outcomes(command.args(&paths))?;
-        println!("## MiniMalloc's instances in order of time; reserved / what suffices offline");
+        console::outln!(
+            "## MiniMalloc's instances in order of time; reserved / what suffices offline"
+        );
         let mut text = String::new();
         for outcome in &found {
             let reserved = outcome["reserved_high"].as_f64().context("a figure")?;
@@ -240,7 +246,7 @@ impl Bench {
             let name = name.split('.').next().unwrap_or_default();
             write!(text, "{name} {:.3}  ", reserved / (CAPACITY * SCALE) as f64)?;
         }
-        println!("{}\n", text.trim_end());
+        console::outln!("{}\n", text.trim_end());
         Ok(())
     }
 }

@@ -30,17 +30,17 @@ const TIMES: u64 = 700;
 /// Fails if anything takes more than it may.
 pub(super) fn run(root: &Path) -> Result<()> {
     if let Some(why) = instructions::cannot() {
-        println!("submit: SKIPPED: {why}; instructions are NOT checked");
+        console::outln!("submit: SKIPPED: {why}; instructions are NOT checked");
         return Ok(());
     }
     let packages = ["ur-loader", "ur-adapter-cuda"];
     let program = pair::benchmark(root, &packages, "ur-adapter-cuda", "submit")?;
-    println!("| command | instructions | limit |\n|---|---|---|");
+    console::outln!("| command | instructions | limit |\n|---|---|---|");
     let mut over = Vec::new();
     for (case, limit) in LIMITS {
         let name = case.rsplit(' ').next().unwrap_or(case);
         let each = each(&program, case)? - each(&program, &format!("driver {name}"))?;
-        println!("| {case} | {each:.1} | {limit} |");
+        console::outln!("| {case} | {each:.1} | {limit} |");
         if each > limit {
             over.push(format!("{case}: {each:.1}, not {limit}"));
         }

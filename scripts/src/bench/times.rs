@@ -17,7 +17,7 @@ pub(super) fn measure(
     plots: &Path,
     verdicts: &mut Verdicts,
 ) -> Result<()> {
-    println!("## An allocation and its free through the C interface, beside heaps");
+    console::outln!("## An allocation and its free through the C interface, beside heaps");
     // Criterion puts its results where this says.
     let results = folder.join("criterion");
     let mut command = Command::new(program);
@@ -25,7 +25,7 @@ pub(super) fn measure(
         .env("CRITERION_HOME", &results)
         .env_remove("UR_ADAPTERS_FORCE_LOAD");
     build::run(command.args(["--bench", "--quick"]))?;
-    println!();
+    console::outln!("");
     sizes(&results.join("pair"), plots, verdicts)?;
     figures(program, plots, verdicts)
 }
@@ -43,7 +43,7 @@ fn sizes(results: &Path, plots: &Path, verdicts: &mut Verdicts) -> Result<()> {
         .iter()
         .map(|size| format!(" {} |", bytes(*size)))
         .collect();
-    println!("| ns |{heads}\n|---|{}", "---|".repeat(sizes.len()));
+    console::outln!("| ns |{heads}\n|---|{}", "---|".repeat(sizes.len()));
     let mut lines = Vec::new();
     for (folder, name) in KINDS {
         let point = |size: &u64| -> Result<(f64, f64)> {
@@ -52,11 +52,11 @@ fn sizes(results: &Path, plots: &Path, verdicts: &mut Verdicts) -> Result<()> {
         };
         let points: Vec<_> = sizes.iter().map(point).collect::<Result<_>>()?;
         let cells: String = points.iter().map(|(_, ns)| format!(" {ns:.1} |")).collect();
-        println!("| {name} |{cells}");
+        console::outln!("| {name} |{cells}");
         lines.push(Line::new(name, points));
     }
     let add = median(&results.join("atomic add"))?;
-    println!("\nAn uncontended atomic add: {add:.1} ns\n");
+    console::outln!("\nAn uncontended atomic add: {add:.1} ns\n");
     for (size, (_, ns)) in sizes.iter().zip(&lines[0].points) {
         verdicts.most(&format!("pair, {}, ns", bytes(*size)), *ns, 60.0);
     }
@@ -112,14 +112,14 @@ struct Threads {
 }
 
 fn threads(rows: &[Threads], plots: &Path, verdicts: &mut Verdicts) -> Result<()> {
-    println!("## Pairs of 4 KiB from threads, each on its own queue");
-    println!("| threads | million pairs a second | times one thread's | arithmetic alone |");
-    println!("|--------:|-----------------------:|-------------------:|-----------------:|");
+    console::outln!("## Pairs of 4 KiB from threads, each on its own queue");
+    console::outln!("| threads | million pairs a second | times one thread's | arithmetic alone |");
+    console::outln!("|--------:|-----------------------:|-------------------:|-----------------:|");
     for row in rows {
         let (rate, made, alone) = (row.rate / 1e6, row.made, row.alone);
-        println!("| {} | {rate:.1} | {made:.2} | {alone:.2} |", row.threads);
+        console::outln!("| {} | {rate:.1} | {made:.2} | {alone:.2} |", row.threads);
     }
-    println!();
+    console::outln!("");
     for row in rows.iter().skip(1) {
         let what = format!("scaling beside arithmetic's, {} threads", row.threads);
         verdicts.least(&what, row.beside, 0.9);

@@ -37,11 +37,13 @@ impl Verdicts {
     }
 
     pub fn print(&self) {
-        println!("## Against the targets\n| what | found | target | met |\n|---|---|---|---|");
+        console::outln!(
+            "## Against the targets\n| what | found | target | met |\n|---|---|---|---|"
+        );
         for verdict in &self.0 {
             let met = if verdict.met { "yes" } else { "**no**" };
             let (what, wanted) = (&verdict.what, &verdict.wanted);
-            println!("| {what} | {:.3} | {wanted} | {met} |", verdict.found);
+            console::outln!("| {what} | {:.3} | {wanted} | {met} |", verdict.found);
         }
     }
 }

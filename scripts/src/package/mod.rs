@@ -86,7 +86,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
         .context("packages are made on x86_64 and aarch64 only")?;
     let maintainer = Maintainer::read(|name| std::env::var(name).ok())?;
     if maintainer.is_none() {
-        eprintln!(
+        console::errln!(
             "packages that nobody answers for: DEBFULLNAME and DEBEMAIL name their maintainer"
         );
     }
@@ -110,10 +110,10 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
         maintainer: maintainer.as_ref(),
     };
     let path = deb::write(&package, items, &out)?;
-    println!("{}", path.display());
+    console::outln!("{}", path.display());
     let items = wheel::layout().items(root, scratch.path())?;
     let path = wheel::write(&package, items, &out)?;
-    println!("{}", path.display());
+    console::outln!("{}", path.display());
     Ok(())
 }
 

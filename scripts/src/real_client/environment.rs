@@ -81,7 +81,7 @@ impl Environment {
                 dpctl,
             });
         }
-        println!(
+        console::outln!(
             "fetching libsycl {} to {}",
             runtime.version(),
             folder.display()

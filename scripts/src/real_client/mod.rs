@@ -40,7 +40,7 @@ pub struct Options {
     /// Intel's own loader and OpenCL adapter in place of ours, to compare; what fails fails nothing
     #[arg(long)]
     reference: bool,
-    /// Programs of conformance/sycl by name, `mock`, `urtrace`, `dpctl`; all without it
+    /// Programs of conformance/sycl by name, `mock`, `urtrace`, `ur-env`, `dpctl`; all without it
     names: Vec<String>,
 }
 
@@ -50,6 +50,7 @@ enum Client {
     Program(PathBuf),
     Mock,
     Trace,
+    Env,
     Dpctl,
 }
 
@@ -57,7 +58,7 @@ impl Client {
     /// All that there are, in the order in which they run.
     fn all(root: &Path) -> Result<Vec<Client>> {
         let programs = program::sources(root)?.into_iter().map(Client::Program);
-        let others = [Client::Mock, Client::Trace, Client::Dpctl];
+        let others = [Client::Mock, Client::Trace, Client::Env, Client::Dpctl];
         Ok(programs.chain(others).collect())
     }
 
@@ -66,6 +67,7 @@ impl Client {
             Client::Program(source) => program::name(source),
             Client::Mock => "mock".to_owned(),
             Client::Trace => "urtrace".to_owned(),
+            Client::Env => "ur-env".to_owned(),
             Client::Dpctl => "dpctl".to_owned(),
         }
     }
@@ -73,12 +75,14 @@ impl Client {
     fn targets(&self, reference: bool) -> &'static [Target] {
         match (self, reference) {
             (Client::Program(_) | Client::Dpctl, true) => &[Target::Reference],
-            (Client::Mock | Client::Trace, true) => &[],
+            (Client::Mock | Client::Trace | Client::Env, true) => &[],
             (Client::Program(_), false) => &[Target::NativeCpu, Target::Intel, Target::Pocl],
             (Client::Mock, false) => &[Target::Mock],
             (Client::Trace, false) => &[Target::NativeCpu],
             // Its kernels are SPIR-V, which of these only Intel's driver takes.
             (Client::Dpctl, false) => &[Target::Intel],
+            // The driver on which libsycl has a default device without us.
+            (Client::Env, false) => &[Target::Intel],
         }
     }
 
@@ -96,6 +100,7 @@ impl Client {
             Client::Program(source) => program::run(bench, environment, target, source),
             Client::Mock => ours::mock(bench, environment),
             Client::Trace => ours::trace(bench, environment),
+            Client::Env => ours::default_device(bench, environment),
             Client::Dpctl => dpctl::run(bench, environment, target),
         }
     }

@@ -1,5 +1,5 @@
 //! Clients that know one thing of this project: the mock adapter, behind libsycl and behind Intel's
-//! loader, and urtrace around a SYCL program.
+//! loader, and urtrace and ur-env around a SYCL program.
 
 use super::bench::{Bench, Target};
 use super::environment::Environment;
@@ -80,6 +80,46 @@ pub(super) fn trace(bench: &Bench<'_>, environment: &Environment) -> Result<Outc
         bail!("no line starts with {wanted:?}:\n{text}");
     }
     Ok(Outcome::Passed(format!("says {wanted:?}")))
+}
+
+/// ur-env leaves a program's default device what it is without it, here the CPU through OpenCL, though
+/// now through our adapter; native_cpu it is where that is asked for.
+pub(super) fn default_device(bench: &Bench<'_>, environment: &Environment) -> Result<Outcome> {
+    let source = bench.root.join("conformance/sycl/default/device.cpp");
+    let program = program::build(bench, environment, &source, "default-device")?;
+    let ur_env = bench.prefix.join("bin/ur-env");
+    let start = |starter: &Path| {
+        let mut command = bench.command(environment, Target::Reference, starter);
+        command.env_remove("ONEAPI_DEVICE_SELECTOR");
+        command
+    };
+    let devices = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with("library "));
+        lines.map(str::to_owned).collect()
+    };
+    let plain = devices(&succeed(&mut start(&program), &program, "plain")?);
+    let under = succeed(start(&ur_env).arg(&program), &program, "under")?;
+    if devices(&under) != plain || !plain.iter().all(|line| line.contains(": opencl, ")) {
+        bail!("{plain:?} without ur-env, and with it\n{under}");
+    }
+    let ours = std::fs::canonicalize(bench.adapter(Target::Intel))?;
+    if !under.contains(&format!("library {}", ours.display())) {
+        bail!("not on {}:\n{under}", ours.display());
+    }
+    let mut named = start(&ur_env);
+    named.args(["--adapter", "native_cpu"]).arg(&program);
+    let mut selected = start(&ur_env);
+    selected
+        .arg(&program)
+        .env("ONEAPI_DEVICE_SELECTOR", "native_cpu:cpu");
+    for (command, what) in [(&mut named, "named"), (&mut selected, "selected")] {
+        let text = succeed(command, &program, what)?;
+        let found = devices(&text);
+        if !found.iter().all(|line| line.contains("native_cpu, ")) {
+            bail!("native_cpu is {what}, and found is\n{text}");
+        }
+    }
+    Ok(Outcome::Passed(plain.join("; ")))
 }
 
 /// Runs what has to succeed; returns all that it wrote, in files beside `binary`.

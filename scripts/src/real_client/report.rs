@@ -42,7 +42,7 @@ pub struct Report {
 impl Report {
     /// Adds a row and tells of it.
     pub fn add(&mut self, row: Row) {
-        println!(
+        console::outln!(
             "{:8}{} on {}: {}",
             row.outcome.word(),
             row.client,
@@ -58,8 +58,8 @@ impl Report {
 
     /// The table, and the totals.
     pub fn print(&self) {
-        print!("\n{}", self.table());
-        println!(
+        console::out!("\n{}", self.table());
+        console::outln!(
             "real-client: {} passed, {} failed, {} skipped",
             self.count("ok"),
             self.count("FAILED"),

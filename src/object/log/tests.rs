@@ -159,6 +159,25 @@ fn callbacks_have_their_own_level() {
 }
 
 #[test]
+fn what_a_user_has_to_know_is_written_once_at_any_level() {
+    const LINE: &str = "<SCENARIO>[ERROR]: has to be known\n";
+    for variable in ["", "level:quiet", "level:error"] {
+        let (_, err) = child("scenario_once", variable);
+        assert_eq!(err.matches(LINE).count(), 1, "{variable}: {err}");
+    }
+    let (out, err) = child("scenario_once", "output:stdout");
+    assert_eq!(
+        (out.matches(LINE).count(), err.matches(LINE).count()),
+        (1, 0)
+    );
+    // A callback that wants errors is where a user reads by default.
+    let (_, err) = child("scenario_once_callback", "");
+    assert!(!err.contains("has to be known"), "{err}");
+    let (_, err) = child("scenario_once_callback", "level:error");
+    assert_eq!(err.matches(LINE).count(), 1, "{err}");
+}
+
+#[test]
 fn threads_may_log_while_their_locals_are_destroyed() {
     let (_, err) = child("scenario_thread_end", "level:error");
     assert!(
@@ -209,6 +228,32 @@ fn scenario_callback() {
         ]
     );
     assert!(!LOGGER.enabled(&::log::Metadata::builder().level(Level::Debug).build()));
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_once() {
+    init("scenario");
+    // A callback that asks for nothing takes nothing away.
+    set_callback(Some(Arc::new(|_, _| {})));
+    once("has to be known");
+    once("has to be known");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn scenario_once_callback() {
+    init("scenario");
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let record = Arc::clone(&seen);
+    set_callback(Some(Arc::new(move |_, text| {
+        record.lock().expect("unpoisoned").push(text.to_owned());
+    })));
+    set_callback_level(LevelFilter::Error);
+    once("has to be known");
+    once("has to be known");
+    let seen = seen.lock().expect("unpoisoned");
+    assert_eq!(*seen, ["<SCENARIO>[ERROR]: has to be known"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod plan;
 mod runtime;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -24,12 +24,20 @@ use runtime::Runtime;
 ///
 /// Loaders are told of the adapters by path. For a libsycl that links libur_loader.so.0, as 2026.1's,
 /// rather than having a loader of its own inside, as 2026.2's, this installation's loader comes first
-/// on LD_LIBRARY_PATH. Exits with 1 if a named adapter or libsycl is not there, with 127 or 126 if there
+/// on LD_LIBRARY_PATH.
+///
+/// A program's default device stays what it was, with libsycl 2026.2 and no GPU the CPU through OpenCL:
+/// of devices that it scores alike, libsycl takes that of the first adapter, and native_cpu comes last.
+/// It is the default where there is no other device, with --adapter native_cpu, or where
+/// ONEAPI_DEVICE_SELECTOR selects it, as native_cpu:cpu does.
+///
+/// Exits with 1 if a named adapter or libsycl is not there, with 127 or 126 if there
 /// is no such command or it cannot be run.
 #[derive(Parser)]
 #[command(name = "ur-env", version)]
 struct Cli {
-    /// Adapters to use, such as native_cpu; by default all that are installed but the mock
+    /// Adapters to use, in this order, such as native_cpu; by default all that are installed but the
+    /// mock, native_cpu last
     #[arg(long, short, value_name = "NAMES", value_delimiter = ',')]
     adapter: Vec<String>,
     /// The libsycl to run on; by default the first in LD_LIBRARY_PATH or the lib folder of the virtual
@@ -49,14 +57,15 @@ const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.run() {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("ur-env: {error}");
-            ExitCode::from(FAULT)
-        }
-    }
+    let cli: Cli = match console::parse(FAULT) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let code = cli.run().unwrap_or_else(|error| {
+        console::errln!("ur-env: {error}");
+        ExitCode::from(FAULT)
+    });
+    console::end("ur-env", code, FAULT)
 }
 
 impl Cli {
@@ -67,7 +76,7 @@ impl Cli {
             None => Runtime::search(&self.search, |name| std::env::var_os(name)),
         };
         if runtime.is_none() {
-            eprintln!(
+            console::errln!(
                 "ur-env: found no libsycl; these variables serve all, --libsycl PATH names one"
             );
         }
@@ -80,27 +89,26 @@ impl Cli {
         match self.command.split_first() {
             Some((program, arguments)) => Ok(exec(program, arguments, &variables)),
             None => {
-                print(&variables).map_err(|error| error.to_string())?;
+                print(&variables);
                 Ok(ExitCode::SUCCESS)
             }
         }
     }
 }
 
-fn print(variables: &[Variable]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+fn print(variables: &[Variable]) {
     for (name, value) in variables {
-        write!(out, "export {name}='")?;
-        // A quote ends the quoting, stands for itself, and begins it again.
-        let mut parts = value.as_bytes().split(|byte| *byte == b'\'');
-        out.write_all(parts.next().unwrap_or_default())?;
-        for part in parts {
-            out.write_all(b"'\\''")?;
-            out.write_all(part)?;
+        let mut line = format!("export {name}='").into_bytes();
+        for byte in value.as_bytes() {
+            match byte {
+                // A quote ends the quoting, stands for itself, and begins it again.
+                b'\'' => line.extend(b"'\\''"),
+                byte => line.push(*byte),
+            }
         }
-        out.write_all(b"'\n")?;
+        line.extend(b"'\n");
+        console::write(&line);
     }
-    out.flush()
 }
 
 /// Becomes the command; returns only if that fails.
@@ -111,7 +119,7 @@ fn exec(program: &OsString, arguments: &[OsString], variables: &[Variable]) -> E
         command.env(name, value);
     }
     let error = command.exec();
-    eprintln!("ur-env: {}: {error}", program.display());
+    console::errln!("ur-env: {}: {error}", program.display());
     let missing = error.kind() == io::ErrorKind::NotFound;
     ExitCode::from(if missing { NOT_FOUND } else { NOT_RUN })
 }

@@ -11,11 +11,16 @@ pub type Variable = (&'static str, OsString);
 /// Answers without a device, so it is used only when it is asked for.
 const MOCK: &str = "mock";
 
+/// Comes last unless a place is asked for. libsycl scores the CPU as high by one adapter as by
+/// another, and of what scores alike takes the first: a program's default device stays what it is
+/// without this installation, the CPU through OpenCL if there is no GPU.
+const NATIVE_CPU: &str = "native_cpu";
+
 pub struct Plan<'a> {
     pub installation: &'a Installation,
     /// Nothing if it is not known.
     pub runtime: Option<&'a Runtime>,
-    /// None named means all.
+    /// In this order; none named means all.
     pub adapters: &'a [String],
 }
 
@@ -54,8 +59,9 @@ impl Plan<'_> {
     fn chosen(&self) -> Result<Vec<&Path>, String> {
         let installed = &self.installation.adapters;
         if self.adapters.is_empty() {
-            let real = installed.iter().filter(|(name, _)| name != MOCK);
-            return Ok(real.map(|(_, path)| path.as_path()).collect());
+            let mut real: Vec<_> = installed.iter().filter(|(name, _)| name != MOCK).collect();
+            real.sort_by_key(|(name, _)| name == NATIVE_CPU);
+            return Ok(real.into_iter().map(|(_, path)| path.as_path()).collect());
         }
         let find = |wanted: &String| {
             let found = installed.iter().find(|(name, _)| name == wanted);
@@ -127,7 +133,7 @@ mod tests {
 
     #[test]
     fn each_kind_of_runtime() {
-        const FORCE: &str = "UR_ADAPTERS_FORCE_LOAD=/ur/lib/native_cpu.so,/ur/lib/opencl.so";
+        const FORCE: &str = "UR_ADAPTERS_FORCE_LOAD=/ur/lib/opencl.so,/ur/lib/native_cpu.so";
         let nowhere = Path::new("/nowhere");
         let inside = runtime(nowhere, false);
         assert_eq!(plan(Some(&inside), &[], "/a").unwrap(), FORCE);
@@ -143,6 +149,10 @@ mod tests {
         assert_eq!(
             plan(None, &[], "").unwrap(),
             format!("{FORCE} LD_LIBRARY_PATH=/ur/lib")
+        );
+        assert_eq!(
+            plan(Some(&inside), &["native_cpu", "opencl"], "").unwrap(),
+            "UR_ADAPTERS_FORCE_LOAD=/ur/lib/native_cpu.so,/ur/lib/opencl.so"
         );
         assert_eq!(
             plan(None, &["cuda"], "").unwrap_err(),

@@ -10,7 +10,6 @@ mod inventory;
 mod report;
 mod value;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,7 +21,7 @@ use inventory::Inventory;
 ///
 /// The environment chooses as for any program: UR_ADAPTERS_FORCE_LOAD, UR_ADAPTERS_SEARCH_PATH and
 /// ONEAPI_DEVICE_SELECTOR. Exits with 0 if a device was listed, 1 if there is none, 2 if the loader
-/// cannot be used.
+/// cannot be used or the output takes no more. That a reader closes its end is no fault.
 #[derive(Parser)]
 #[command(name = "urinfo", version)]
 struct Cli {
@@ -46,28 +45,34 @@ const NO_LOADER: u8 = 2;
 const LOADERS: [&str; 2] = ["libur_loader.so.0", "libur_loader.so"];
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = match console::parse(NO_LOADER) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     if cli.all {
         api::forget_selector();
     }
-    let selector = std::env::var(api::SELECTOR).ok();
-    let path = cli.loader.clone();
-    let path = path.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
-    let loader = match api::Loader::open(&path) {
-        Ok(loader) => loader,
-        Err(reason) => {
-            eprintln!("urinfo: {reason}");
-            return ExitCode::from(NO_LOADER);
-        }
-    };
-    let inventory = Inventory::take(&loader, &path, selector);
-    drop(loader);
-    // A reader that has seen enough may close the pipe.
-    let _ = std::io::stdout().write_all(cli.show(&inventory).as_bytes());
-    explain(&inventory)
+    console::end("urinfo", cli.run(), NO_LOADER)
 }
 
 impl Cli {
+    fn run(&self) -> ExitCode {
+        let selector = std::env::var(api::SELECTOR).ok();
+        let path = self.loader.clone();
+        let path = path.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
+        let loader = match api::Loader::open(&path) {
+            Ok(loader) => loader,
+            Err(reason) => {
+                console::errln!("urinfo: {reason}");
+                return ExitCode::from(NO_LOADER);
+            }
+        };
+        let inventory = Inventory::take(&loader, &path, selector);
+        drop(loader);
+        console::out!("{}", self.show(&inventory));
+        explain(&inventory)
+    }
+
     fn show(&self, inventory: &Inventory) -> String {
         if self.json {
             // Strings and numbers only: nothing that JSON could not take.
@@ -83,11 +88,11 @@ impl Cli {
 /// Says what is not listed, and why.
 fn explain(inventory: &Inventory) -> ExitCode {
     for error in inventory.errors() {
-        eprintln!("urinfo: {error}");
+        console::errln!("urinfo: {error}");
     }
     let hidden: usize = inventory.platforms().map(|platform| platform.hidden).sum();
     if let (Some(selector), true) = (&inventory.selector, hidden > 0) {
-        eprintln!(
+        console::errln!(
             "urinfo: ONEAPI_DEVICE_SELECTOR={selector} hides {hidden} devices; --all lists them"
         );
     }
@@ -99,6 +104,6 @@ fn explain(inventory: &Inventory) -> ExitCode {
         (Some(_), false) => "no device is selected",
         (None, false) => "no device was found",
     };
-    eprintln!("urinfo: {reason}");
+    console::errln!("urinfo: {reason}");
     ExitCode::from(NO_DEVICE)
 }

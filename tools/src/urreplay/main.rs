@@ -10,7 +10,7 @@ mod perfetto;
 mod run;
 mod trace;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -79,17 +79,23 @@ const LOADERS: [&str; 2] = ["libur_loader.so.0", "libur_loader.so"];
 const DETERMINISTIC: &str = "UR_POOL_DETERMINISTIC";
 const TRACE: &str = "UR_POOL_TRACE";
 
+const FAULT: u8 = 1;
+
 type Answer<T> = Result<T, String>;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.run() {
+    let cli: Cli = match console::parse(FAULT) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let code = match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            eprintln!("urreplay: {reason}");
-            ExitCode::FAILURE
+            console::errln!("urreplay: {reason}");
+            ExitCode::from(FAULT)
         }
-    }
+    };
+    console::end("urreplay", code, FAULT)
 }
 
 impl Cli {
@@ -116,8 +122,7 @@ impl Cli {
             true => serde_json::to_string_pretty(&outcomes).unwrap_or_default() + "\n",
             false => outcome::table(&outcomes, self.explain),
         };
-        // A reader that has seen enough may close the pipe.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        console::out!("{text}");
         Ok(())
     }
 
@@ -134,7 +139,7 @@ impl Cli {
         if let Some(path) = &self.series {
             write(path, &series)?;
         }
-        println!("{}", serde_json::to_string(&outcome).unwrap_or_default());
+        console::outln!("{}", serde_json::to_string(&outcome).unwrap_or_default());
         Ok(())
     }
 
@@ -181,7 +186,7 @@ impl Cli {
             .output()
             .map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let _ = std::io::stderr().write_all(&output.stderr);
+        let _ = io::stderr().write_all(&output.stderr);
         if !output.status.success() {
             return Err(format!("{}: {}", trace.display(), output.status));
         }

@@ -76,14 +76,14 @@ const NOT_RUN: u8 = 126;
 const OWN_FAULT: u8 = 125;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.run() {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("urtrace: {error}");
-            ExitCode::from(OWN_FAULT)
-        }
-    }
+    let cli: Cli = match console::parse(OWN_FAULT) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    cli.run().unwrap_or_else(|error| {
+        console::errln!("urtrace: {error}");
+        ExitCode::from(OWN_FAULT)
+    })
 }
 
 impl Cli {
@@ -103,7 +103,7 @@ impl Cli {
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                eprintln!("urtrace: {}: {error}", program.display());
+                console::errln!("urtrace: {}: {error}", program.display());
                 let missing = error.kind() == io::ErrorKind::NotFound;
                 return Ok(ExitCode::from(if missing { NOT_FOUND } else { NOT_RUN }));
             }
@@ -184,7 +184,7 @@ impl Cli {
 
     fn report(&self, summary: &Summary, status: ExitStatus, output: &str) {
         if summary.processes.is_empty() {
-            eprintln!(
+            console::errln!(
                 "urtrace: nothing was traced: no process of the command used a loader that has {LAYER} \
                  (the one inside of libsycl 2026.2 has not)"
             );
@@ -193,18 +193,20 @@ impl Cli {
         if self.format == Format::Perfetto {
             for process in &summary.processes {
                 let path = output.replace("%p", &process.to_string());
-                eprintln!("urtrace: process {process} is in {path}");
+                console::errln!("urtrace: process {process} is in {path}");
             }
         }
         if self.no_summary {
             return;
         }
         match (summary.is_empty(), status.signal()) {
-            (false, _) => eprintln!("{}", summary.table()),
+            (false, _) => console::errln!("{}", summary.table()),
             (true, Some(_)) => {
-                eprintln!("urtrace: the program ended before its figures were written")
+                console::errln!("urtrace: the program ended before its figures were written")
             }
-            (true, None) => eprintln!("urtrace: no call was made, or none that the filters want"),
+            (true, None) => {
+                console::errln!("urtrace: no call was made, or none that the filters want")
+            }
         }
     }
 }

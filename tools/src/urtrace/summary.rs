@@ -61,7 +61,7 @@ impl Summary {
             });
             match process {
                 Ok(process) => summary.add(process),
-                Err(reason) => eprintln!("urtrace: {}: {reason}", path.display()),
+                Err(reason) => console::errln!("urtrace: {}: {reason}", path.display()),
             }
         }
         summary.processes.sort_unstable();

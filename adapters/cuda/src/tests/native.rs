@@ -540,3 +540,23 @@ fn each_call_runs_out_of_memory() {
 fn each_call_loses_the_device() {
     each_call_fails_with("tests::native::each_call_loses_the_device", 700);
 }
+
+#[test]
+fn a_setting_that_is_none_is_said_once_at_the_default_level() {
+    let name = "tests::native::a_setting_that_is_none_is_said_once_at_the_default_level";
+    let said = alone_with(name, &[("UR_CUDA_NATIVE_POOLS", "native")], || {
+        let stage = Stage::open();
+        let ground = Ground::new();
+        for _ in 0..2 {
+            let pool = ground.pool(None);
+            assert_eq!(ur!(USM.pfnPoolRelease(pool)), UR_RESULT_SUCCESS);
+        }
+        ground.end(&stage);
+    });
+    if let Some(said) = said {
+        let line = "UR_CUDA_NATIVE_POOLS: `native` is not understood; accepted: 1, true, yes, 0, false, no; \
+                    used instead: 0\n";
+        assert_eq!(said.matches("UR_CUDA_NATIVE_POOLS").count(), 1, "{said}");
+        assert!(said.contains(line), "{said}");
+    }
+}

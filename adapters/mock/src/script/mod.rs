@@ -174,7 +174,7 @@ fn from_environment() -> Current {
             broken: false,
         },
         Err(reason) => {
-            ur::object::log::always(&format!("UR_MOCK_SCRIPT: {reason}"));
+            ur::object::log::once(&format!("UR_MOCK_SCRIPT: {reason}"));
             Current {
                 script: Arc::default(),
                 broken: true,

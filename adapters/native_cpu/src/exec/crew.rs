@@ -13,7 +13,7 @@ use super::lane::{Track, Turn};
 use super::mask::{Mask, Span};
 use super::scratch::Scratch;
 use super::{Failure, now};
-use ur::object::Origin;
+use ur::object::{Origin, stack_bytes};
 
 /// What lanes and fences know of the workers.
 pub struct Crew {
@@ -304,20 +304,17 @@ impl Ready {
     }
 }
 
-/// Starts a thread that leaves signals to the program's own threads.
+/// Starts a thread that has the stack of a main thread, and leaves signals to the program's own threads.
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let old = block_signals();
     let thread = thread::Builder::new()
         .name(name.to_owned())
-        .stack_size(STACK_BYTES)
+        .stack_size(stack_bytes())
         .spawn(body);
     // SAFETY: the mask is the one that this thread had.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut()) };
     thread
 }
-
-/// As much as a program's main thread usually has; only pages that are touched cost anything.
-const STACK_BYTES: usize = 8 << 20;
 
 /// Blocks all signals that do not come from the thread's own doing.
 fn block_signals() -> libc::sigset_t {

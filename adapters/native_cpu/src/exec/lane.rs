@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ur::object::has_usual_stack;
 use ur::timeline::Clock;
 
 use super::command::Command;
@@ -250,9 +251,9 @@ impl Track {
     }
 
     /// What a thread blocked on `epoch` does meanwhile: the lane's own work, unless the lane is
-    /// confined to a part of the workers.
+    /// confined to a part of the workers, or the thread has less stack than a worker.
     pub fn help(self: &Arc<Self>, epoch: u64) {
-        if self.span.count < self.crew.width() {
+        if self.span.count < self.crew.width() || !has_usual_stack() {
             return;
         }
         let turn = Turn::Until(epoch);

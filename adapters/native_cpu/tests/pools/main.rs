@@ -1,8 +1,10 @@
-//! What pools tell and what the environment changes of them, through the built library. Each case that
+//! What pools tell and what the environment changes of them and of the adapter, through the built
+//! library. Each case that
 //! sets variables runs as a child: this very program, with one test to run.
 
 #[macro_use]
 mod scene;
+mod environment;
 mod repeat;
 mod trace;
 
@@ -178,7 +180,8 @@ fn waits_are_inserted_as_the_environment_says() {
         let found =
             out.contains(&format!("tight: {tight}")) && out.contains(&format!("wide: {wide}"));
         assert!(found, "{policy}: {out}");
-        let complains = err.contains("UR_POOL_WAITS: `perhaps` is none of never, bounded, always");
+        let complains =
+            err.contains("UR_POOL_WAITS: `perhaps` is not understood; accepted: bounded");
         assert_eq!(complains, policy == "perhaps", "{err}");
     }
 }

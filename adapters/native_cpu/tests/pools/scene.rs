@@ -27,6 +27,7 @@ macro_rules! ok {
 /// One context on the CPU.
 pub struct Scene {
     pub ur: &'static ur_dditable_t,
+    pub adapter: ur_adapter_handle_t,
     pub context: ur_context_handle_t,
     pub device: ur_device_handle_t,
     _library: Library,
@@ -56,6 +57,7 @@ impl Scene {
         let ur = unsafe { &**adapter.cast::<*const ur_dditable_t>() };
         let mut scene = Self {
             ur,
+            adapter,
             context: null_mut(),
             device: null_mut(),
             _library: library,

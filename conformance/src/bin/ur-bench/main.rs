@@ -66,7 +66,10 @@ const MISSED: u8 = 1;
 const CANNOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = match console::parse(CANNOT_RUN) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let ended = if cli.worker {
         side::serve(&cli.ours, &cli.beside).map(|()| true)
     } else if let Some(times) = cli.repeat {
@@ -74,14 +77,15 @@ fn main() -> ExitCode {
     } else {
         cli.compare()
     };
-    match ended {
+    let code = match ended {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(MISSED),
         Err(reason) => {
-            eprintln!("ur-bench: {reason}");
+            console::errln!("ur-bench: {reason}");
             ExitCode::from(CANNOT_RUN)
         }
-    }
+    };
+    console::end("ur-bench", code, CANNOT_RUN)
 }
 
 impl Cli {
@@ -115,7 +119,7 @@ impl Cli {
         if let Some(program) = &self.sycl {
             self.compare_sycl(program, &mut table)?;
         }
-        print!("{}", table.text(&self.names));
+        console::out!("{}", table.text(&self.names));
         Ok(table.met())
     }
 

@@ -137,9 +137,9 @@ pub fn serve(loader: &Path, beside: &[PathBuf]) -> Result<(), String> {
             name => sample(loader, &mut bench, name),
         };
         match answer {
-            Ok(Some(sample)) => println!("{sample}"),
-            Ok(None) => println!("{NOT_OFFERED}"),
-            Err(reason) => println!("{reason}"),
+            Ok(Some(sample)) => console::outln!("{sample}"),
+            Ok(None) => console::outln!("{NOT_OFFERED}"),
+            Err(reason) => console::outln!("{reason}"),
         }
     }
     Ok(())

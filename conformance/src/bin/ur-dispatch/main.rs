@@ -60,20 +60,24 @@ const BATCH: usize = 20_000;
 const NOISE: f64 = 0.15;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli: Cli = match console::parse(CANNOT_RUN) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let ended = match &cli.repeat {
         Some(name) => cli.repeat(name).map(|()| true),
         None if cli.worker => cli.work().map(|()| true),
         None => cli.compare(),
     };
-    match ended {
+    let code = match ended {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(ADDS_MORE),
         Err(reason) => {
-            eprintln!("ur-dispatch: {reason}");
+            console::errln!("ur-dispatch: {reason}");
             ExitCode::from(CANNOT_RUN)
         }
-    }
+    };
+    console::end("ur-dispatch", code, CANNOT_RUN)
 }
 
 /// A loader with adapters and perhaps a layer.
@@ -108,7 +112,7 @@ impl Cli {
                 let direct = call.time(&world, Way::Direct, BATCH)?;
                 // The first warms up.
                 if round > 0 {
-                    println!("{}\t{loader}\t{direct}", call.name);
+                    console::outln!("{}\t{loader}\t{direct}", call.name);
                 }
             }
         }
@@ -125,8 +129,8 @@ impl Cli {
             }
         }
         let head: Vec<&str> = configurations.iter().map(|one| one.name.as_str()).collect();
-        println!("| call | direct | {} |", head.join(" | "));
-        println!("|---|{}", "---|".repeat(head.len() + 1));
+        console::outln!("| call | direct | {} |", head.join(" | "));
+        console::outln!("|---|{}", "---|".repeat(head.len() + 1));
         let mut fine = true;
         for call in CALLS {
             let of = |samples: &BTreeMap<String, Samples>, which: fn(&(f64, f64)) -> f64| {
@@ -143,7 +147,7 @@ impl Cli {
             let added = |samples| of(samples, |(loader, direct)| loader - direct);
             let added: Vec<f64> = samples.iter().map(added).collect();
             let cells: Vec<String> = added.iter().map(|ns| format!("{ns:+.2} ns")).collect();
-            println!("| {} | {direct:.2} ns | {} |", call.name, cells.join(" | "));
+            console::outln!("| {} | {direct:.2} ns | {} |", call.name, cells.join(" | "));
             // Ours and theirs alternate, before the layers.
             if self.theirs.is_some() {
                 let pairs = added.chunks_exact(2).take(self.counts());

@@ -69,7 +69,7 @@ pub fn open(output: &Output, how: &mut OpenOptions) -> Option<File> {
         Output::File(path) => how.open(path),
     };
     let report = |error: &io::Error| {
-        ur::object::log::always(&format!("UR_TRACE_OUTPUT: {output:?}: {error}; no trace"));
+        ur::object::log::once(&format!("UR_TRACE_OUTPUT: {output:?}: {error}; no trace"));
     };
     opened.inspect_err(report).ok()
 }

@@ -1,12 +1,12 @@
 //! The layer's settings, from the environment.
 //!
-//! Owns the variables' meaning; what cannot be read is a sentence for the user, and its default
-//! stands.
+//! Owns the variables' meaning.
 
 use std::time::Duration;
 
+use ur::object::env::Env;
+
 use super::pattern::Patterns;
-use crate::env::Env;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -35,27 +35,15 @@ pub enum Format {
 }
 
 impl Settings {
-    /// The settings, and what was wrong with them.
-    pub fn read(env: &Env<'_>) -> (Settings, Vec<String>) {
-        let mut faults = Vec::new();
-        let mut patterns = |name: &str| match env.list(name) {
+    pub fn read(env: &Env<'_>) -> Settings {
+        let patterns = |name: &str| match env.list(name) {
             None => Patterns::default(),
             Some(Ok(list)) => Patterns::new(list),
             Some(Err(reason)) => {
-                faults.push(format!("{name}: {reason}; ignored"));
-                Patterns::default()
-            }
-        };
-        let functions = patterns("UR_TRACE_FUNCTIONS");
-        let adapters = patterns("UR_TRACE_ADAPTERS");
-        let format = match env.text("UR_TRACE_FORMAT").as_deref() {
-            None | Some("text") => Format::Text,
-            Some("json") => Format::Json,
-            Some(other) => {
-                faults.push(format!(
-                    "UR_TRACE_FORMAT: `{other}` is neither text nor json; text it is"
+                env.complain(&format!(
+                    "{name}: {reason}; accepted: names with * and ?, separated by commas; all are traced"
                 ));
-                Format::Text
+                Patterns::default()
             }
         };
         let output = match env.text("UR_TRACE_OUTPUT").as_deref() {
@@ -64,25 +52,18 @@ impl Settings {
             Some("none") => Output::Nothing,
             Some(path) => Output::File(expanded(path)),
         };
-        let min_time = env
-            .text("UR_TRACE_MIN_TIME")
-            .map_or(Duration::ZERO, |text| {
-                duration(&text).unwrap_or_else(|| {
-                    faults.push(format!(
-                        "UR_TRACE_MIN_TIME: `{text}` is no time such as 10us or 1.5ms; ignored"
-                    ));
-                    Duration::ZERO
-                })
-            });
-        let settings = Settings {
+        let text = ("text", Format::Text);
+        let times = "a time such as 10us or 1.5ms, in ns, us, ms or s";
+        Settings {
             output,
-            format,
-            functions,
-            adapters,
-            min_time,
+            format: env.word("UR_TRACE_FORMAT", text, &[("json", Format::Json)]),
+            functions: patterns("UR_TRACE_FUNCTIONS"),
+            adapters: patterns("UR_TRACE_ADAPTERS"),
+            min_time: env
+                .read("UR_TRACE_MIN_TIME", times, "0ns", duration)
+                .unwrap_or_default(),
             summary: env.text("UR_TRACE_SUMMARY").map(|path| expanded(&path)),
-        };
-        (settings, faults)
+        }
     }
 }
 
@@ -101,6 +82,8 @@ fn duration(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> (Settings, Vec<String>) {
@@ -108,7 +91,10 @@ mod tests {
             let found = variables.iter().find(|(own, _)| *own == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        Settings::read(&Env::new(&get))
+        let faults = RefCell::<Vec<String>>::default();
+        let complain = |text: &str| faults.borrow_mut().push(text.to_owned());
+        let settings = Settings::read(&Env::new(&get, &complain));
+        (settings, faults.into_inner())
     }
 
     #[test]

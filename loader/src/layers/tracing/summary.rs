@@ -77,7 +77,7 @@ pub fn count(function: usize, time: Duration, result: ur_result_t) {
 /// Replaces the file at `path` with the figures as they are.
 pub fn write(path: &str) {
     if let Err(error) = std::fs::write(path, text()) {
-        log::warn!("UR_TRACE_SUMMARY: {path}: {error}");
+        ur::object::log::once(&format!("UR_TRACE_SUMMARY: {path}: {error}"));
     }
 }
 

@@ -1,0 +1,49 @@
+//! `ur-conformance` where its output takes no more.
+
+#[path = "support/streams.rs"]
+mod streams;
+#[allow(dead_code)]
+mod support;
+
+use std::process::Command;
+
+use streams::{check, closed, full};
+use support::{clean, libraries};
+
+fn conformance(arguments: &[&str]) -> Command {
+    let mut command = clean(env!("CARGO_BIN_EXE_ur-conformance"));
+    command
+        .arg("--loader")
+        .arg(libraries().join("libur_loader.so"))
+        .args(arguments);
+    command
+}
+
+#[test]
+fn texts_lists_and_runs() {
+    for arguments in [
+        &["--help"][..],
+        &["--version"],
+        &["--list"],
+        &[
+            "--adapter",
+            "native_cpu",
+            "--filter",
+            "queue::",
+            "--jobs",
+            "1",
+        ],
+    ] {
+        check(|| conformance(arguments), 0, 2);
+    }
+}
+
+/// Nobody is left to be told: the code is the usual one.
+#[test]
+fn complaints() {
+    for stream in [full, closed] {
+        let mut none = conformance(&["--filter", "no such test"]);
+        let status = none.stderr(stream()).status().expect("it starts");
+        assert_eq!(status.code(), Some(2));
+    }
+}
