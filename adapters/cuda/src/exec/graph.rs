@@ -1,8 +1,10 @@
 //! Recorded commands as a graph of the driver's, which is launched as one; and graphs that others record.
 //!
 //! A graph holds commands with what they follow, so that they run at once as far as they may. What it
-//! cannot hold (hints, odd patterns, launches with properties) ends it and is submitted by itself. A launch is changed in place, for the launches of the graph that come then;
-//! where the graph waits to be launched, since its lane keeps it back, the commands are made anew.
+//! cannot hold (hints, odd patterns, launches with properties) ends it and is submitted by itself. A launch
+//! of the same function is changed in place, for the launches of the graph that come then; where it is
+//! another function's, or the graph waits to be launched since its lane keeps it back, the commands are
+//! made anew.
 
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -287,10 +289,17 @@ impl Compiled<Cuda> for Made {
             return false;
         };
         let mut works = made.works.lock().unwrap_or_else(PoisonError::into_inner);
-        let launches = |work: &Work<Cuda>| matches!(work, Work::Launch(_));
-        let Some(before) = works.get_mut(at).filter(|before| launches(before)) else {
+        let Some(before) = works.get_mut(at) else {
             return false;
         };
+        let (Work::Launch(old), Work::Launch(new)) = (&*before, work) else {
+            return false;
+        };
+        // A node that gets another function, and its first one back, is not what it was: the driver's
+        // next launch of the graph answers with a code of nobody's.
+        if old.function() != new.function() {
+            return false;
+        }
         let taken = made.change(*node, work).is_some_and(Code::is_success);
         if taken {
             *before = work.clone();

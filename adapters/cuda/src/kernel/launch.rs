@@ -207,6 +207,11 @@ impl Launch {
         self.ready.described(&self.code, look)
     }
 
+    /// The driver's function.
+    pub fn function(&self) -> CUfunction {
+        self.ready.function(&self.code)
+    }
+
     /// Gives the launch to a stream. The context is current.
     pub fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
         self.ready.enqueue(&self.code, gpu, stream)

@@ -14,7 +14,7 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["command_buffer_update";
-        values, pointers, buffers, global_size, offset_and_local_size, dimensions, kernels, several,
+        values, pointers, buffers, global_size, offset_and_local_size, dimensions, kernels, kernels_of_one_of_several, several,
         none_or_all, while_running, released_arguments, signal_event, wait_events,
         refused_launches, refused_states, refused_commands, refused_ranges, refused_kernels, refused_events,
     ]
@@ -337,6 +337,46 @@ fn kernels(fixture: &Fixture) -> Done {
     update.apply(&bench.buffer, made.command).ok()?;
     bench.run()?;
     check!(bench.counts_from(&b, 1000, 4)?, "the first kernel again");
+    Ok(())
+}
+
+/// Of several commands, which a backend may have made one object, one gets another kernel and then its
+/// first one back.
+fn kernels_of_one_of_several(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture, ARGUMENTS | KERNEL)?;
+    let (iota, sum) = (bench.program.kernel(IOTA)?, bench.program.kernel(SUM)?);
+    let [a, b, c] = [(); 3].map(|()| bench.context.usm(fixture, Kind::Device, 4000));
+    let (a, b, c) = (a?, b?, c?);
+    let first = [Arg::Pointer(a.ptr), Arg::of(&1_u32)];
+    let made = bench
+        .buffer
+        .launch_or(&iota, 1000, &first, &[&sum], With::handle())?;
+    for memory in [&b, &c] {
+        let args = [Arg::Pointer(memory.ptr), Arg::of(&5_u32)];
+        bench.buffer.launch(&iota, 1000, &args, With::default())?;
+    }
+    bench.buffer.finalize()?;
+    bench.run()?;
+    check!(bench.counts_from(&a, 1000, 1)?, "the first kernel");
+    for round in 0..3 {
+        let other = Update::default().of_kernel(&sum);
+        let other = other.pointer(0, a.ptr).pointer(1, b.ptr).pointer(2, c.ptr);
+        other.apply(&bench.buffer, made.command).ok()?;
+        bench.run()?;
+        let doubled: Vec<u32> = bench.queue.read(a.ptr, 1000, &[])?;
+        check!(
+            doubled.into_iter().eq((5..1005).map(|word| 2 * word)),
+            "the second kernel, round {round}"
+        );
+        let back = Update::default().of_kernel(&iota);
+        let back = back.pointer(0, a.ptr).value(1, round + 7);
+        back.apply(&bench.buffer, made.command).ok()?;
+        bench.run()?;
+        check!(
+            bench.counts_from(&a, 1000, round + 7)?,
+            "the first kernel again, round {round}"
+        );
+    }
     Ok(())
 }
 
