@@ -5,13 +5,14 @@
 //! driver once; `ground` is what tests enqueue on, `scene` a piece of everything that a client does.
 //! `native` is about the driver's own pools, `graph` about command buffers and `record` about native
 //! commands in them, `posts` about small fills, `marks` about records of streams, `launch` about drivers with
-//! one way of launching or two.
+//! one way of launching or two, `link` about links that fail.
 
 mod current;
 mod faults;
 mod graph;
 mod ground;
 mod launch;
+mod link;
 mod marks;
 mod native;
 mod posts;

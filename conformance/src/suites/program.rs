@@ -14,7 +14,7 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["program";
         create_and_build, counts_references, belongs, create_refused, lists_kernels, build_info,
-        compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
+        told_handles_live, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
         specialization_constants, metadata,
     ];
     let program = |fixture: &Fixture| Program::new(fixture, &Context::new(fixture)?);
@@ -205,6 +205,47 @@ fn compile_and_link(fixture: &Fixture) -> Done {
     check!(!raw.is_null(), "urProgramLink gave no program");
     let linked = Program::adopt(fixture.ur, raw);
     linked.kernel(IOTA)?;
+    Ok(())
+}
+
+/// What a query tells of may be used and retained while the object that told of it is alive, though
+/// the caller has no reference left.
+fn told_handles_live(fixture: &Fixture) -> Done {
+    let ur = fixture.ur;
+    let kernel = {
+        let context = Context::new(fixture)?;
+        Program::new(fixture, &context)?.kernel(IOTA)?
+    };
+    let of_kernel = |what, size, value, ret| ur.urKernelGetInfo(kernel.raw, what, size, value, ret);
+    let program: ur_program_handle_t =
+        info::value(|size, value, ret| of_kernel(UR_KERNEL_INFO_PROGRAM, size, value, ret))?;
+    let own: ur_context_handle_t =
+        info::value(|size, value, ret| of_kernel(UR_KERNEL_INFO_CONTEXT, size, value, ret))?;
+    ur.urContextRetain(own).ok()?;
+    ur.urContextRelease(own).ok()?;
+    let of_program = |what, size, value, ret| ur.urProgramGetInfo(program, what, size, value, ret);
+    let devices: u32 =
+        info::value(|size, value, ret| of_program(UR_PROGRAM_INFO_NUM_DEVICES, size, value, ret))?;
+    ur.urProgramRetain(program).ok()?;
+    ur.urProgramRelease(program).ok()?;
+    let context: ur_context_handle_t =
+        info::value(|size, value, ret| of_program(UR_PROGRAM_INFO_CONTEXT, size, value, ret))?;
+    check_eq!(context, own, "the context of a program");
+    ur.urContextRetain(context).ok()?;
+    ur.urContextRelease(context).ok()?;
+    let mut list: Vec<ur_device_handle_t> = vec![null_mut(); devices as usize];
+    let bytes = size_of_val(&*list);
+    of_program(
+        UR_PROGRAM_INFO_DEVICES,
+        bytes,
+        list.as_mut_ptr().cast(),
+        null_mut(),
+    )
+    .ok()?;
+    for device in list {
+        ur.urDeviceRetain(device).ok()?;
+        ur.urDeviceRelease(device).ok()?;
+    }
     Ok(())
 }
 
