@@ -2385,7 +2385,9 @@ typedef struct ur_image_desc_t {
 /// its context alive.
 ///
 /// Errors:
-/// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: the `stype` of `pImageDesc` is wrong; the type in
+/// - `INVALID_IMAGE_FORMAT_DESCRIPTOR`: the `stype` of `pImageDesc` is wrong; `channelOrder` in
+///   `pImageFormat` is beyond the last order, `UR_IMAGE_CHANNEL_ORDER_SRGBA`; `channelType` in
+///   `pImageFormat` is beyond the last type, `UR_IMAGE_CHANNEL_TYPE_FLOAT`; the type in
 ///   `pImageDesc` is none of the plain 1D, 2D, 3D and array shapes; `numMipLevel` is not 0;
 ///   `numSamples` is not 0; `rowPitch` is given without host memory; `slicePitch` is given without
 ///   host memory
@@ -3399,7 +3401,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramLink(
     const ur_program_handle_t *phPrograms,
     /// [optional] null-terminated link options of the backend; null for none
     const char *pOptions,
-    /// [out] set to null first, then receives the linked program; the caller releases it
+    /// [out] set to null first, and left so by a refusal, then receives the linked program; the
+    /// caller releases it
     ur_program_handle_t *phProgram);
 
 /// Adds one reference to a program.
@@ -6263,7 +6266,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urProgramLinkExp(
     const ur_program_handle_t *phPrograms,
     /// [optional] null-terminated link options of the backend; null for none
     const char *pOptions,
-    /// [out] set to null first, then receives the linked program; the caller releases it
+    /// [out] set to null first, and left so by a refusal, then receives the linked program; the
+    /// caller releases it
     ur_program_handle_t *phProgram);
 
 // -------------------------------------------------------------------------------------------------
@@ -7327,16 +7331,16 @@ UR_APIEXPORT ur_result_t UR_APICALL urGraphCreateExp(
 /// `urQueueEndGraphCaptureExp` returns.
 ///
 /// Errors:
-/// - `INVALID_OPERATION`: the queue is capturing
+/// - `INVALID_ARGUMENT`: the queue is capturing
 UR_APIEXPORT ur_result_t UR_APICALL urQueueBeginGraphCaptureExp(
     /// queue concerned
     ur_queue_handle_t hQueue);
 
-/// Starts recording the commands enqueued on a queue into an existing graph.
+/// Starts recording the commands enqueued on a queue into an existing graph that holds no command.
 ///
 /// Errors:
-/// - `INVALID_OPERATION`: the queue is capturing, or another one into `hGraph`; `hGraph` holds
-///   commands for another device than the queue's
+/// - `INVALID_ARGUMENT`: the queue is capturing, or another one into `hGraph`; `hGraph` holds
+///   commands
 /// - `INVALID_GRAPH`: `hGraph` is of another context than the queue
 UR_APIEXPORT ur_result_t UR_APICALL urQueueBeginCaptureIntoGraphExp(
     /// queue concerned
@@ -7348,7 +7352,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urQueueBeginCaptureIntoGraphExp(
 /// capturing as well.
 ///
 /// Errors:
-/// - `INVALID_OPERATION`: no capture was begun on this queue
+/// - `COMMAND_LIST_NOT_CAPTURING`: the queue is not capturing
+/// - `INVALID_OPERATION`: the capture was begun on another queue
 UR_APIEXPORT ur_result_t UR_APICALL urQueueEndGraphCaptureExp(
     /// queue concerned
     ur_queue_handle_t hQueue,
@@ -7359,7 +7364,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urQueueEndGraphCaptureExp(
 /// Makes an executable graph from a recorded one, which stays usable and must outlive it.
 ///
 /// Errors:
-/// - `INVALID_OPERATION`: a capture into the graph is under way
+/// - `INVALID_ARGUMENT`: a capture into the graph is under way; the graph holds no command
 UR_APIEXPORT ur_result_t UR_APICALL urGraphInstantiateGraphExp(
     /// recorded graph
     ur_exp_graph_handle_t hGraph,
@@ -7455,6 +7460,9 @@ UR_APIEXPORT ur_result_t UR_APICALL urGraphSetDestructionCallbackExp(
     void *pUserData);
 
 /// Writes a readable description of a graph to a file; its format is up to the backend.
+///
+/// Errors:
+/// - `UNKNOWN`: the file cannot be written; `urAdapterGetLastError` says why
 UR_APIEXPORT ur_result_t UR_APICALL urGraphDumpContentsExp(
     /// graph to describe
     ur_exp_graph_handle_t hGraph,

@@ -174,7 +174,7 @@ static void rectangles() {
     // From and to plain host memory too.
     queue.ext_oneapi_memcpy2d(back.data(), other, a.data + 1, pitch, width, height).wait();
     equal(int(back[other + 2]), int(source[pitch + 3]), "a rectangle copied to the host");
-    // On device and shared memory libsycl fills rectangles by a kernel, which needs device code.
+    // On device and shared memory libsycl passes elements where bytes are meant.
     if (kind != alloc::host)
       continue;
     queue.ext_oneapi_memset2d(a.data, pitch, 3, width, height).wait();

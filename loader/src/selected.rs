@@ -35,7 +35,6 @@ versioned! {
         let table = app_table().ok_or(UR_RESULT_ERROR_UNINITIALIZED)?;
         ensure(!hPlatform.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         ensure(NumEntries == 0 || !phDevices.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(NumEntries != 0 || phDevices.is_null(), UR_RESULT_ERROR_INVALID_VALUE)?;
         ensure(NumEntries != 0 || !pNumDevices.is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
         ensure(
             ur_device_type_t::ALL.contains(&DeviceType) && DeviceType != UR_DEVICE_TYPE_VPU,

@@ -175,6 +175,9 @@ pub struct Param {
     pub own: Option<Own>,
     #[serde(default)]
     pub nocheck: bool,
+    /// An output that is null after every refusal: it is written before anything is checked.
+    #[serde(default)]
+    pub cleared: bool,
     pub desc: String,
 }
 

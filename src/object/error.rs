@@ -36,6 +36,16 @@ impl Error {
         set_last(native, message);
         Self::new(code)
     }
+
+    /// The failure, with what the backend says of it as the message for `urAdapterGetLastError`. Its
+    /// own code stays that of the latest failure.
+    pub fn explained(self, text: &str) -> Self {
+        let text = text.trim_matches(['\0', ' ', '\n']);
+        if !text.is_empty() {
+            set_last(last().0, text);
+        }
+        self
+    }
 }
 
 impl From<ur_result_t> for Error {
@@ -93,6 +103,20 @@ mod tests {
         // SAFETY: `last` returns a string that lives until this thread's next failure.
         assert_eq!((native, unsafe { CStr::from_ptr(text) }), (7, c"it broke"));
         assert_eq!(std::thread::spawn(|| last().0).join().ok(), Some(0));
+    }
+
+    #[test]
+    fn an_explanation_keeps_the_code() {
+        let error = Error::native(UR_RESULT_ERROR_PROGRAM_LINK_FAILURE, -17, "it failed");
+        let said = || {
+            let (native, text) = last();
+            // SAFETY: valid until this thread's next failure.
+            (native, unsafe { CStr::from_ptr(text) }.to_owned())
+        };
+        assert_eq!(error.explained(" \n\0"), error);
+        assert_eq!(said(), (-17, c"it failed".to_owned()), "nothing to add");
+        assert_eq!(error.explained("f is undefined\n\0"), error);
+        assert_eq!(said(), (-17, c"f is undefined".to_owned()));
     }
 
     #[test]

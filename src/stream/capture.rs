@@ -81,7 +81,7 @@ impl<D: Driver> Capture<D> {
     /// Begins at a graph, unless there is a capture already.
     fn set(&self, graph: &Arc<Object<Graph<D>>>) -> Result<()> {
         let mut place = enter(&self.place);
-        ensure(place.is_none(), UR_RESULT_ERROR_INVALID_OPERATION)?;
+        ensure(place.is_none(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
         *place = Some(Place {
             graph: Arc::clone(graph),
             floor: Vec::new(),
@@ -104,14 +104,15 @@ impl<D: Driver> Queue<D> {
         this.engine().check()?;
         let own = Arc::ptr_eq(graph.context().domain(), this.context().domain());
         ensure(own, UR_RESULT_ERROR_INVALID_GRAPH)?;
-        ensure(!this.capture.is_on(), UR_RESULT_ERROR_INVALID_OPERATION)?;
+        ensure(!this.capture.is_on(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
         graph.begin(this)?;
         this.capture.set(graph)
     }
 
     /// `urQueueEndGraphCaptureExp`
     pub(crate) fn end_capture(this: &Object<Self>) -> Result<Arc<Object<Graph<D>>>> {
-        let graph = this.capture.graph()?;
+        let none = Error::new(UR_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING);
+        let graph = this.capture.graph().map_err(|_| none)?;
         for queue in graph.end(this)? {
             queue.capture.clear();
         }

@@ -171,10 +171,7 @@ impl<D: Driver> Context<D> {
                 out.slice(&handles)
             }
             ContextInfo::ReferenceCount => out.value(this.api_refs()),
-            ContextInfo::UsmMemcpy2dSupport => out.boolean(true),
-            // `urEnqueueUSMFill2D` works, but libsycl passes it elements where bytes are meant, and
-            // no other adapter has it: said to be there, `ext_oneapi_fill2d` fills too little.
-            ContextInfo::UsmFill2dSupport => out.boolean(false),
+            ContextInfo::UsmMemcpy2dSupport | ContextInfo::UsmFill2dSupport => out.boolean(true),
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct Graph<D: Driver> {
 
 struct State<D: Driver> {
     recording: Recording<D>,
-    /// Whose queues its commands came from; none while there are none.
+    /// Whose queues its commands come from; none before the first capture.
     device: Option<Arc<Object<D::Device>>>,
     /// The queues that capture into it now, the one that began first.
     queues: Vec<Weak<Object<Queue<D>>>>,
@@ -38,7 +38,7 @@ struct State<D: Driver> {
 
 /// An executable graph's handle.
 pub struct ExecutableGraph<D: Driver> {
-    device: Option<Arc<Object<D::Device>>>,
+    device: Arc<Object<D::Device>>,
     replay: Mutex<Replay<D>>,
     graph: Arc<Object<Graph<D>>>,
 }
@@ -60,6 +60,9 @@ impl<D: Driver> Body for ExecutableGraph<D> {
 }
 
 const NOT_NOW: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
+
+/// The reference's answer, the driver's own, where a graph is not in the state that a call needs.
+const NOT_SO: Error = Error::new(UR_RESULT_ERROR_INVALID_ARGUMENT);
 
 /// A number above all before, and most likely above those of other adapters in the process too.
 fn next_id() -> u64 {
@@ -103,7 +106,10 @@ impl<D: Driver> Graph<D> {
     pub(super) fn begin(&self, queue: &Object<Queue<D>>) -> Result<()> {
         let mut state = enter(&self.state);
         state.queues.retain(|queue| queue.strong_count() > 0);
-        ensure(state.queues.is_empty(), NOT_NOW.code())?;
+        let fresh = state.queues.is_empty() && state.recording.nodes.is_empty();
+        ensure(fresh, NOT_SO.code())?;
+        // A capture of nothing before was no choice of a device.
+        state.device = None;
         state.add(queue)
     }
 
@@ -137,12 +143,15 @@ impl<D: Driver> Graph<D> {
         this.context.domain().engine().check()?;
         let (recording, device) = {
             let state = enter(&this.state);
-            ensure(state.origin().is_none(), NOT_NOW.code())?;
-            (state.recording.copied(), state.device.clone())
+            let done = state.origin().is_none() && !state.recording.nodes.is_empty();
+            ensure(done, NOT_SO.code())?;
+            // Who has commands has a device.
+            let device = state.device.clone().ok_or(NOT_SO)?;
+            (state.recording.copied(), device)
         };
         let site = Site {
             context: &this.context,
-            device: device.as_ref().unwrap_or(&this.context.devices()[0]),
+            device: &device,
         };
         let replay = Replay::new(recording, site, false);
         Ok(hal::new::<D, _>(ExecutableGraph {
@@ -203,9 +212,8 @@ impl<D: Driver> ExecutableGraph<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let device = this.device.as_ref();
         let own = Arc::ptr_eq(this.graph.context.domain(), queue.context().domain())
-            && device.is_none_or(|device| Arc::ptr_eq(device, queue.device()));
+            && Arc::ptr_eq(&this.device, queue.device());
         ensure(own, UR_RESULT_ERROR_INVALID_QUEUE)?;
         queue.live(waits)?;
         let waits = Event::join_list(queue.context(), waits)?;
@@ -247,8 +255,10 @@ impl<B: Driver> hal::Graph<B> for Graph<B> {
     fn dump_contents_exp(this: &Object<Self>, file_path: &CStr) -> Result<()> {
         let path = OsStr::from_bytes(file_path.to_bytes());
         std::fs::write(path, this.describe()).map_err(|error| {
-            log::error!("writing a graph's contents: {error}");
-            Error::new(UR_RESULT_ERROR_INVALID_VALUE)
+            let code = error.raw_os_error().unwrap_or_default();
+            let text = format!("writing a graph's contents: {error}");
+            log::error!("{text}");
+            Error::native(UR_RESULT_ERROR_UNKNOWN, code, &text)
         })
     }
 }

@@ -143,11 +143,13 @@ impl Program {
                 [one] => one.clone(),
                 several => {
                     let (linked, log) = link(&device.gpu()?, several, options);
-                    linked.inspect_err(|_| log::info!("linking failed: {}", log.0))?
+                    linked.map_err(|error| error.explained(&log.0))?
                 }
             };
             let part = Part::new(device, image);
-            part.load(UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)?;
+            // A program that is not given out has nobody ask it for its log.
+            part.load(UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
+                .map_err(|error| error.explained(&part.build().log.0))?;
             parts.push(part);
         }
         ensure(!parts.is_empty(), UR_RESULT_ERROR_INVALID_PROGRAM)?;

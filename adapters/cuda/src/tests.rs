@@ -5,7 +5,7 @@
 //! driver once; `ground` is what tests enqueue on, `scene` a piece of everything that a client does.
 //! `native` is about the driver's own pools, `graph` about command buffers and `record` about native
 //! commands in them, `posts` about small fills, `marks` about records of streams, `launch` about drivers with
-//! one way of launching or two, `user` about the user's functions,
+//! one way of launching or two, `link` about links that fail, `user` about the user's functions,
 //! `host_memory` about buffers over the host's memory, `reach` about memory of other devices.
 
 mod current;
@@ -14,6 +14,7 @@ mod graph;
 mod ground;
 mod host_memory;
 mod launch;
+mod link;
 mod marks;
 mod native;
 mod posts;

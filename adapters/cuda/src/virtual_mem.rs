@@ -152,6 +152,9 @@ pub struct PhysicalMem {
     device: Arc<Object<Device>>,
     gpu: Arc<Gpu>,
     bytes: usize,
+    /// As it was asked for. No function of this adapter exports memory, so that pages need no handle
+    /// type for it.
+    flags: ur_physical_mem_flags_t,
     pages: Vec<Arc<Page>>,
 }
 
@@ -164,8 +167,6 @@ impl PhysicalMem {
     ) -> Result<Arc<Object<Self>>> {
         let known = context.domain().index_of(device).is_some();
         ensure(known, UR_RESULT_ERROR_INVALID_DEVICE)?;
-        let plain = properties.is_none_or(|properties| properties.flags.0 == 0);
-        ensure(plain, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         let gpu = device.gpu()?;
         let how = pages(&gpu)?;
         check_size(&how, bytes)?;
@@ -180,6 +181,7 @@ impl PhysicalMem {
             context: context.arc(),
             device: device.arc(),
             bytes,
+            flags: properties.map_or_else(Default::default, |properties| properties.flags),
             pages: handles.into_iter().map(page).collect(),
             gpu,
         }))
@@ -196,7 +198,10 @@ impl hal::PhysicalMem<Cuda> for PhysicalMem {
             PhysicalMemInfo::Context => out.handle(Some(&this.context)),
             PhysicalMemInfo::Device => out.handle(Some(&this.device)),
             PhysicalMemInfo::Size => out.value(this.bytes),
-            PhysicalMemInfo::Properties => out.value(ur_physical_mem_properties_t::default()),
+            PhysicalMemInfo::Properties => out.value(ur_physical_mem_properties_t {
+                flags: this.flags,
+                ..Default::default()
+            }),
             PhysicalMemInfo::ReferenceCount => out.value(this.api_refs()),
         }
     }

@@ -122,3 +122,38 @@ pub fn count(index: usize) -> u64 {
 pub fn index_of(name: &str) -> Option<usize> {
     NAMES.iter().position(|known| *known == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn answer(_: *mut c_void, code: *mut c_void) -> ur_result_t {
+        ur_result_t(code.addr() as u32)
+    }
+
+    /// Whatever a callback answers, at whichever of its three moments, each function has a result of
+    /// the enumeration.
+    #[test]
+    fn callbacks_answer_results() {
+        let codes = [78_u32, 0xfff, 0x1004, 0x7fff_ffff, u32::MAX];
+        for index in 0..NAMES.len() {
+            for when in [When::Before, When::Replace, When::After] {
+                for code in codes {
+                    let callback = Callback {
+                        function: answer,
+                        user_data: code as usize,
+                    };
+                    set(index, when, Some(callback));
+                    // SAFETY: the callback does not look at the parameters.
+                    let result = unsafe { call(index, &mut (), |()| Ok(())) };
+                    assert_eq!(
+                        result, UR_RESULT_ERROR_UNKNOWN,
+                        "{}: {code:#x}",
+                        NAMES[index]
+                    );
+                }
+                set(index, when, None);
+            }
+        }
+    }
+}

@@ -159,6 +159,8 @@ pub struct PhysicalMem {
     context: Arc<Object<Context<Cpu>>>,
     device: Arc<Object<Device>>,
     bytes: usize,
+    /// Whether the memory is to be shared with other processes makes no difference to it.
+    flags: ur_physical_mem_flags_t,
     file: File,
 }
 
@@ -171,14 +173,13 @@ impl PhysicalMem {
     ) -> Result<Arc<Object<Self>>> {
         let known = context.domain().index_of(device).is_some();
         ensure(known, UR_RESULT_ERROR_INVALID_DEVICE)?;
-        let plain = properties.is_none_or(|properties| properties.flags.0 == 0);
-        ensure(plain, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         check_size(bytes)?;
         let file = memory_file(bytes)?;
         Ok(hal::new::<Cpu, _>(Self {
             context: context.arc(),
             device: device.arc(),
             bytes,
+            flags: properties.map_or_else(Default::default, |properties| properties.flags),
             file,
         }))
     }
@@ -213,7 +214,10 @@ impl hal::PhysicalMem<Cpu> for PhysicalMem {
             PhysicalMemInfo::Context => out.handle(Some(&this.context)),
             PhysicalMemInfo::Device => out.handle(Some(&this.device)),
             PhysicalMemInfo::Size => out.value(this.bytes),
-            PhysicalMemInfo::Properties => out.value(ur_physical_mem_properties_t::default()),
+            PhysicalMemInfo::Properties => out.value(ur_physical_mem_properties_t {
+                flags: this.flags,
+                ..Default::default()
+            }),
             PhysicalMemInfo::ReferenceCount => out.value(this.api_refs()),
         }
     }

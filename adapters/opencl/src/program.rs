@@ -195,14 +195,46 @@ impl Program {
                 &mut code,
             )
         };
-        if code != CL_SUCCESS && !raw.is_null() {
-            // A failed link leaves a program with the log; nobody could reach it.
-            // SAFETY: a new program of ours.
-            drop(unsafe { ProgramRef::adopted(native.api(), raw, true) }?);
+        if code != CL_SUCCESS {
+            return Err(Self::unlinked(context, raw, code));
         }
-        // SAFETY: a new program if the code says so.
+        // SAFETY: a new program, as the code says.
         let program = unsafe { ProgramRef::created(native.api(), raw, code, "clLinkProgram") }?;
         Ok(Self::new(context, program))
+    }
+
+    /// A failed link leaves a program with the log. The caller gets none, so the log becomes the
+    /// failure's message.
+    fn unlinked(context: &OfContext, raw: cl_program, code: cl_int) -> Error {
+        let api = context.domain().state().context.api();
+        // SAFETY: null, or a new program of ours.
+        let left = unsafe { ProgramRef::adopted(api, raw, true) };
+        let left = left.map(|program| Self {
+            context: context.arc(),
+            program,
+        });
+        let mut logs: Vec<String> = Vec::new();
+        for device in context.devices() {
+            let log = left
+                .as_ref()
+                .map(|left| left.build_property(device, CL_PROGRAM_BUILD_LOG));
+            if let Ok(Ok(log)) = log {
+                logs.push(
+                    String::from_utf8_lossy(&log)
+                        .trim_matches(['\0', '\n'])
+                        .to_owned(),
+                );
+            }
+        }
+        logs.retain(|log| !log.is_empty());
+        logs.dedup();
+        // Last, so that it is the thread's latest failure.
+        let error = match (failure(code, "clLinkProgram"), code) {
+            // To the reference, options are part of what does not link.
+            (_, CL_INVALID_LINKER_OPTIONS) => Error::new(UR_RESULT_ERROR_PROGRAM_LINK_FAILURE),
+            (error, _) => error,
+        };
+        error.explained(&logs.join("\n"))
     }
 
     fn property<T: Copy>(&self, what: cl_program_info) -> Result<T> {

@@ -4766,7 +4766,7 @@ pub const CALLS: &[Call] = &[
     },
     Call {
         function: "urQueueBeginGraphCaptureExp",
-        may: &[UR_RESULT_ERROR_INVALID_OPERATION],
+        may: &[UR_RESULT_ERROR_INVALID_ARGUMENT],
         consumes: false,
         made: &[],
         retains: None,
@@ -4775,7 +4775,7 @@ pub const CALLS: &[Call] = &[
     },
     Call {
         function: "urQueueBeginCaptureIntoGraphExp",
-        may: &[UR_RESULT_ERROR_INVALID_GRAPH, UR_RESULT_ERROR_INVALID_OPERATION],
+        may: &[UR_RESULT_ERROR_INVALID_ARGUMENT, UR_RESULT_ERROR_INVALID_GRAPH],
         consumes: false,
         made: &[],
         retains: None,
@@ -4784,7 +4784,10 @@ pub const CALLS: &[Call] = &[
     },
     Call {
         function: "urQueueEndGraphCaptureExp",
-        may: &[UR_RESULT_ERROR_INVALID_OPERATION],
+        may: &[
+            UR_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING,
+            UR_RESULT_ERROR_INVALID_OPERATION,
+        ],
         consumes: false,
         made: &[(Kind::Graph, 1)],
         retains: None,
@@ -4793,7 +4796,7 @@ pub const CALLS: &[Call] = &[
     },
     Call {
         function: "urGraphInstantiateGraphExp",
-        may: &[UR_RESULT_ERROR_INVALID_OPERATION],
+        may: &[UR_RESULT_ERROR_INVALID_ARGUMENT],
         consumes: false,
         made: &[(Kind::ExecutableGraph, 1)],
         retains: None,
@@ -4892,7 +4895,7 @@ pub const CALLS: &[Call] = &[
     },
     Call {
         function: "urGraphDumpContentsExp",
-        may: &[],
+        may: &[UR_RESULT_ERROR_UNKNOWN],
         consumes: false,
         made: &[],
         retains: None,
@@ -5260,6 +5263,21 @@ pub const CASES: &[Case] = &[
                     None,
                     valid.at(2) as *mut c_void,
                     UR_LOGGER_LEVEL_DEBUG,
+                )
+        },
+    },
+    Case {
+        function: "urAdapterSetLoggerCallback",
+        what: "pfnLoggerCallback null, with level out of range",
+        codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
+        needs: &[Kind::Adapter],
+        call: |ur, valid| {
+            ur
+                .urAdapterSetLoggerCallback(
+                    valid.adapter,
+                    None,
+                    valid.at(2) as *mut c_void,
+                    ur_logger_level_t(0x7ffffff0),
                 )
         },
     },
@@ -6271,50 +6289,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urMemImageCreate",
-        what: "pImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context],
-        call: |ur, valid| {
-            ur
-                .urMemImageCreate(
-                    valid.context,
-                    ur_mem_flags_t(0),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::null_mut(),
-                    valid.at(5).cast(),
-                )
-        },
-    },
-    Case {
-        function: "urMemImageCreate",
-        what: "pImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context],
-        call: |ur, valid| {
-            ur
-                .urMemImageCreate(
-                    valid.context,
-                    ur_mem_flags_t(0),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::null_mut(),
-                    valid.at(5).cast(),
-                )
-        },
-    },
-    Case {
-        function: "urMemImageCreate",
         what: "pImageDesc null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Context],
@@ -6325,28 +6299,6 @@ pub const CASES: &[Case] = &[
                     ur_mem_flags_t(0),
                     std::ptr::from_ref(&ur_image_format_t::default()),
                     std::ptr::null_mut() as *const ur_image_desc_t,
-                    std::ptr::null_mut(),
-                    valid.at(5).cast(),
-                )
-        },
-    },
-    Case {
-        function: "urMemImageCreate",
-        what: "pImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context],
-        call: |ur, valid| {
-            ur
-                .urMemImageCreate(
-                    valid.context,
-                    ur_mem_flags_t(0),
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
                     std::ptr::null_mut(),
                     valid.at(5).cast(),
                 )
@@ -6386,6 +6338,56 @@ pub const CASES: &[Case] = &[
                             ..Default::default()
                         },
                     ) as *const ur_image_desc_t,
+                    std::ptr::null_mut(),
+                    valid.at(5).cast(),
+                )
+        },
+    },
+    Case {
+        function: "urMemImageCreate",
+        what: "pImageFormat and UR_IMAGE_CHANNEL_ORDER_SRGBA < pImageFormat.channelOrder",
+        codes: &[
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        ],
+        needs: &[Kind::Context],
+        call: |ur, valid| {
+            ur
+                .urMemImageCreate(
+                    valid.context,
+                    ur_mem_flags_t(0),
+                    std::ptr::from_ref(
+                        &ur_image_format_t {
+                            channelOrder: ur_image_channel_order_t(15),
+                            ..Default::default()
+                        },
+                    ) as *const ur_image_format_t,
+                    std::ptr::from_ref(&ur_image_desc_t::default()),
+                    std::ptr::null_mut(),
+                    valid.at(5).cast(),
+                )
+        },
+    },
+    Case {
+        function: "urMemImageCreate",
+        what: "pImageFormat and UR_IMAGE_CHANNEL_TYPE_FLOAT < pImageFormat.channelType",
+        codes: &[
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+            UR_RESULT_ERROR_INVALID_ENUMERATION,
+        ],
+        needs: &[Kind::Context],
+        call: |ur, valid| {
+            ur
+                .urMemImageCreate(
+                    valid.context,
+                    ur_mem_flags_t(0),
+                    std::ptr::from_ref(
+                        &ur_image_format_t {
+                            channelType: ur_image_channel_type_t(15),
+                            ..Default::default()
+                        },
+                    ) as *const ur_image_format_t,
+                    std::ptr::from_ref(&ur_image_desc_t::default()),
                     std::ptr::null_mut(),
                     valid.at(5).cast(),
                 )
@@ -6884,50 +6886,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urMemImageCreateWithNativeHandle",
-        what: "pImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context],
-        call: |ur, valid| {
-            ur
-                .urMemImageCreateWithNativeHandle(
-                    0,
-                    valid.context,
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::null_mut(),
-                    valid.at(5).cast(),
-                )
-        },
-    },
-    Case {
-        function: "urMemImageCreateWithNativeHandle",
-        what: "pImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context],
-        call: |ur, valid| {
-            ur
-                .urMemImageCreateWithNativeHandle(
-                    0,
-                    valid.context,
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::null_mut(),
-                    valid.at(5).cast(),
-                )
-        },
-    },
-    Case {
-        function: "urMemImageCreateWithNativeHandle",
         what: "pImageDesc null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Context],
@@ -6938,28 +6896,6 @@ pub const CASES: &[Case] = &[
                     valid.context,
                     std::ptr::from_ref(&ur_image_format_t::default()),
                     std::ptr::null_mut() as *const ur_image_desc_t,
-                    std::ptr::null_mut(),
-                    valid.at(5).cast(),
-                )
-        },
-    },
-    Case {
-        function: "urMemImageCreateWithNativeHandle",
-        what: "pImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context],
-        call: |ur, valid| {
-            ur
-                .urMemImageCreateWithNativeHandle(
-                    0,
-                    valid.context,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
                     std::ptr::null_mut(),
                     valid.at(5).cast(),
                 )
@@ -9721,6 +9657,21 @@ pub const CASES: &[Case] = &[
                 .urEventSetCallback(
                     valid.event,
                     UR_EXECUTION_INFO_COMPLETE,
+                    None,
+                    valid.at(3) as *mut c_void,
+                )
+        },
+    },
+    Case {
+        function: "urEventSetCallback",
+        what: "pfnNotify null, with execStatus out of range",
+        codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
+        needs: &[Kind::Event],
+        call: |ur, valid| {
+            ur
+                .urEventSetCallback(
+                    valid.event,
+                    ur_execution_info_t(0x7ffffff0),
                     None,
                     valid.at(3) as *mut c_void,
                 )
@@ -16160,48 +16111,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urBindlessImagesImageAllocateExp",
-        what: "pImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesImageAllocateExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    valid.at(4) as *mut ur_exp_image_mem_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesImageAllocateExp",
-        what: "pImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesImageAllocateExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    valid.at(4) as *mut ur_exp_image_mem_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesImageAllocateExp",
         what: "pImageDesc null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Context, Kind::Device],
@@ -16212,27 +16121,6 @@ pub const CASES: &[Case] = &[
                     valid.device,
                     std::ptr::from_ref(&ur_image_format_t::default()),
                     std::ptr::null_mut() as *const ur_image_desc_t,
-                    valid.at(4) as *mut ur_exp_image_mem_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesImageAllocateExp",
-        what: "pImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesImageAllocateExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
                     valid.at(4) as *mut ur_exp_image_mem_native_handle_t,
                 )
         },
@@ -16345,50 +16233,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urBindlessImagesUnsampledImageCreateExp",
-        what: "pImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesUnsampledImageCreateExp(
-                    valid.context,
-                    valid.device,
-                    1,
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    valid.at(5) as *mut ur_exp_image_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesUnsampledImageCreateExp",
-        what: "pImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesUnsampledImageCreateExp(
-                    valid.context,
-                    valid.device,
-                    1,
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    valid.at(5) as *mut ur_exp_image_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesUnsampledImageCreateExp",
         what: "pImageDesc null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Context, Kind::Device],
@@ -16400,28 +16244,6 @@ pub const CASES: &[Case] = &[
                     1,
                     std::ptr::from_ref(&ur_image_format_t::default()),
                     std::ptr::null_mut() as *const ur_image_desc_t,
-                    valid.at(5) as *mut ur_exp_image_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesUnsampledImageCreateExp",
-        what: "pImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesUnsampledImageCreateExp(
-                    valid.context,
-                    valid.device,
-                    1,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
                     valid.at(5) as *mut ur_exp_image_native_handle_t,
                 )
         },
@@ -16521,52 +16343,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urBindlessImagesSampledImageCreateExp",
-        what: "pImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesSampledImageCreateExp(
-                    valid.context,
-                    valid.device,
-                    1,
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(&ur_sampler_desc_t::default()),
-                    valid.at(6) as *mut ur_exp_image_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesSampledImageCreateExp",
-        what: "pImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesSampledImageCreateExp(
-                    valid.context,
-                    valid.device,
-                    1,
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(&ur_sampler_desc_t::default()),
-                    valid.at(6) as *mut ur_exp_image_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesSampledImageCreateExp",
         what: "pImageDesc null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Context, Kind::Device],
@@ -16578,29 +16354,6 @@ pub const CASES: &[Case] = &[
                     1,
                     std::ptr::from_ref(&ur_image_format_t::default()),
                     std::ptr::null_mut() as *const ur_image_desc_t,
-                    std::ptr::from_ref(&ur_sampler_desc_t::default()),
-                    valid.at(6) as *mut ur_exp_image_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesSampledImageCreateExp",
-        what: "pImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesSampledImageCreateExp(
-                    valid.context,
-                    valid.device,
-                    1,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
                     std::ptr::from_ref(&ur_sampler_desc_t::default()),
                     valid.at(6) as *mut ur_exp_image_native_handle_t,
                 )
@@ -16813,36 +16566,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urBindlessImagesImageCopyExp",
-        what: "pSrcImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Queue],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesImageCopyExp(
-                    valid.queue,
-                    valid.at(1) as *const c_void,
-                    valid.at(2) as *mut c_void,
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(&ur_exp_image_copy_region_t::default())
-                        .cast_mut(),
-                    ur_exp_image_copy_flags_t(0),
-                    UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE,
-                    0,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesImageCopyExp",
         what: "pDstImageDesc null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Queue],
@@ -16854,36 +16577,6 @@ pub const CASES: &[Case] = &[
                     valid.at(2) as *mut c_void,
                     std::ptr::from_ref(&ur_image_desc_t::default()),
                     std::ptr::null_mut() as *const ur_image_desc_t,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(&ur_exp_image_copy_region_t::default())
-                        .cast_mut(),
-                    ur_exp_image_copy_flags_t(0),
-                    UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE,
-                    0,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesImageCopyExp",
-        what: "pDstImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Queue],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesImageCopyExp(
-                    valid.queue,
-                    valid.at(1) as *const c_void,
-                    valid.at(2) as *mut c_void,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
                     std::ptr::from_ref(&ur_image_format_t::default()),
                     std::ptr::from_ref(&ur_image_format_t::default()),
                     std::ptr::from_ref(&ur_exp_image_copy_region_t::default())
@@ -16923,66 +16616,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urBindlessImagesImageCopyExp",
-        what: "pSrcImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Queue],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesImageCopyExp(
-                    valid.queue,
-                    valid.at(1) as *const c_void,
-                    valid.at(2) as *mut c_void,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(&ur_exp_image_copy_region_t::default())
-                        .cast_mut(),
-                    ur_exp_image_copy_flags_t(0),
-                    UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE,
-                    0,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesImageCopyExp",
-        what: "pSrcImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Queue],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesImageCopyExp(
-                    valid.queue,
-                    valid.at(1) as *const c_void,
-                    valid.at(2) as *mut c_void,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(&ur_exp_image_copy_region_t::default())
-                        .cast_mut(),
-                    ur_exp_image_copy_flags_t(0),
-                    UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE,
-                    0,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesImageCopyExp",
         what: "pDstImageFormat null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Queue],
@@ -16996,66 +16629,6 @@ pub const CASES: &[Case] = &[
                     std::ptr::from_ref(&ur_image_desc_t::default()),
                     std::ptr::from_ref(&ur_image_format_t::default()),
                     std::ptr::null_mut() as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_exp_image_copy_region_t::default())
-                        .cast_mut(),
-                    ur_exp_image_copy_flags_t(0),
-                    UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE,
-                    0,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesImageCopyExp",
-        what: "pDstImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Queue],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesImageCopyExp(
-                    valid.queue,
-                    valid.at(1) as *const c_void,
-                    valid.at(2) as *mut c_void,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_exp_image_copy_region_t::default())
-                        .cast_mut(),
-                    ur_exp_image_copy_flags_t(0),
-                    UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE,
-                    0,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesImageCopyExp",
-        what: "pDstImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Queue],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesImageCopyExp(
-                    valid.queue,
-                    valid.at(1) as *const c_void,
-                    valid.at(2) as *mut c_void,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
                     std::ptr::from_ref(&ur_exp_image_copy_region_t::default())
                         .cast_mut(),
                     ur_exp_image_copy_flags_t(0),
@@ -17377,28 +16950,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urBindlessImagesGetImageMemoryHandleTypeSupportExp",
-        what: "pImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesGetImageMemoryHandleTypeSupportExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
-                    valid.at(5) as *mut ur_bool_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesGetImageMemoryHandleTypeSupportExp",
         what: "pImageFormat null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Context, Kind::Device],
@@ -17409,50 +16960,6 @@ pub const CASES: &[Case] = &[
                     valid.device,
                     std::ptr::from_ref(&ur_image_desc_t::default()),
                     std::ptr::null_mut() as *const ur_image_format_t,
-                    UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
-                    valid.at(5) as *mut ur_bool_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesGetImageMemoryHandleTypeSupportExp",
-        what: "pImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesGetImageMemoryHandleTypeSupportExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
-                    valid.at(5) as *mut ur_bool_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesGetImageMemoryHandleTypeSupportExp",
-        what: "pImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesGetImageMemoryHandleTypeSupportExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
                     UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
                     valid.at(5) as *mut ur_bool_t,
                 )
@@ -17545,28 +17052,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urBindlessImagesGetImageUnsampledHandleSupportExp",
-        what: "pImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesGetImageUnsampledHandleSupportExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
-                    valid.at(5) as *mut ur_bool_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesGetImageUnsampledHandleSupportExp",
         what: "pImageFormat null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Context, Kind::Device],
@@ -17577,50 +17062,6 @@ pub const CASES: &[Case] = &[
                     valid.device,
                     std::ptr::from_ref(&ur_image_desc_t::default()),
                     std::ptr::null_mut() as *const ur_image_format_t,
-                    UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
-                    valid.at(5) as *mut ur_bool_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesGetImageUnsampledHandleSupportExp",
-        what: "pImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesGetImageUnsampledHandleSupportExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
-                    valid.at(5) as *mut ur_bool_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesGetImageUnsampledHandleSupportExp",
-        what: "pImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesGetImageUnsampledHandleSupportExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
                     UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
                     valid.at(5) as *mut ur_bool_t,
                 )
@@ -17713,28 +17154,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urBindlessImagesGetImageSampledHandleSupportExp",
-        what: "pImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesGetImageSampledHandleSupportExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
-                    valid.at(5) as *mut ur_bool_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesGetImageSampledHandleSupportExp",
         what: "pImageFormat null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Context, Kind::Device],
@@ -17745,50 +17164,6 @@ pub const CASES: &[Case] = &[
                     valid.device,
                     std::ptr::from_ref(&ur_image_desc_t::default()),
                     std::ptr::null_mut() as *const ur_image_format_t,
-                    UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
-                    valid.at(5) as *mut ur_bool_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesGetImageSampledHandleSupportExp",
-        what: "pImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesGetImageSampledHandleSupportExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
-                    valid.at(5) as *mut ur_bool_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesGetImageSampledHandleSupportExp",
-        what: "pImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesGetImageSampledHandleSupportExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
                     UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
                     valid.at(5) as *mut ur_bool_t,
                 )
@@ -18036,50 +17411,6 @@ pub const CASES: &[Case] = &[
     },
     Case {
         function: "urBindlessImagesMapExternalArrayExp",
-        what: "pImageFormat.channelOrder out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device, Kind::ExternalMem],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesMapExternalArrayExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelOrder: ur_image_channel_order_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    valid.external_mem,
-                    valid.at(5) as *mut ur_exp_image_mem_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesMapExternalArrayExp",
-        what: "pImageFormat.channelType out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device, Kind::ExternalMem],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesMapExternalArrayExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(
-                        &ur_image_format_t {
-                            channelType: ur_image_channel_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_format_t,
-                    std::ptr::from_ref(&ur_image_desc_t::default()),
-                    valid.external_mem,
-                    valid.at(5) as *mut ur_exp_image_mem_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesMapExternalArrayExp",
         what: "pImageDesc null",
         codes: &[UR_RESULT_ERROR_INVALID_NULL_POINTER],
         needs: &[Kind::Context, Kind::Device, Kind::ExternalMem],
@@ -18090,28 +17421,6 @@ pub const CASES: &[Case] = &[
                     valid.device,
                     std::ptr::from_ref(&ur_image_format_t::default()),
                     std::ptr::null_mut() as *const ur_image_desc_t,
-                    valid.external_mem,
-                    valid.at(5) as *mut ur_exp_image_mem_native_handle_t,
-                )
-        },
-    },
-    Case {
-        function: "urBindlessImagesMapExternalArrayExp",
-        what: "pImageDesc.type out of range",
-        codes: &[UR_RESULT_ERROR_INVALID_ENUMERATION],
-        needs: &[Kind::Context, Kind::Device, Kind::ExternalMem],
-        call: |ur, valid| {
-            ur
-                .urBindlessImagesMapExternalArrayExp(
-                    valid.context,
-                    valid.device,
-                    std::ptr::from_ref(&ur_image_format_t::default()),
-                    std::ptr::from_ref(
-                        &ur_image_desc_t {
-                            r#type: ur_mem_type_t(0x7ffffff0),
-                            ..Default::default()
-                        },
-                    ) as *const ur_image_desc_t,
                     valid.external_mem,
                     valid.at(5) as *mut ur_exp_image_mem_native_handle_t,
                 )
@@ -26529,18 +25838,18 @@ pub const SAID: &[Said] = &[
     },
     Said {
         function: "urQueueBeginGraphCaptureExp",
-        code: UR_RESULT_ERROR_INVALID_OPERATION,
+        code: UR_RESULT_ERROR_INVALID_ARGUMENT,
         what: "the queue is capturing",
     },
     Said {
         function: "urQueueBeginCaptureIntoGraphExp",
-        code: UR_RESULT_ERROR_INVALID_OPERATION,
+        code: UR_RESULT_ERROR_INVALID_ARGUMENT,
         what: "the queue is capturing, or another one into `hGraph`",
     },
     Said {
         function: "urQueueBeginCaptureIntoGraphExp",
-        code: UR_RESULT_ERROR_INVALID_OPERATION,
-        what: "`hGraph` holds commands for another device than the queue's",
+        code: UR_RESULT_ERROR_INVALID_ARGUMENT,
+        what: "`hGraph` holds commands",
     },
     Said {
         function: "urQueueBeginCaptureIntoGraphExp",
@@ -26549,13 +25858,23 @@ pub const SAID: &[Said] = &[
     },
     Said {
         function: "urQueueEndGraphCaptureExp",
+        code: UR_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING,
+        what: "the queue is not capturing",
+    },
+    Said {
+        function: "urQueueEndGraphCaptureExp",
         code: UR_RESULT_ERROR_INVALID_OPERATION,
-        what: "no capture was begun on this queue",
+        what: "the capture was begun on another queue",
     },
     Said {
         function: "urGraphInstantiateGraphExp",
-        code: UR_RESULT_ERROR_INVALID_OPERATION,
+        code: UR_RESULT_ERROR_INVALID_ARGUMENT,
         what: "a capture into the graph is under way",
+    },
+    Said {
+        function: "urGraphInstantiateGraphExp",
+        code: UR_RESULT_ERROR_INVALID_ARGUMENT,
+        what: "the graph holds no command",
     },
     Said {
         function: "urEnqueueGraphExp",
@@ -26576,6 +25895,11 @@ pub const SAID: &[Said] = &[
         function: "urQueueGetGraphExp",
         code: UR_RESULT_ERROR_INVALID_OPERATION,
         what: "the queue is not capturing",
+    },
+    Said {
+        function: "urGraphDumpContentsExp",
+        code: UR_RESULT_ERROR_UNKNOWN,
+        what: "the file cannot be written; `urAdapterGetLastError` says why",
     },
     Said {
         function: "urGraphGetNativeHandleExp",

@@ -79,6 +79,9 @@ pub(super) struct Objects {
     command_buffer: Option<CommandBuffer>,
     command: ur_exp_command_buffer_command_handle_t,
     executable: Option<Executable>,
+    /// What the executable graph was made from, which outlives it.
+    _captured: Option<Graph>,
+    /// Empty, for captures.
     graph: Option<Graph>,
     external_mem: ur_exp_external_mem_handle_t,
     external_semaphore: ur_exp_external_semaphore_handle_t,
@@ -122,7 +125,11 @@ impl Objects {
         let _ = fixture.ur.urLoaderConfigCreate(&mut config);
         let (command_buffer, command) = recorded(fixture, &context, kernel.as_ref())?;
         let graph = Graph::new(fixture, &context).ok();
-        let executable = graph.as_ref().and_then(|graph| graph.instantiate().ok());
+        let captured = graph.as_ref().and_then(|_| {
+            let record = || queue.marker(&[]).map(drop);
+            Graph::capture(&queue, record).ok()
+        });
+        let executable = captured.as_ref().and_then(|graph| graph.instantiate().ok());
         let (external_mem, external_semaphore) = external(fixture, &context)?;
         Ok(Self {
             config,
@@ -137,6 +144,7 @@ impl Objects {
             command_buffer,
             command,
             executable,
+            _captured: captured,
             graph,
             external_mem,
             external_semaphore,

@@ -35,9 +35,10 @@ const NOT_HERE: [&str; 16] = [
 ];
 
 /// Functions for whose arguments types are not enough: a native handle to start from, a program that
-/// was not built before, copies that do not overlap, a format that the device knows. They are called,
+/// was not built before, copies that do not overlap, a format that the device knows, a graph
+/// with commands. They are called,
 /// and may be refused; other suites know how.
-const ANY_ANSWER: [&str; 8] = [
+const ANY_ANSWER: [&str; 9] = [
     "urProgramLink",
     "CreateWithNativeHandle",
     "urProgramBuild",
@@ -46,6 +47,7 @@ const ANY_ANSWER: [&str; 8] = [
     "urEnqueueMemImage",
     "urMemImageCreate",
     "urMemImageGetInfo",
+    "urGraphInstantiateGraphExp",
 ];
 
 /// Functions by the beginning of their names, with the property that says whether they work.

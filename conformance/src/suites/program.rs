@@ -7,14 +7,14 @@ use crate::objects::{Arg, Context, Kind, Program, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::{check, check_eq};
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["program";
         create_and_build, counts_references, belongs, create_refused, lists_kernels, build_info,
-        compile_and_link, function_pointer, unknown_function, unknown_global, native_handle,
+        told_handles_live, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
         specialization_constants, metadata,
     ];
     let program = |fixture: &Fixture| Program::new(fixture, &Context::new(fixture)?);
@@ -205,6 +205,123 @@ fn compile_and_link(fixture: &Fixture) -> Done {
     check!(!raw.is_null(), "urProgramLink gave no program");
     let linked = Program::adopt(fixture.ur, raw);
     linked.kernel(IOTA)?;
+    Ok(())
+}
+
+/// What a query tells of may be used and retained while the object that told of it is alive, though
+/// the caller has no reference left.
+fn told_handles_live(fixture: &Fixture) -> Done {
+    let ur = fixture.ur;
+    let kernel = {
+        let context = Context::new(fixture)?;
+        Program::new(fixture, &context)?.kernel(IOTA)?
+    };
+    let of_kernel = |what, size, value, ret| ur.urKernelGetInfo(kernel.raw, what, size, value, ret);
+    let program: ur_program_handle_t =
+        info::value(|size, value, ret| of_kernel(UR_KERNEL_INFO_PROGRAM, size, value, ret))?;
+    let own: ur_context_handle_t =
+        info::value(|size, value, ret| of_kernel(UR_KERNEL_INFO_CONTEXT, size, value, ret))?;
+    ur.urContextRetain(own).ok()?;
+    ur.urContextRelease(own).ok()?;
+    let of_program = |what, size, value, ret| ur.urProgramGetInfo(program, what, size, value, ret);
+    let devices: u32 =
+        info::value(|size, value, ret| of_program(UR_PROGRAM_INFO_NUM_DEVICES, size, value, ret))?;
+    ur.urProgramRetain(program).ok()?;
+    ur.urProgramRelease(program).ok()?;
+    let context: ur_context_handle_t =
+        info::value(|size, value, ret| of_program(UR_PROGRAM_INFO_CONTEXT, size, value, ret))?;
+    check_eq!(context, own, "the context of a program");
+    ur.urContextRetain(context).ok()?;
+    ur.urContextRelease(context).ok()?;
+    let mut list: Vec<ur_device_handle_t> = vec![null_mut(); devices as usize];
+    let bytes = size_of_val(&*list);
+    of_program(
+        UR_PROGRAM_INFO_DEVICES,
+        bytes,
+        list.as_mut_ptr().cast(),
+        null_mut(),
+    )
+    .ok()?;
+    for device in list {
+        ur.urDeviceRetain(device).ok()?;
+        ur.urDeviceRelease(device).ok()?;
+    }
+    Ok(())
+}
+
+/// Whatever a link is refused for, there is no program afterwards; why it failed is the adapter's last
+/// error.
+fn link_refused(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let program = Program::unbuilt(fixture, &context)?;
+    let foreign = Program::unbuilt(fixture, &Context::new(fixture)?)?;
+    let ur = fixture.ur;
+    let (device, none) = (fixture.device, null_mut());
+    let both = |count: u32, programs: *const ur_program_handle_t| {
+        let (mut plain, mut chosen) = (std::ptr::dangling_mut(), std::ptr::dangling_mut());
+        let flags = ur_exp_program_flags_t(0);
+        let all = ur.urProgramLink(context.raw, count, programs, null(), &mut plain);
+        let mut devices = [device];
+        let some = ur.urProgramLinkExp(
+            context.raw,
+            1,
+            devices.as_mut_ptr(),
+            flags,
+            count,
+            programs,
+            null(),
+            &mut chosen,
+        );
+        [(all, plain), (some, chosen)]
+    };
+    let programs = [program.raw, none];
+    for (count, list) in [
+        (0, programs.as_ptr()),
+        (1, null()),
+        (2, programs.as_ptr()),
+        (1, &foreign.raw),
+    ] {
+        for (status, made) in both(count, list) {
+            status.refused()?;
+            check!(made.is_null(), "a refused link left {made:p}");
+        }
+    }
+    // Flags that do not exist, and no context.
+    let mut made = std::ptr::dangling_mut();
+    let mut devices = [device];
+    let flags = ur_exp_program_flags_t(1 << 31);
+    ur.urProgramLinkExp(
+        context.raw,
+        1,
+        devices.as_mut_ptr(),
+        flags,
+        1,
+        &program.raw,
+        null(),
+        &mut made,
+    )
+    .refused()?;
+    check!(made.is_null(), "a refused link left {made:p}");
+    made = std::ptr::dangling_mut();
+    ur.urProgramLink(none.cast(), 1, &program.raw, null(), &mut made)
+        .refused()?;
+    check!(made.is_null(), "a refused link left {made:p}");
+    // What was not compiled need not link. Where it does not, somebody says why.
+    for (status, made) in both(1, &program.raw) {
+        if status.is_ok() {
+            drop(Program::adopt(ur, made));
+            continue;
+        }
+        check!(made.is_null(), "a failed link left {made:p}");
+        if status.code == UR_RESULT_ERROR_PROGRAM_LINK_FAILURE {
+            let (mut message, mut code) = (null(), 0);
+            ur.urAdapterGetLastError(fixture.adapter, &mut message, &mut code)
+                .ok()?;
+            // SAFETY: a string that lives until this thread's next failure.
+            let told = !message.is_null() && !unsafe { CStr::from_ptr(message) }.is_empty();
+            check!(told, "nothing says why a link failed");
+        }
+    }
     Ok(())
 }
 

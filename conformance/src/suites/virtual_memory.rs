@@ -14,7 +14,8 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["virtual_memory";
         granularity, reserve_and_free, map_and_use, remap_keeps_data, two_mappings_of_one_memory,
-        contiguous_growth, access_mode, bad_sizes, physical_counts_references,
+        contiguous_growth, access_mode, bad_sizes, physical_for_others,
+        physical_counts_references,
     ];
     let physical = |fixture: &Fixture| Bench::new(fixture)?.physical(1);
     tests.extend(info::tests(
@@ -93,12 +94,20 @@ impl<'a> Bench<'a> {
     }
 
     fn physical(&self, granules: usize) -> Result<Physical, Stop> {
+        self.physical_with(granules, None)
+    }
+
+    fn physical_with(
+        &self,
+        granules: usize,
+        properties: Option<&ur_physical_mem_properties_t>,
+    ) -> Result<Physical, Stop> {
         let (ur, mut raw) = (self.fixture.ur, null_mut());
         ur.urPhysicalMemCreate(
             self.context.raw,
             self.fixture.device,
             granules * self.granule,
-            null(),
+            properties.map_or_else(null, std::ptr::from_ref),
             &mut raw,
         )
         .ok()?;
@@ -322,6 +331,35 @@ fn bad_sizes(fixture: &Fixture) -> Done {
         raw.is_null() && start.is_null(),
         "a refused call wrote its result"
     );
+    Ok(())
+}
+
+/// Memory that may be shared with other processes is there wherever memory of this kind is, and is
+/// used as any other.
+fn physical_for_others(fixture: &Fixture) -> Done {
+    let bench = Bench::new(fixture)?;
+    for flags in [UR_PHYSICAL_MEM_FLAG_ENABLE_IPC, ur_physical_mem_flags_t(0)] {
+        let properties = ur_physical_mem_properties_t {
+            flags,
+            ..Default::default()
+        };
+        let physical = bench.physical_with(1, Some(&properties))?;
+        let told: ur_physical_mem_properties_t = info::value(|size, value, ret| {
+            let what = UR_PHYSICAL_MEM_INFO_PROPERTIES;
+            fixture
+                .ur
+                .urPhysicalMemGetInfo(physical.raw, what, size, value, ret)
+        })?;
+        check_eq!(told.flags, flags, "the flags that it was made with");
+        let start = bench.reserve(1)?;
+        bench.map(start, 1, &physical, 0)?;
+        let queue = bench.context.in_order(fixture)?;
+        queue.fill(start, 7_u8, bench.granule, &[])?;
+        let data: Vec<u8> = queue.read(start, bench.granule, &[])?;
+        check!(data.iter().all(|byte| *byte == 7), "what was filled");
+        bench.unmap(start, 1)?;
+        bench.free(start, 1)?;
+    }
     Ok(())
 }
 

@@ -1045,6 +1045,9 @@ pub unsafe extern "C" fn urProgramLink(
     pOptions: *const c_char,
     phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     match crate::state::app_table().and_then(|table| table.Program.pfnLink) {
         Some(function) => {
             unsafe { function(hContext, count, phPrograms, pOptions, phProgram) }
@@ -4122,6 +4125,9 @@ pub unsafe extern "C" fn urProgramLinkExp(
     pOptions: *const c_char,
     phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     match crate::state::app_table().and_then(|table| table.ProgramExp.pfnLinkExp) {
         Some(function) => {
             unsafe {

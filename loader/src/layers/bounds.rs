@@ -130,7 +130,7 @@ pub unsafe fn usm(
     within(place, offset.checked_add(size), left)
 }
 
-/// Rows of a USM allocation: `height` of them, `width` bytes each, a pitch apart.
+/// Rows of a USM allocation: `height` of them, each `pitch` bytes, the last one too.
 ///
 /// # Safety
 /// The context is live.
@@ -140,14 +140,15 @@ pub unsafe fn usm_rows(
     pointer: *const c_void,
     offset: u64,
     pitch: u64,
-    width: u64,
     height: u64,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
     let Some(left) = (unsafe { usm_left(context, pointer) }) else {
         return Ok(());
     };
-    let end = rows_end(pitch, width, height).and_then(|end| end.checked_add(offset));
+    let end = pitch
+        .checked_mul(height)
+        .and_then(|rows| rows.checked_add(offset));
     within(place, end, left)
 }
 
@@ -280,13 +281,6 @@ fn box_end(
     from.checked_add(origin.x)?.checked_add(region.width)
 }
 
-fn rows_end(pitch: u64, width: u64, height: u64) -> Option<u64> {
-    match height {
-        0 => Some(0),
-        _ => (height - 1).checked_mul(pitch)?.checked_add(width),
-    }
-}
-
 fn within(place: &Place, end: Option<u64>, whole: u64) -> Result<()> {
     if end.is_some_and(|end| end <= whole) {
         return Ok(());
@@ -325,12 +319,5 @@ mod tests {
         assert_eq!(end([9, 9, 9], [0, 4, 2], 0, 0), Some(0), "nothing");
         assert_eq!(end([0; 3], [u64::MAX, 2, 1], 0, 0), None);
         assert_eq!(end([u64::MAX, 0, 0], [1, 1, 1], 0, 0), None);
-    }
-
-    #[test]
-    fn rows_end_with_their_width() {
-        assert_eq!(rows_end(16, 4, 3), Some(36));
-        assert_eq!(rows_end(16, 4, 0), Some(0));
-        assert_eq!(rows_end(u64::MAX, 4, 3), None);
     }
 }

@@ -201,7 +201,9 @@ fn scenario_bad() {
             (call(null(), UR_DEVICE_TYPE_ALL, 1, &mut device, &mut count), UR_RESULT_ERROR_INVALID_NULL_HANDLE),
             (call(platform, UR_DEVICE_TYPE_ALL, 1, null(), &mut count), UR_RESULT_ERROR_INVALID_NULL_POINTER),
             (call(platform, UR_DEVICE_TYPE_ALL, 0, null(), null()), UR_RESULT_ERROR_INVALID_SIZE),
-            (call(platform, UR_DEVICE_TYPE_ALL, 0, &mut device, &mut count), UR_RESULT_ERROR_INVALID_VALUE),
+            (call(platform, UR_DEVICE_TYPE_ALL, 0, &mut device, null()), UR_RESULT_ERROR_INVALID_SIZE),
+            // What there is no room for comes before the kind of device.
+            (call(platform, ur_device_type_t(!0), 0, &mut device, null()), UR_RESULT_ERROR_INVALID_SIZE),
             (call(platform, UR_DEVICE_TYPE_VPU, 1, &mut device, &mut count), UR_RESULT_ERROR_INVALID_ENUMERATION),
             (call(platform, ur_device_type_t(0), 1, &mut device, &mut count), UR_RESULT_ERROR_INVALID_ENUMERATION),
             (call(platform, ur_device_type_t(!0), 1, &mut device, &mut count), UR_RESULT_ERROR_INVALID_ENUMERATION),
@@ -210,8 +212,13 @@ fn scenario_bad() {
             assert_eq!(result, expected, "call {at}");
         }
         assert!(count == 77 && device.is_null(), "an error writes nothing");
-        // Room for fewer than there are: the count is that of all.
+        // Room for none, or for fewer than there are: the count is that of all.
         std::env::set_var("ONEAPI_DEVICE_SELECTOR", "*:*");
+        assert_eq!(
+            call(platform, UR_DEVICE_TYPE_ALL, 0, &mut device, &mut count),
+            UR_RESULT_SUCCESS
+        );
+        assert!(count == 3 && device.is_null(), "{count}");
         assert_eq!(
             call(platform, UR_DEVICE_TYPE_ALL, 1, &mut device, &mut count),
             UR_RESULT_SUCCESS

@@ -429,6 +429,14 @@ static ur_result_t UR_APICALL usm_fill_2d(ur_queue_handle_t queue, void *pointer
   return command(queue, count, waits, event);
 }
 
+static ur_result_t UR_APICALL usm_copy_2d(ur_queue_handle_t queue, bool blocking, void *to,
+                                          size_t to_pitch, const void *from, size_t from_pitch,
+                                          size_t width, size_t height, uint32_t count,
+                                          const ur_event_handle_t *waits, ur_event_handle_t *event) {
+  (void)blocking, (void)to, (void)to_pitch, (void)from, (void)from_pitch, (void)width, (void)height;
+  return command(queue, count, waits, event);
+}
+
 static ur_result_t UR_APICALL program_create(ur_context_handle_t context, const void *text,
                                              size_t size, const ur_program_properties_t *properties,
                                              ur_program_handle_t *program) {
@@ -562,7 +570,8 @@ static const ur_dditable_t table = {
                 .pfnMemImageRead = image_read,
                 .pfnUSMFill = usm_fill,
                 .pfnUSMMemcpy = usm_copy,
-                .pfnUSMFill2D = usm_fill_2d},
+                .pfnUSMFill2D = usm_fill_2d,
+                .pfnUSMMemcpy2D = usm_copy_2d},
     .EnqueueExp = {.pfnUSMDeviceAllocExp = enqueue_alloc,
                    .pfnUSMSharedAllocExp = enqueue_alloc,
                    .pfnUSMHostAllocExp = enqueue_alloc,

@@ -10,14 +10,32 @@ use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
-/// Pointers that must be there. Callbacks are left to the caller.
+/// Outputs that are null after every refusal. To stand before all else, outside of what may return.
+pub fn clears(function: &Function) -> String {
+    let cleared = function.params.iter().filter(|param| param.cleared);
+    let clear = |param: &Param| {
+        let raw = rust::ident(&param.name);
+        format!("if !{raw}.is_null() {{ unsafe {{ {raw}.write(std::ptr::null_mut()) }} }}\n")
+    };
+    cleared.map(clear).collect()
+}
+
+/// Pointers that must be there, to functions too.
 pub fn pointers(spec: &Spec, function: &Function) -> String {
     let mut out = String::new();
     for param in &function.params {
         let ty = param.c_type();
-        let is_callback = spec.is_callback(&ty.base) && ty.pointers == 0;
-        if ty.is_pointer() && !param.optional && !param.nocheck && !is_callback {
-            let _ = writeln!(out, "pointer({})?;", rust::ident(&param.name));
+        let raw = rust::ident(&param.name);
+        if param.optional || param.nocheck {
+            continue;
+        }
+        if spec.is_callback(&ty.base) && ty.pointers == 0 {
+            let _ = writeln!(
+                out,
+                "ensure({raw}.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;"
+            );
+        } else if ty.is_pointer() {
+            let _ = writeln!(out, "pointer({raw})?;");
         }
     }
     out
@@ -114,7 +132,7 @@ fn members(spec: &Spec, base: &str, holder: &str) -> String {
     found
         .members
         .iter()
-        .filter(|member| member.name != "stype" && member.c_type().is_plain())
+        .filter(|member| member.name != "stype" && member.c_type().is_plain() && !member.nocheck)
         .map(|member| {
             let text = format!("{holder}.{}", rust::ident(&member.name));
             value(spec, &member.c_type().base, &text)

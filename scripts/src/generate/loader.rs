@@ -1,7 +1,7 @@
 //! `loader/src/generated`: the exported functions, which go through the application's table, and
 //! the dispatch functions that fill it, which go through the handle's.
 
-use super::{File, rust};
+use super::{File, checks, rust};
 use crate::model::{Function, Spec};
 use anyhow::Result;
 use std::fmt::Write as _;
@@ -82,6 +82,7 @@ fn exports(spec: &Spec) -> String {
             out,
             "#[unsafe(no_mangle)]
             pub unsafe extern \"C\" fn {name}({params}) -> ur_result_t {{
+                {clears}
                 {straight}
                 match crate::state::app_table().and_then(|table| table.{table}.{slot}) {{
                     Some(function) => unsafe {{ function({arguments}) }},
@@ -90,6 +91,7 @@ fn exports(spec: &Spec) -> String {
             }}
             global_asm!(\".symver {name}, {name}@@@LIBUR_LOADER_0.12\");\n",
             params = rust::params(&function.params),
+            clears = checks::clears(function),
         );
     }
     for table in &spec.tables {
@@ -124,17 +126,10 @@ fn dispatch(spec: &Spec) -> String {
                 empty_error(function, count)
             ),
         };
-        let clear = match function.name.as_str() {
-            // The reference clears this output before it looks at anything.
-            "urProgramLink" | "urProgramLinkExp" => {
-                "if !phProgram.is_null() { unsafe { phProgram.write(std::ptr::null_mut()) } }"
-            }
-            _ => "",
-        };
         let _ = write!(
             out,
             "{inline}unsafe extern \"C\" fn {name}({params}) -> ur_result_t {{
-                {clear}
+                {clears}
                 match unsafe {{ {found} }} {{
                     Ok(table) => match table.{table}.{slot} {{
                         Some(function) => unsafe {{ function({arguments}) }},
@@ -150,6 +145,7 @@ fn dispatch(spec: &Spec) -> String {
             name = function.name,
             params = rust::params(&function.params),
             arguments = arguments(function),
+            clears = checks::clears(function),
         );
     }
     let mut members = String::new();

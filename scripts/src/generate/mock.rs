@@ -2,7 +2,7 @@
 //! of pointers that callbacks get, to `call`, together with its default answer: one written by hand
 //! in `adapters/mock/src/answers`, or else one that follows from the specification.
 
-use super::{File, expr, rust};
+use super::{File, checks, expr, rust};
 use crate::model::{Dir, Function, Item, Own, Param, Spec};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
@@ -113,9 +113,11 @@ fn functions(spec: &Spec, mut by_hand: BTreeSet<String>) -> Result<String> {
             .iter()
             .map(|param| format!("p{}: &raw mut {},", param.name, rust::ident(&param.name)))
             .collect();
+        let clears = checks::clears(function);
         let _ = write!(
             out,
             "unsafe extern \"C\" fn {name}({arguments}) -> ur_result_t {{
+                {clears}
                 let mut params = {params} {{ {members} }};
                 unsafe {{ call({index}, &raw mut params, {answer}) }}
             }}\n"

@@ -104,6 +104,7 @@ pub unsafe extern "C" fn urAdapterSetLoggerCallback<B: Backend>(
     level: ur_logger_level_t,
 ) -> ur_result_t {
     boundary(|| {
+        ensure(pfnLoggerCallback.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let this = unsafe { Object::<B::Adapter>::borrow(hAdapter.cast(), B::table()) }?;
         ensure(level.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         let logger_callback = pfnLoggerCallback
@@ -529,6 +530,7 @@ pub unsafe extern "C" fn urContextSetExtendedDeleter<B: Backend>(
     pUserData: *mut c_void,
 ) -> ur_result_t {
     boundary(|| {
+        ensure(pfnDeleter.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let deleter = pfnDeleter
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER))?;
@@ -550,24 +552,27 @@ pub unsafe extern "C" fn urMemImageCreate<B: Backend>(
         pointer(phMem)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         ensure(flags.0 & UR_MEM_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         ensure(
             !(unsafe {
                 ((!pImageDesc.is_null())
                     && (u64::from(UR_STRUCTURE_TYPE_IMAGE_DESC.0)
                         != u64::from((*pImageDesc).stype.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pImageFormat.is_null())
+                    && (u64::from(UR_IMAGE_CHANNEL_ORDER_SRGBA.0)
+                        < u64::from((*pImageFormat).channelOrder.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pImageFormat.is_null())
+                    && (u64::from(UR_IMAGE_CHANNEL_TYPE_FLOAT.0)
+                        < u64::from((*pImageFormat).channelType.0)))
             }),
             UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
         )?;
@@ -774,19 +779,6 @@ pub unsafe extern "C" fn urMemImageCreateWithNativeHandle<B: Backend>(
         pointer(pImageDesc)?;
         pointer(phMem)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         let native_mem = hNativeMem;
         let image_format = unsafe { &*pImageFormat };
         let image_desc = unsafe { &*pImageDesc };
@@ -1522,6 +1514,9 @@ pub unsafe extern "C" fn urProgramLink<B: Backend>(
     pOptions: *const c_char,
     phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     boundary(|| {
         pointer(phPrograms)?;
         pointer(phProgram)?;
@@ -1975,6 +1970,7 @@ pub unsafe extern "C" fn urEventSetCallback<B: Backend>(
     pUserData: *mut c_void,
 ) -> ur_result_t {
     boundary(|| {
+        ensure(pfnNotify.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let this = unsafe { Object::<B::Event>::borrow(hEvent.cast(), B::table()) }?;
         ensure(execStatus.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         ensure(
@@ -4217,19 +4213,6 @@ pub unsafe extern "C" fn urBindlessImagesImageAllocateExp<B: Backend>(
         pointer(phImageMem)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let device = unsafe { Object::<B::Device>::borrow(hDevice.cast(), B::table()) }?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         ensure(
             !(unsafe {
                 ((!pImageDesc.is_null())
@@ -4275,19 +4258,6 @@ pub unsafe extern "C" fn urBindlessImagesUnsampledImageCreateExp<B: Backend>(
         pointer(phImage)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let device = unsafe { Object::<B::Device>::borrow(hDevice.cast(), B::table()) }?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         ensure(
             !(unsafe {
                 ((!pImageDesc.is_null())
@@ -4328,19 +4298,6 @@ pub unsafe extern "C" fn urBindlessImagesSampledImageCreateExp<B: Backend>(
         pointer(phImage)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let device = unsafe { Object::<B::Device>::borrow(hDevice.cast(), B::table()) }?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         if let Some(inner) = unsafe { pSamplerDesc.as_ref() } {
             ensure(
                 inner.addressingMode.name().is_some(),
@@ -4401,32 +4358,6 @@ pub unsafe extern "C" fn urBindlessImagesImageCopyExp<B: Backend>(
         pointer(pDstImageFormat)?;
         pointer(pCopyRegion)?;
         let this = unsafe { Object::<B::Queue>::borrow(hQueue.cast(), B::table()) }?;
-        if let Some(inner) = unsafe { pSrcImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
-        if let Some(inner) = unsafe { pDstImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
-        if let Some(inner) = unsafe { pSrcImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pDstImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
         ensure(
             imageCopyFlags.0 & UR_EXP_IMAGE_COPY_FLAGS_MASK == 0,
             UR_RESULT_ERROR_INVALID_ENUMERATION,
@@ -4528,19 +4459,6 @@ pub unsafe extern "C" fn urBindlessImagesGetImageMemoryHandleTypeSupportExp<B: B
         pointer(pSupportedRet)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let device = unsafe { Object::<B::Device>::borrow(hDevice.cast(), B::table()) }?;
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
         ensure(
             imageMemHandleType.name().is_some(),
             UR_RESULT_ERROR_INVALID_ENUMERATION,
@@ -4575,19 +4493,6 @@ pub unsafe extern "C" fn urBindlessImagesGetImageUnsampledHandleSupportExp<B: Ba
         pointer(pSupportedRet)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let device = unsafe { Object::<B::Device>::borrow(hDevice.cast(), B::table()) }?;
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
         ensure(
             imageMemHandleType.name().is_some(),
             UR_RESULT_ERROR_INVALID_ENUMERATION,
@@ -4622,19 +4527,6 @@ pub unsafe extern "C" fn urBindlessImagesGetImageSampledHandleSupportExp<B: Back
         pointer(pSupportedRet)?;
         let this = unsafe { Object::<B::Context>::borrow(hContext.cast(), B::table()) }?;
         let device = unsafe { Object::<B::Device>::borrow(hDevice.cast(), B::table()) }?;
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
         ensure(
             imageMemHandleType.name().is_some(),
             UR_RESULT_ERROR_INVALID_ENUMERATION,
@@ -4733,19 +4625,6 @@ pub unsafe extern "C" fn urBindlessImagesMapExternalArrayExp<B: Backend>(
         let external_mem = unsafe {
             Object::<B::ExternalMem>::borrow(hExternalMem.cast(), B::table())
         }?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         ensure(
             !(unsafe {
                 ((!pImageDesc.is_null())
@@ -5387,6 +5266,9 @@ pub unsafe extern "C" fn urProgramLinkExp<B: Backend>(
     pOptions: *const c_char,
     phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     boundary(|| {
         pointer(phDevices)?;
         pointer(phPrograms)?;
@@ -6830,6 +6712,7 @@ pub unsafe extern "C" fn urCommandBufferAppendNativeCommandExp<B: Backend>(
     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t,
 ) -> ur_result_t {
     boundary(|| {
+        ensure(pfnNativeCommand.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let this = unsafe {
             Object::<B::CommandBuffer>::borrow(hCommandBuffer.cast(), B::table())
         }?;
@@ -7056,6 +6939,7 @@ pub unsafe extern "C" fn urEnqueueHostTaskExp<B: Backend>(
     phEvent: *mut ur_event_handle_t,
 ) -> ur_result_t {
     boundary(|| {
+        ensure(pfnHostTask.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let this = unsafe { Object::<B::Queue>::borrow(hQueue.cast(), B::table()) }?;
         if let Some(inner) = unsafe { pProperties.as_ref() } {
             ensure(
@@ -7134,6 +7018,7 @@ pub unsafe extern "C" fn urEnqueueNativeCommandExp<B: Backend>(
     phEvent: *mut ur_event_handle_t,
 ) -> ur_result_t {
     boundary(|| {
+        ensure(pfnNativeEnqueue.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let this = unsafe { Object::<B::Queue>::borrow(hQueue.cast(), B::table()) }?;
         if let Some(inner) = unsafe { pProperties.as_ref() } {
             ensure(
@@ -7363,6 +7248,7 @@ pub unsafe extern "C" fn urGraphSetDestructionCallbackExp<B: Backend>(
     pUserData: *mut c_void,
 ) -> ur_result_t {
     boundary(|| {
+        ensure(pfnCallback.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let this = unsafe { Object::<B::Graph>::borrow(hGraph.cast(), B::table()) }?;
         let callback = pfnCallback
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER))?;

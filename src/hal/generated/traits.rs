@@ -1978,7 +1978,7 @@ pub trait Queue<B: Backend>: Body {
     fn begin_graph_capture_exp(this: &Object<Self>) -> Result<()> {
         Err(Error::unsupported())
     }
-    /// Starts recording the commands enqueued on a queue into an existing graph.
+    /// Starts recording the commands enqueued on a queue into an existing graph that holds no command.
     ///
     /// `urQueueBeginCaptureIntoGraphExp`
     fn begin_capture_into_graph_exp(

@@ -8,6 +8,11 @@ use crate::world::*;
 
 type Handle = *mut c_void;
 
+const JIT_ERROR_LOG_BUFFER: c_int = 5;
+
+/// What the linker says of whatever it is given.
+const LINK_LOG: &CStr = c"error : Undefined reference to 'absent'";
+
 /// Kernels over words, each work-item at its own. Numbers count up from a base.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
@@ -200,13 +205,24 @@ pub unsafe extern "C" fn cuModuleGetGlobal_v2(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuLinkCreate_v2(
-    _: c_uint,
-    _: *const c_int,
-    _: *const Handle,
+pub unsafe extern "C" fn cuLinkCreate_v2(
+    count: c_uint,
+    keys: *const c_int,
+    values: *const Handle,
     _: *mut Handle,
 ) -> u32 {
-    hold().acts("cuLinkCreate").unwrap_or(INVALID_VALUE)
+    let code = hold().acts("cuLinkCreate").unwrap_or(INVALID_VALUE);
+    for at in 0..count as usize {
+        // SAFETY: as many options as is said; the buffer's size is another one, and more than this.
+        unsafe {
+            if keys.add(at).read() == JIT_ERROR_LOG_BUFFER {
+                let log = LINK_LOG.to_bytes_with_nul();
+                let buffer = values.add(at).read() as *mut u8;
+                buffer.copy_from_nonoverlapping(log.as_ptr(), log.len());
+            }
+        }
+    }
+    code
 }
 
 #[unsafe(no_mangle)]

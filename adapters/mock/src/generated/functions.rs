@@ -664,6 +664,9 @@ unsafe extern "C" fn urProgramLink(
     mut pOptions: *const c_char,
     mut phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     let mut params = ur_program_link_params_t {
         phContext: &raw mut hContext,
         pcount: &raw mut count,
@@ -947,6 +950,9 @@ unsafe extern "C" fn urProgramLinkExp(
     mut pOptions: *const c_char,
     mut phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     let mut params = ur_program_link_exp_params_t {
         phContext: &raw mut hContext,
         pnumDevices: &raw mut numDevices,

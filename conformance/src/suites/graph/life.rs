@@ -7,14 +7,14 @@ use crate::objects::{Arg, Context, Executable, Graph, Kind, Program, captures};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::{check, check_eq};
-use std::ffi::{CString, c_void};
-use std::ptr::null_mut;
+use std::ffi::{CStr, CString, c_void};
+use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests![SUITE;
-        ids, into_a_graph, continued, executables_are_copies, uses_stay, capture_state,
+        ids, into_a_graph, captured_into_once, executables_are_copies, uses_stay, capture_state,
         captured_events, destruction_callback, contents, native_handles,
     ]
 }
@@ -51,51 +51,53 @@ fn into_a_graph(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A second capture adds to a graph.
-fn continued(fixture: &Fixture) -> Done {
+/// What has commands takes no more of them, from the same queue or another.
+fn captured_into_once(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let graph = Graph::new(fixture, &context)?;
-    let [p, q] = queues(fixture, &context)?;
-    let memory = context.usm(fixture, Kind::Device, 128)?;
+    let memory = context.usm(fixture, Kind::Device, 64)?;
     let ur = fixture.ur;
-    for (queue, offset) in [(&p, 0), (&q, 64)] {
+    let [p, q] = queues(fixture, &context)?;
+    ur.urQueueBeginCaptureIntoGraphExp(p.raw, graph.raw).ok()?;
+    p.fill(memory.ptr, 6_u8, 64, &[])?;
+    ur.urQueueEndGraphCaptureExp(p.raw, &mut null_mut()).ok()?;
+    for queue in [&p, &q] {
         ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
-            .ok()?;
-        queue.fill(memory.ptr.wrapping_byte_add(offset), 6_u8, 64, &[])?;
-        ur.urQueueEndGraphCaptureExp(queue.raw, &mut null_mut())
-            .ok()?;
+            .fails_because(UR_RESULT_ERROR_INVALID_ARGUMENT, "holds commands")?;
+        check!(!captures(queue)?, "a refused capture");
     }
-    graph.instantiate()?.enqueue(&p, &[])?.wait()?;
-    check_eq!(p.read::<u8>(memory.ptr, 128, &[])?, [6; 128], "both parts");
+    graph.instantiate()?.enqueue(&q, &[])?.wait()?;
+    check_eq!(p.read::<u8>(memory.ptr, 64, &[])?, [6; 64], "the fill");
     Ok(())
 }
 
-/// What is captured into a graph later is not in what was made of it before.
+/// Each of several that were made of one graph does all of it, whatever becomes of the others.
 fn executables_are_copies(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
-    let graph = Graph::new(fixture, &context)?;
+    Graph::need(fixture, &context)?;
     let queue = context.in_order(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 2)?;
-    let capture = |offset| {
-        fixture
-            .ur
-            .urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
-            .ok()?;
-        queue.fill(memory.ptr.wrapping_byte_add(offset), 1_u8, 1, &[])?;
-        fixture
-            .ur
-            .urQueueEndGraphCaptureExp(queue.raw, &mut null_mut())
-            .ok()
-    };
-    capture(0)?;
+    let graph = Graph::capture(&queue, || queue.fill(memory.ptr, 1_u8, 1, &[]).map(drop))?;
     let (first, twin) = (graph.instantiate()?, graph.instantiate()?);
-    capture(1)?;
-    let second = graph.instantiate()?;
-    for (executable, want) in [(&first, [1, 0]), (&twin, [1, 0]), (&second, [1, 1])] {
+    check!(first.raw != twin.raw, "one handle for both");
+    let mut first = Some(first);
+    for executable in [first.as_ref(), Some(&twin)].into_iter().flatten() {
         queue.fill(memory.ptr, 0_u8, 2, &[])?;
         executable.enqueue_only(&queue)?;
-        check_eq!(queue.read::<u8>(memory.ptr, 2, &[])?, want, "what it does");
+        check_eq!(
+            queue.read::<u8>(memory.ptr, 2, &[])?,
+            [1, 0],
+            "what it does"
+        );
     }
+    drop(first.take());
+    queue.fill(memory.ptr, 0_u8, 2, &[])?;
+    twin.enqueue_only(&queue)?;
+    check_eq!(
+        queue.read::<u8>(memory.ptr, 2, &[])?,
+        [1, 0],
+        "without its twin"
+    );
     Ok(())
 }
 
@@ -194,6 +196,12 @@ fn destruction_callback(fixture: &Fixture) -> Done {
         .ur
         .urGraphSetDestructionCallbackExp(graph.raw, call, data)
         .ok()?;
+    let ur = fixture.ur;
+    ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
+        .ok()?;
+    queue.marker(&[])?;
+    ur.urQueueEndGraphCaptureExp(queue.raw, &mut null_mut())
+        .ok()?;
     let executable = graph.instantiate()?;
     executable.enqueue(&queue, &[])?.wait()?;
     drop(executable);
@@ -223,16 +231,30 @@ fn contents(fixture: &Fixture) -> Done {
     let _ = std::fs::remove_file(&path);
     status.ok()?;
     check!(!written.trim().is_empty(), "nothing was written");
-    let nowhere = c"/nowhere/at/all";
+    // A folder that is not there, and one in the place of a file.
+    for nowhere in [c"/nowhere/at/all", c"/"] {
+        fixture
+            .ur
+            .urGraphDumpContentsExp(graph.raw, nowhere.as_ptr())
+            .fails_because(UR_RESULT_ERROR_UNKNOWN, "cannot be written")?;
+    }
+    let (mut message, mut code) = (null(), 0);
     fixture
         .ur
-        .urGraphDumpContentsExp(graph.raw, nowhere.as_ptr())
-        .refused()
+        .urAdapterGetLastError(fixture.adapter, &mut message, &mut code)
+        .ok()?;
+    check!(!message.is_null(), "no message");
+    // SAFETY: the message is valid until the thread's next failure.
+    let message = unsafe { CStr::from_ptr(message) };
+    check!(!message.is_empty(), "an empty message");
+    Ok(())
 }
 
 fn native_handles(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
-    let graph = Graph::new(fixture, &context)?;
+    Graph::need(fixture, &context)?;
+    let queue = context.in_order(fixture)?;
+    let graph = Graph::capture(&queue, || queue.marker(&[]).map(drop))?;
     let executable = graph.instantiate()?;
     let ur = fixture.ur;
     let mut native = 0;

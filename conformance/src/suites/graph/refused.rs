@@ -20,27 +20,33 @@ fn refused_states(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     let (mut out, mut executable) = (null_mut(), null_mut());
     let operation = UR_RESULT_ERROR_INVALID_OPERATION;
+    let argument = UR_RESULT_ERROR_INVALID_ARGUMENT;
     ur.urQueueEndGraphCaptureExp(queue.raw, &mut out)
-        .fails_because(operation, "no capture was begun")?;
+        .fails_because(
+            UR_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING,
+            "is not capturing",
+        )?;
     ur.urQueueGetGraphExp(queue.raw, &mut out)
-        .fails_because(operation, "not capturing")?;
+        .fails_because(operation, "the queue is not capturing")?;
     ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
         .ok()?;
     // Twice on one queue, twice into one graph.
     ur.urQueueBeginGraphCaptureExp(queue.raw)
-        .fails_because(operation, "is capturing")?;
+        .fails_because(argument, "is capturing")?;
+    ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
+        .fails(argument)?;
     ur.urQueueBeginCaptureIntoGraphExp(other.raw, graph.raw)
-        .fails_because(operation, "another one into `hGraph`")?;
+        .fails_because(argument, "another one into `hGraph`")?;
     check!(!captures(&other)?, "a refused capture");
     ur.urGraphInstantiateGraphExp(graph.raw, &mut executable)
-        .fails_because(operation, "under way")?;
+        .fails_because(argument, "under way")?;
     ur.urGraphDestroyExp(graph.raw)
         .fails_because(operation, "under way")?;
     // Only the queue that it was begun on ends it.
     let root = queue.marker(&[])?;
     other.marker(&[&root])?;
     ur.urQueueEndGraphCaptureExp(other.raw, &mut out)
-        .refused()?;
+        .fails_because(operation, "begun on another queue")?;
     check!(
         out.is_null() && executable.is_null(),
         "a refused call wrote a handle"
@@ -82,13 +88,12 @@ fn refused_devices(fixture: &Fixture) -> Done {
     let graph = Graph::new(fixture, &context)?;
     ur.urQueueBeginCaptureIntoGraphExp(queues.0.raw, graph.raw)
         .ok()?;
-    queues.0.marker(&[])?;
+    let captured = queues.0.marker(&[])?;
+    ur.urEnqueueEventsWait(queues.1.raw, 1, &captured.raw, null_mut())
+        .fails(UR_RESULT_ERROR_INVALID_OPERATION)?;
+    check!(!captures(&queues.1)?, "a refused capture");
     let mut out = null_mut();
     ur.urQueueEndGraphCaptureExp(queues.0.raw, &mut out).ok()?;
-    let operation = UR_RESULT_ERROR_INVALID_OPERATION;
-    ur.urQueueBeginCaptureIntoGraphExp(queues.1.raw, graph.raw)
-        .fails_because(operation, "for another device")?;
-    check!(!captures(&queues.1)?, "a refused capture");
     let executable = graph.instantiate()?;
     ur.urEnqueueGraphExp(queues.1.raw, executable.raw, 0, null(), null_mut())
         .fails_because(UR_RESULT_ERROR_INVALID_QUEUE, "or device")

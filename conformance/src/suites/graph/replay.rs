@@ -27,14 +27,22 @@ fn empty(fixture: &Fixture) -> Done {
     let captured = Graph::capture(&queue, || Ok(()))?;
     check!(captured.is_empty()?, "a capture of nothing");
     for graph in [&graph, &captured] {
-        let executable = graph.instantiate()?;
-        for queue in queues(fixture, &context)? {
-            executable.enqueue(&queue, &[])?.wait()?;
-            executable.enqueue_only(&queue)?;
-            queue.finish()?;
-        }
+        let mut executable = null_mut();
+        fixture
+            .ur
+            .urGraphInstantiateGraphExp(graph.raw, &mut executable)
+            .fails_because(UR_RESULT_ERROR_INVALID_ARGUMENT, "holds no command")?;
+        check!(executable.is_null(), "a refused call wrote a handle");
     }
-    Ok(())
+    // What holds nothing yet can still be captured into.
+    let ur = fixture.ur;
+    ur.urQueueBeginCaptureIntoGraphExp(queue.raw, captured.raw)
+        .ok()?;
+    queue.marker(&[])?;
+    ur.urQueueEndGraphCaptureExp(queue.raw, &mut null_mut())
+        .ok()?;
+    let executable = captured.instantiate()?;
+    executable.enqueue(&queue, &[])?.wait()
 }
 
 fn nothing_runs(fixture: &Fixture) -> Done {

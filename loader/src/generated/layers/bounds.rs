@@ -822,7 +822,6 @@ unsafe extern "C" fn urEnqueueUSMFill2D(
                 pMem,
                 0u64,
                 (pitch as u64),
-                (width as u64),
                 (height as u64),
             )
         }?;
@@ -874,7 +873,6 @@ unsafe extern "C" fn urEnqueueUSMMemcpy2D(
                 pDst,
                 0u64,
                 (dstPitch as u64),
-                (width as u64),
                 (height as u64),
             )
         }?;
@@ -888,7 +886,6 @@ unsafe extern "C" fn urEnqueueUSMMemcpy2D(
                 pSrc,
                 0u64,
                 (srcPitch as u64),
-                (width as u64),
                 (height as u64),
             )
         }?;

@@ -2061,6 +2061,9 @@ unsafe extern "C" fn urProgramLink(
     pOptions: *const c_char,
     phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     let Some(below) = BELOW.table().and_then(|table| table.Program.pfnLink) else {
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
@@ -2194,7 +2197,49 @@ unsafe extern "C" fn urProgramGetInfo(
             return vetted;
         }
     }
-    unsafe { below(hProgram, propName, propSize, pPropValue, pPropSizeRet) }
+    let mut written = 0;
+    let result = unsafe {
+        below(
+            hProgram,
+            propName,
+            propSize,
+            pPropValue,
+            if pPropSizeRet.is_null() && !pPropValue.is_null() {
+                &mut written
+            } else {
+                pPropSizeRet
+            },
+        )
+    };
+    if call.gave(result) {
+        boundary(|| {
+            let size = if pPropSizeRet.is_null() {
+                written
+            } else {
+                unsafe { *pPropSizeRet }
+            };
+            let size = size.min(propSize);
+            let handles = match propName {
+                UR_PROGRAM_INFO_CONTEXT => {
+                    Some((Kind::Context, size.min(size_of::<usize>())))
+                }
+                UR_PROGRAM_INFO_DEVICES => Some((Kind::Device, size)),
+                _ => None,
+            };
+            if let Some((kind, bytes)) = handles {
+                unsafe {
+                    call.told(
+                        kind,
+                        pPropValue.cast(),
+                        bytes,
+                        (Kind::Program, hProgram.cast()),
+                    )
+                };
+            }
+            Ok(())
+        });
+    }
+    result
 }
 unsafe extern "C" fn urProgramGetBuildInfo(
     hProgram: ur_program_handle_t,
@@ -3961,7 +4006,51 @@ unsafe extern "C" fn urKernelGetInfo(
             return vetted;
         }
     }
-    unsafe { below(hKernel, propName, propSize, pPropValue, pPropSizeRet) }
+    let mut written = 0;
+    let result = unsafe {
+        below(
+            hKernel,
+            propName,
+            propSize,
+            pPropValue,
+            if pPropSizeRet.is_null() && !pPropValue.is_null() {
+                &mut written
+            } else {
+                pPropSizeRet
+            },
+        )
+    };
+    if call.gave(result) {
+        boundary(|| {
+            let size = if pPropSizeRet.is_null() {
+                written
+            } else {
+                unsafe { *pPropSizeRet }
+            };
+            let size = size.min(propSize);
+            let handles = match propName {
+                UR_KERNEL_INFO_CONTEXT => {
+                    Some((Kind::Context, size.min(size_of::<usize>())))
+                }
+                UR_KERNEL_INFO_PROGRAM => {
+                    Some((Kind::Program, size.min(size_of::<usize>())))
+                }
+                _ => None,
+            };
+            if let Some((kind, bytes)) = handles {
+                unsafe {
+                    call.told(
+                        kind,
+                        pPropValue.cast(),
+                        bytes,
+                        (Kind::Kernel, hKernel.cast()),
+                    )
+                };
+            }
+            Ok(())
+        });
+    }
+    result
 }
 unsafe extern "C" fn urKernelGetGroupInfo(
     hKernel: ur_kernel_handle_t,
@@ -5920,6 +6009,9 @@ unsafe extern "C" fn urProgramLinkExp(
     pOptions: *const c_char,
     phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     let Some(below) = BELOW.table().and_then(|table| table.ProgramExp.pfnLinkExp) else {
         return UR_RESULT_ERROR_UNINITIALIZED;
     };

@@ -135,9 +135,9 @@ unsafe extern "C" fn urAdapterSetLoggerCallback(
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
     match boundary(|| {
+        ensure(pfnLoggerCallback.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         handle(hAdapter)?;
         ensure(level.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        ensure(pfnLoggerCallback.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -648,8 +648,8 @@ unsafe extern "C" fn urContextSetExtendedDeleter(
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
     match boundary(|| {
-        handle(hContext)?;
         ensure(pfnDeleter.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        handle(hContext)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hContext, pfnDeleter, pUserData) }
@@ -673,24 +673,27 @@ unsafe extern "C" fn urMemImageCreate(
         pointer(phMem)?;
         handle(hContext)?;
         ensure(flags.0 & UR_MEM_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         ensure(
             !(unsafe {
                 ((!pImageDesc.is_null())
                     && (u64::from(UR_STRUCTURE_TYPE_IMAGE_DESC.0)
                         != u64::from((*pImageDesc).stype.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pImageFormat.is_null())
+                    && (u64::from(UR_IMAGE_CHANNEL_ORDER_SRGBA.0)
+                        < u64::from((*pImageFormat).channelOrder.0)))
+            }),
+            UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+        )?;
+        ensure(
+            !(unsafe {
+                ((!pImageFormat.is_null())
+                    && (u64::from(UR_IMAGE_CHANNEL_TYPE_FLOAT.0)
+                        < u64::from((*pImageFormat).channelType.0)))
             }),
             UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
         )?;
@@ -919,19 +922,6 @@ unsafe extern "C" fn urMemImageCreateWithNativeHandle(
         pointer(pImageDesc)?;
         pointer(phMem)?;
         handle(hContext)?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -1770,6 +1760,9 @@ unsafe extern "C" fn urProgramLink(
     pOptions: *const c_char,
     phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     let Some(below) = BELOW.table().and_then(|table| table.Program.pfnLink) else {
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
@@ -2315,6 +2308,7 @@ unsafe extern "C" fn urEventSetCallback(
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
     match boundary(|| {
+        ensure(pfnNotify.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         handle(hEvent)?;
         ensure(execStatus.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         ensure(
@@ -2323,7 +2317,6 @@ unsafe extern "C" fn urEventSetCallback(
             }),
             UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
         )?;
-        ensure(pfnNotify.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hEvent, execStatus, pfnNotify, pUserData) }
@@ -4768,19 +4761,6 @@ unsafe extern "C" fn urBindlessImagesImageAllocateExp(
         pointer(phImageMem)?;
         handle(hContext)?;
         handle(hDevice)?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         ensure(
             !(unsafe {
                 ((!pImageDesc.is_null())
@@ -4835,19 +4815,6 @@ unsafe extern "C" fn urBindlessImagesUnsampledImageCreateExp(
         pointer(phImage)?;
         handle(hContext)?;
         handle(hDevice)?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         ensure(
             !(unsafe {
                 ((!pImageDesc.is_null())
@@ -4887,19 +4854,6 @@ unsafe extern "C" fn urBindlessImagesSampledImageCreateExp(
         pointer(phImage)?;
         handle(hContext)?;
         handle(hDevice)?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         if let Some(inner) = unsafe { pSamplerDesc.as_ref() } {
             ensure(
                 inner.addressingMode.name().is_some(),
@@ -4965,32 +4919,6 @@ unsafe extern "C" fn urBindlessImagesImageCopyExp(
         pointer(pDstImageFormat)?;
         pointer(pCopyRegion)?;
         handle(hQueue)?;
-        if let Some(inner) = unsafe { pSrcImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
-        if let Some(inner) = unsafe { pDstImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
-        if let Some(inner) = unsafe { pSrcImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pDstImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
         ensure(
             imageCopyFlags.0 & UR_EXP_IMAGE_COPY_FLAGS_MASK == 0,
             UR_RESULT_ERROR_INVALID_ENUMERATION,
@@ -5097,19 +5025,6 @@ unsafe extern "C" fn urBindlessImagesGetImageMemoryHandleTypeSupportExp(
         pointer(pSupportedRet)?;
         handle(hContext)?;
         handle(hDevice)?;
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
         ensure(
             imageMemHandleType.name().is_some(),
             UR_RESULT_ERROR_INVALID_ENUMERATION,
@@ -5151,19 +5066,6 @@ unsafe extern "C" fn urBindlessImagesGetImageUnsampledHandleSupportExp(
         pointer(pSupportedRet)?;
         handle(hContext)?;
         handle(hDevice)?;
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
         ensure(
             imageMemHandleType.name().is_some(),
             UR_RESULT_ERROR_INVALID_ENUMERATION,
@@ -5205,19 +5107,6 @@ unsafe extern "C" fn urBindlessImagesGetImageSampledHandleSupportExp(
         pointer(pSupportedRet)?;
         handle(hContext)?;
         handle(hDevice)?;
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
         ensure(
             imageMemHandleType.name().is_some(),
             UR_RESULT_ERROR_INVALID_ENUMERATION,
@@ -5338,19 +5227,6 @@ unsafe extern "C" fn urBindlessImagesMapExternalArrayExp(
         handle(hContext)?;
         handle(hDevice)?;
         handle(hExternalMem)?;
-        if let Some(inner) = unsafe { pImageFormat.as_ref() } {
-            ensure(
-                inner.channelOrder.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-            ensure(
-                inner.channelType.name().is_some(),
-                UR_RESULT_ERROR_INVALID_ENUMERATION,
-            )?;
-        }
-        if let Some(inner) = unsafe { pImageDesc.as_ref() } {
-            ensure(inner.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-        }
         ensure(
             !(unsafe {
                 ((!pImageDesc.is_null())
@@ -6082,6 +5958,9 @@ unsafe extern "C" fn urProgramLinkExp(
     pOptions: *const c_char,
     phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     let Some(below) = BELOW.table().and_then(|table| table.ProgramExp.pfnLinkExp) else {
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
@@ -7427,6 +7306,7 @@ unsafe extern "C" fn urCommandBufferAppendNativeCommandExp(
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
     match boundary(|| {
+        ensure(pfnNativeCommand.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         handle(hCommandBuffer)?;
         ensure(
             !(unsafe {
@@ -7442,7 +7322,6 @@ unsafe extern "C" fn urCommandBufferAppendNativeCommandExp(
             }),
             UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
         )?;
-        ensure(pfnNativeCommand.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => {
@@ -7660,6 +7539,7 @@ unsafe extern "C" fn urEnqueueHostTaskExp(
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
     match boundary(|| {
+        ensure(pfnHostTask.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         handle(hQueue)?;
         if let Some(inner) = unsafe { pProperties.as_ref() } {
             ensure(
@@ -7671,7 +7551,6 @@ unsafe extern "C" fn urEnqueueHostTaskExp(
             phEventWaitList.is_null() == (numEventsInWaitList == 0),
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
-        ensure(pfnHostTask.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         unsafe {
             handles(
                 phEventWaitList,
@@ -7755,6 +7634,7 @@ unsafe extern "C" fn urEnqueueNativeCommandExp(
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
     match boundary(|| {
+        ensure(pfnNativeEnqueue.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         handle(hQueue)?;
         if let Some(inner) = unsafe { pProperties.as_ref() } {
             ensure(
@@ -7766,7 +7646,6 @@ unsafe extern "C" fn urEnqueueNativeCommandExp(
             phEventWaitList.is_null() == (numEventsInWaitList == 0),
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
         )?;
-        ensure(pfnNativeEnqueue.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         unsafe {
             handles(
                 phMemList,
@@ -8052,8 +7931,8 @@ unsafe extern "C" fn urGraphSetDestructionCallbackExp(
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
     match boundary(|| {
-        handle(hGraph)?;
         ensure(pfnCallback.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        handle(hGraph)?;
         Ok(())
     }) {
         UR_RESULT_SUCCESS => unsafe { below(hGraph, pfnCallback, pUserData) }

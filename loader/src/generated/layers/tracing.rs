@@ -2025,6 +2025,9 @@ unsafe extern "C" fn urProgramLink(
     pOptions: *const c_char,
     phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     let Some(below) = BELOW.table().and_then(|table| table.Program.pfnLink) else {
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
@@ -6221,6 +6224,9 @@ unsafe extern "C" fn urProgramLinkExp(
     pOptions: *const c_char,
     phProgram: *mut ur_program_handle_t,
 ) -> ur_result_t {
+    if !phProgram.is_null() {
+        unsafe { phProgram.write(std::ptr::null_mut()) }
+    }
     let Some(below) = BELOW.table().and_then(|table| table.ProgramExp.pfnLinkExp) else {
         return UR_RESULT_ERROR_UNINITIALIZED;
     };

@@ -192,6 +192,24 @@ fn usm(world: &World) {
             )
         )
     };
+    let copy_rows = |to, to_pitch, from: *mut c_void, from_pitch, height| {
+        call!(
+            all,
+            Enqueue.pfnUSMMemcpy2D(
+                world.queue,
+                0,
+                to,
+                to_pitch,
+                from,
+                from_pitch,
+                32,
+                height,
+                0,
+                null(),
+                null_mut()
+            )
+        )
+    };
     let host: *mut c_void = host.as_mut_ptr().cast();
     let inside = [
         fill(at(0), 256),
@@ -202,9 +220,10 @@ fn usm(world: &World) {
         copy(host, at(0), 256),
         fill(host, 1 << 40),
         rows(at(0), 64, 64, 4),
-        rows(at(32), 64, 32, 4),
+        rows(at(64), 64, 32, 3),
+        copy_rows(at(0), 64, at(128), 64, 2),
     ];
-    assert_eq!(inside, [OK; 8]);
+    assert_eq!(inside, [OK; 9]);
     let outside = [
         fill(at(0), 257),
         fill(at(255), 2),
@@ -213,9 +232,15 @@ fn usm(world: &World) {
         copy(at(0), at(129), 128),
         copy(at(200), host, 57),
         rows(at(0), 64, 64, 5),
-        rows(at(33), 64, 32, 4),
+        // The last row's pitch counts, of source and target alike.
+        rows(at(32), 64, 32, 4),
+        rows(at(0), usize::MAX, 1, 2),
+        copy_rows(at(0), 64, at(129), 64, 2),
+        copy_rows(at(129), 64, at(0), 64, 2),
+        copy_rows(at(0), 64, at(0), 129, 2),
+        copy_rows(at(0), usize::MAX, at(0), 64, 2),
     ];
-    assert_eq!(outside, [OUTSIDE; 8]);
+    assert_eq!(outside, [OUTSIDE; 13]);
     assert_eq!(call!(all, USM.pfnFree(world.context, block)), OK);
     assert_eq!(fill(at(0), 257), OK, "no allocation any more");
 }

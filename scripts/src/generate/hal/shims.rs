@@ -43,9 +43,10 @@ pub(super) fn shims(spec: &Spec, plans: &[Plan<'_>]) -> Result<String> {
         };
         let _ = writeln!(
             out,
-            "pub unsafe extern \"C\" fn {}<B: Backend>({}) -> ur_result_t {{ boundary(|| {{ {body} }}) }}",
+            "pub unsafe extern \"C\" fn {}<B: Backend>({}) -> ur_result_t {{ {} boundary(|| {{ {body} }}) }}",
             plan.function.name,
-            rust::params(&plan.function.params)
+            rust::params(&plan.function.params),
+            checks::clears(plan.function),
         );
     }
     out.push_str(&ddi(spec));

@@ -228,6 +228,7 @@ fn plain(name: &str, ty: &str) -> Param {
         optional: false,
         count: None,
         bounds: None,
+        cleared: false,
         info: None,
         tag: None,
         own: None,

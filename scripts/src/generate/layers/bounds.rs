@@ -78,7 +78,7 @@ fn check(spec: &Spec, function: &Function, param: &Param, bounds: &[String]) -> 
                 numbers(0)?
             )
         }
-        ([_, _, _, _], 1) => {
+        ([_, _, _], 1) => {
             format!(
                 "unsafe {{ usm_rows({place}, {}, {raw}, {}) }}?;\n",
                 context(spec, function)?,

@@ -78,7 +78,7 @@ impl Parts {
     fn of(spec: &Spec, function: &Function) -> Result<Self> {
         let mut parts = Self::default();
         for param in &function.params {
-            if param.info.is_some() && param.dir == Dir::Out {
+            if param.info.is_some() && param.dir != Dir::In {
                 parts.query(spec, function, param);
             } else if let Some(kind) = kind(spec, &param.c_type()) {
                 parts.handle(spec, function, param, &kind)?;
@@ -143,10 +143,11 @@ impl Parts {
                 format!("unsafe {{ call.made_unless({kind}, {raw}.cast(), held) }};\n")
             }
             (None, _) => {
-                // A program that did not link is given out too, for its log.
-                let result = match function.name.as_str() {
-                    "urProgramLink" | "urProgramLinkExp" => "UR_RESULT_SUCCESS",
-                    _ => "result",
+                // Where a refusal leaves null, what is there was given out: some adapters give a program
+                // that did not link, for its log.
+                let result = match param.cleared {
+                    true => "UR_RESULT_SUCCESS",
+                    false => "result",
                 };
                 let before = format!("before_{}", rust::snake(&param.name));
                 let _ = writeln!(

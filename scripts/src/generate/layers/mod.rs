@@ -13,7 +13,7 @@ mod races;
 mod tracing;
 
 use super::loader::in_tables;
-use super::{File, rust};
+use super::{File, checks, rust};
 use crate::model::{Function, Spec};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
@@ -67,6 +67,7 @@ fn layer(
         let _ = write!(
             out,
             "unsafe extern \"C\" fn {name}({params}) -> ur_result_t {{
+                {clears}
                 let Some(below) = BELOW.table().and_then(|table| table.{table}.{slot}) else {{
                     return UR_RESULT_ERROR_UNINITIALIZED;
                 }};
@@ -74,6 +75,7 @@ fn layer(
             }}\n",
             name = function.name,
             params = rust::params(&function.params),
+            clears = checks::clears(function),
         );
         let _ = writeln!(slots, "table.{table}.{slot} = Some({});", function.name);
     }

@@ -55,9 +55,6 @@ fn late(spec: &Spec, param: &Param) -> String {
     if ty.is_plain() && param.name == "propName" {
         return checks::value(spec, &ty.base, &raw);
     }
-    if spec.is_callback(&ty.base) && ty.pointers == 0 && !param.optional {
-        return format!("ensure({raw}.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;\n");
-    }
     let Some(count) = &param.count else {
         return String::new();
     };

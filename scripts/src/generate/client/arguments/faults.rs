@@ -14,6 +14,7 @@ impl<'a> Maker<'a> {
         let mut faults = Vec::new();
         for param in &self.function.params {
             self.nulls(param, &mut faults);
+            faults.extend(self.null_first(param));
             self.ranges(param, &mut faults);
         }
         faults.extend((0..self.whens.len()).filter_map(|at| self.condition(at)));
@@ -97,6 +98,29 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// No function where there must be one, and a value out of range besides: what is missing comes
+    /// first.
+    fn null_first(&self, param: &Param) -> Option<Fault> {
+        let ty = param.c_type();
+        if !self.spec.is_callback(&ty.base) || ty.pointers > 0 || param.optional {
+            return None;
+        }
+        let (other, (what, value)) = self.function.params.iter().find_map(|other| {
+            let ty = other.c_type();
+            let wrong = (ty.pointers == 0).then(|| self.out_of_range(&ty.base))?;
+            Some((&other.name, wrong?))
+        })?;
+        Some(Fault {
+            what: format!("{} null, with {other} {what}", param.name),
+            codes: vec![result("INVALID_NULL_POINTER")],
+            overrides: [
+                (param.name.clone(), "None".to_owned()),
+                (other.clone(), value),
+            ]
+            .into(),
+        })
+    }
+
     /// Whether no other list has the same count, so that to change it makes nothing else wrong.
     fn is_only_list_of(&self, count: &str) -> bool {
         let lists = self.function.params.iter();
@@ -129,7 +153,8 @@ impl<'a> Maker<'a> {
         };
         for member in &found.members {
             let of = member.c_type();
-            if of.pointers > 0 || of.array.is_some() || member.name == "stype" {
+            let checked = member.name != "stype" && !member.nocheck;
+            if of.pointers > 0 || of.array.is_some() || !checked {
                 continue;
             }
             if let Some((what, value)) = self.out_of_range(&of.base) {

@@ -1,0 +1,62 @@
+//! Links that the driver refuses.
+
+use std::ffi::CStr;
+use std::ptr::{dangling_mut, null, null_mut};
+
+use ur::abi::*;
+
+use super::ground::Ground;
+use super::stage::{Stage, alone, ur};
+
+/// No program comes of it, and what the driver's linker says is the adapter's last error.
+#[test]
+fn a_failed_link_says_why() {
+    alone("tests::link::a_failed_link_says_why", || {
+        let stage = Stage::open();
+        let ground = Ground::new(4);
+        let (mut device, text) = (ground.device, b".version 8.0");
+        let (mut bytes, mut code) = (text.len(), text.as_ptr());
+        let mut program = null_mut();
+        let made = ur!(Program.pfnCreateWithBinary(
+            ground.context,
+            1,
+            &mut device,
+            &mut bytes,
+            &mut code,
+            null(),
+            &mut program
+        ));
+        assert_eq!(made, UR_RESULT_SUCCESS);
+        let both = [program; 2];
+        let (mut plain, mut chosen) = (dangling_mut(), dangling_mut());
+        let flags = ur_exp_program_flags_t(0);
+        let results = [
+            ur!(Program.pfnLink(ground.context, 2, both.as_ptr(), null(), &mut plain)),
+            ur!(ProgramExp.pfnLinkExp(
+                ground.context,
+                1,
+                &mut device,
+                flags,
+                2,
+                both.as_ptr(),
+                null(),
+                &mut chosen
+            )),
+        ];
+        assert!(!results.contains(&UR_RESULT_SUCCESS), "{results:?}");
+        assert!(
+            plain.is_null() && chosen.is_null(),
+            "a program all the same"
+        );
+        let (code, said) = ur::object::last_error();
+        // SAFETY: valid until this thread's next failure.
+        let said = unsafe { CStr::from_ptr(said) };
+        assert_eq!(
+            (code, said),
+            (1, c"error : Undefined reference to 'absent'"),
+            "the code and the log of cuLinkCreate"
+        );
+        assert_eq!(ur!(Program.pfnRelease(program)), UR_RESULT_SUCCESS);
+        ground.end(&stage);
+    });
+}
