@@ -4,10 +4,12 @@
 //! against the maximum before the call (`growing`), bytes handed back until after it (`leaving`), so
 //! that threads together never exceed it.
 
+mod awaiting;
 mod growth;
 mod leaving;
 mod moves;
 
+pub use awaiting::Leavable;
 pub(crate) use growth::{Grown, Growth};
 pub(crate) use leaving::Leaving;
 use moves::Moves;
