@@ -284,14 +284,11 @@ fn before_a_request_fails_the_host_waits_for_the_least_that_suffices() {
             let never = script.replace("blocks 1", "blocks 1 waits never");
             check(&never, "x exhausted");
         }
-        // Pages are gathered: without the host where the lane or the event can wait.
+        // Pages lie together or are gathered: without the host where the lane or the event can wait.
         for (queues, lanes) in [(one, 1), (two, 1), (several, 3)] {
             let script = format!("{}; x = alloc {ask}", quarters("page 256", queues));
-            let held = match ask.contains("nowait") {
-                true => format!("x fresh, blocks {lanes}"),
-                false => "x fresh".to_string(),
-            };
-            check(&script, &held);
+            let blocks = if ask.contains("nowait") { lanes } else { 0 };
+            check(&script, &format!("x served, blocks {blocks}"));
         }
     }
     // Some of it is live, and one more quarter than is left suffices for no wait.

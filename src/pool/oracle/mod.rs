@@ -38,7 +38,7 @@ pub use script::{QueueName, Script, Setup, Step};
 pub use shrink::shrink;
 
 /// Runs a script on the pool and the model and compares its outcomes with what is expected:
-/// `a1 grows`, `a1 = a0` (or `a1 = a0, no wait`), `a1 = a0, waits`, `a1 in a0` (and `, waits`), `a1 fresh`,
+/// `a1 grows`, `a1 = a0` (or `a1 = a0, no wait`), `a1 = a0, waits`, `a1 in a0` (and `, waits`), `a1 fresh`, `a1 served`,
 /// `a1 exhausted`, `f1 unknown`, joined by `;`. `, blocks 2` instead of a wait: once the host has waited
 /// for two lanes. The error says what was found instead.
 pub fn check(script: &str, expectation: &str) -> Result<(), String> {

@@ -80,6 +80,7 @@ impl Report {
         let held = match words[1..] {
             _ if !blocked => false,
             ["grows"] => outcome.how == How::Grew,
+            ["served"] => outcome.block.is_some(),
             ["fresh"] => outcome.how == How::Fresh,
             ["exhausted"] => matches!(outcome.how, How::Failed(PoolError::Exhausted { .. })),
             ["unknown"] => outcome.how == How::Unknown,
