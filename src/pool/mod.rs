@@ -195,6 +195,7 @@ impl<S: Source> Pool<S> {
             };
         });
         let mut state = self.state.lock();
+        state.tidy();
         if let Some(stash) = stash {
             if let Some(block) = state.take_joint(stash, request) {
                 return Ok(Acquired::Ready(block));

@@ -156,6 +156,11 @@ impl State {
             && self.lending.old.is_empty()
     }
 
+    /// See [`Lending::tidy`].
+    pub fn tidy(&mut self) {
+        self.lending.tidy(&mut self.store);
+    }
+
     /// Before a request that the stash did not serve. True if it may now.
     pub fn turn(&mut self, stash: &Arc<Stash>, request: &Request<'_>) -> bool {
         self.lending.turn(&mut self.store, stash, request)

@@ -1,19 +1,19 @@
 //! What outlives a context's handle: its devices, the driver's state for them, its lanes and memory.
 
 use super::engine::enter;
-use super::lane::LaneCore;
+use super::lanes::Lanes;
 use super::memory::Memory;
 use super::{Driver, Engine};
 use crate::object::{Object, Result};
 use crate::timeline::{Clock, Frontier, Gathered, Point};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 /// The devices of a context with all that was made for them.
 pub struct Domain<D: Driver> {
     engine: Arc<Engine<D>>,
     devices: Box<[Arc<Object<D::Device>>]>,
     state: D::State,
-    lanes: Mutex<Vec<Weak<LaneCore<D>>>>,
+    lanes: Lanes<D>,
     /// Points that the host was to signal when last looked at.
     host_points: Mutex<Gathered<Frontier>>,
     /// What was pending on queues that ended, in a deterministic run.
@@ -31,7 +31,7 @@ impl<D: Driver> Domain<D> {
             engine: Arc::clone(engine),
             devices,
             state,
-            lanes: Mutex::default(),
+            lanes: Lanes::default(),
             host_points: Mutex::default(),
             orphans: Mutex::default(),
             memory: Memory::default(),
@@ -73,17 +73,8 @@ impl<D: Driver> Domain<D> {
         None
     }
 
-    pub(crate) fn add_lane(&self, lane: &Arc<LaneCore<D>>) {
-        let mut lanes = enter(&self.lanes);
-        lanes.retain(|old| old.strong_count() > 0);
-        lanes.push(Arc::downgrade(lane));
-    }
-
-    pub(crate) fn lanes(&self) -> Vec<Arc<LaneCore<D>>> {
-        enter(&self.lanes)
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+    pub(crate) fn lanes(&self) -> &Lanes<D> {
+        &self.lanes
     }
 
     pub(crate) fn add_host_point(&self, point: &Point) {
@@ -114,9 +105,11 @@ impl<D: Driver> Domain<D> {
     pub(crate) fn everything(&self) -> Frontier {
         let mut all = self.host_points();
         all.join(&self.orphans());
-        for lane in self.lanes() {
+        let lanes = self.lanes.busy();
+        for lane in &lanes {
             all.join(&lane.tip());
         }
+        self.lanes.park(&lanes);
         all.prune();
         all
     }
@@ -126,17 +119,19 @@ impl<D: Driver> Domain<D> {
         if D::TRACKS {
             return;
         }
-        for lane in self.lanes() {
+        let lanes = self.lanes.busy();
+        for lane in &lanes {
             if let Err(error) = lane.poll() {
                 log::error!("asking a lane how far it is failed: {:?}", error.code());
             }
         }
+        self.lanes.park(&lanes);
     }
 
     /// Observes how far the lanes have come, where the driver does not tell by itself. Waits for no
     /// lane's lock.
     pub(crate) fn observe(&self) {
-        for lane in self.lanes() {
+        for lane in self.lanes.busy() {
             if let Err(error) = lane.observe() {
                 log::error!("asking whether a lane is idle failed: {:?}", error.code());
             }

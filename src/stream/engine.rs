@@ -86,7 +86,7 @@ impl<D: Driver> Engine<D> {
             .collect();
         for domain in &domains {
             let mut all = Frontier::new();
-            for lane in domain.lanes() {
+            for lane in domain.lanes().all() {
                 if is_part::<D>(&lane.device, device) {
                     all.join(&lane.tip());
                 }
