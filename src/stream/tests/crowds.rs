@@ -36,7 +36,7 @@ fn idle_queues_are_asked_nothing<D: AnyFake>() {
     }
     // All are there, and one that gets something to do is asked again.
     assert!(lanes.all().len() > CROWD as usize);
-    bench.context.domain().poll();
+    bench.context.domain().observe();
     for own in &crowd[..10] {
         launch_only(own, CROWD, &[]);
     }
