@@ -1,7 +1,6 @@
 //! Synchronous USM: shares the pools with the asynchronous kind, but takes only what is complete.
 
 use super::memory::Room;
-use super::native_pool::is_out_of_memory;
 use super::pool_core::Answer;
 use super::pool_trace::Trace;
 use super::rooms;
@@ -55,15 +54,10 @@ impl<D: Driver> Context<D> {
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
         if pool.core().parts()[part].native.is_some() {
             let ask = || pool.core().native_now(part, size, align);
-            return ask().or_else(|error| {
-                // Memory may be about to go back: the host may wait for that.
-                let pending = domain.everything();
-                if !is_out_of_memory(&error) || pending.is_complete() {
-                    return Err(error);
-                }
-                domain.engine().wait(&pending)?;
-                ask()
-            });
+            return match ask() {
+                Err(error) if pool.core().waits_for_native(&error)? => ask(),
+                answer => answer,
+            };
         }
         domain.poll();
         let story = RefCell::default();
