@@ -131,11 +131,13 @@ impl<D: Driver> Domain<D> {
     /// Observes how far the lanes have come, where the driver does not tell by itself. Waits for no
     /// lane's lock.
     pub(crate) fn observe(&self) {
-        for lane in self.lanes.busy() {
+        let lanes = self.lanes.busy();
+        for lane in &lanes {
             if let Err(error) = lane.observe() {
                 log::error!("asking whether a lane is idle failed: {:?}", error.code());
             }
         }
+        self.lanes.park(&lanes);
     }
 
     /// Gives back what pools hold beyond their thresholds, as far as it is complete.

@@ -562,13 +562,16 @@ impl<D: Driver> LaneCore<D> {
         self.context.domain().lanes().wake(self.clock.id());
     }
 
-    /// Parks an idle lane on which nobody else puts work. True if it is parked.
+    /// Parks an idle lane on which nobody else puts work. True if it is parked. Waits for no lock, as who
+    /// asks may hold a lane's.
     pub fn park(&self) -> bool {
         if self.left() > 0 || self.is_open() {
             return false;
         }
-        self.forget();
-        let mut state = self.state.lock();
+        let Some(mut state) = self.state.try_lock() else {
+            return false;
+        };
+        self.forget_complete(&mut state);
         if !state.recent.is_empty() {
             state.recent.prune();
             state.here.change();

@@ -51,6 +51,28 @@ fn idle_queues_are_asked_nothing<D: AnyFake>() {
     });
 }
 
+/// The same where no synchronous call is made: what looks for completion before a pool grows sees who is
+/// idle. Where the driver tracks, nothing looks.
+#[test]
+fn idle_queues_are_asked_nothing_by_queues() {
+    let bench = Bench::<Polled>::new();
+    let busy = bench.in_order();
+    let lanes = bench.context.domain().lanes();
+    let mut crowd = Vec::new();
+    for label in 0..CROWD {
+        let own = bench.in_order();
+        let block = alloc_only(&own, None, 4 * KIB, &[]).unwrap();
+        launch_only(&own, label, &[&launch(&busy, label, &[])]);
+        free_only(&own, block, &[]).unwrap();
+        crowd.push(own);
+        bench.world.run();
+        // It is never freed, so that every other one makes the pool grow.
+        alloc_only(&busy, None, KIB * KIB, &[]).unwrap();
+        assert!(lanes.watched() <= 96, "{} of {label}", lanes.watched());
+    }
+    bench.world.run();
+}
+
 /// One that others put work on is asked whatever we see of it.
 fn an_exposed_queue_is_always_asked<D: AnyFake>() {
     let bench = Bench::<D>::new();
