@@ -80,7 +80,8 @@ fn quarters_make_room_for_three<D: AnyFake>() {
         let (p, q) = (bench.in_order(), bench.in_order());
         let queues = [&p, &p, &q, &p];
         let blocks = queues.map(|queue| alloc_only(queue, Some(&pool), 2 * MIB, &[]).unwrap());
-        (launch_only(&p, 1, &[]), launch_only(&q, 2, &[]));
+        launch_only(&p, 1, &[]);
+        launch_only(&q, 2, &[]);
         for (queue, block) in queues.iter().zip(blocks) {
             free_only(queue, block, &[]).unwrap();
         }
