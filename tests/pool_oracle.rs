@@ -4,6 +4,7 @@
 //! fails, ready to become a line of `pool_scripts.rs`.
 
 use std::collections::BTreeMap;
+use ur::pool::WaitPolicy;
 use ur::pool::oracle::{self, Random, Script};
 
 fn refuted(script: &Script, stashes: bool) -> Option<String> {
@@ -16,7 +17,8 @@ fn programs(first_seed: u64, operations: usize, length: usize) {
     let seen = all_legal(first_seed, operations, length, Random::script);
     // A program that never does something proves nothing about it.
     let floor = (operations * scale() / 1000) as u64;
-    let mut usual = seen.iter().filter(|(kind, _)| !kind.contains("plan"));
+    let special = |kind: &str| kind.contains("plan") || kind.contains("host");
+    let mut usual = seen.iter().filter(|(kind, _)| !special(kind));
     let often = |(_, times): (_, &u64)| *times > floor;
     assert!(usual.all(often), "too seldom: {seen:?}");
     println!("{seen:?}");
@@ -36,6 +38,7 @@ fn all_legal(
         match oracle::run_with(&script, stashes) {
             Ok(report) => {
                 let counters = report.pool.counters();
+                let blocked = report.outcomes.iter().filter(|one| one.blocks > 0);
                 for (kind, times) in [
                     ("own lane", counters.own_lane),
                     ("kept by the lane", report.cached),
@@ -44,6 +47,7 @@ fn all_legal(
                     ("waited", counters.waited),
                     ("grown", counters.grown),
                     ("failed", counters.failed),
+                    ("served after the host waited", blocked.count() as u64),
                     ("slabs given back", counters.trims),
                     ("gathered", counters.gathers),
                     ("plans", counters.plans),
@@ -98,6 +102,27 @@ fn programs_whose_queues_share_their_memory_over_and_over() {
         enough("joint plans", 6000) && enough("planned jointly", 400),
         "too seldom: {seen:?}"
     );
+}
+
+/// Programs whose pool has mostly pending memory, under a maximum: before a request fails, the host
+/// waits.
+#[test]
+fn programs_short_of_memory() {
+    let seen = all_legal(5_000_000, 40_000, 60, |seed, length| {
+        let mut script = Random::script(seed, length);
+        let setup = &mut script.setup;
+        setup.blocks = true;
+        setup.config.waits = match seed % 3 {
+            0 => WaitPolicy::Always,
+            _ => WaitPolicy::Bounded,
+        };
+        setup.config.max_bytes = Some(2048 + 512 * (seed % 12));
+        setup.config.chunk_bytes = 0;
+        script
+    });
+    let blocked = seen["served after the host waited"];
+    assert!(blocked > 50 * scale() as u64, "too seldom: {seen:?}");
+    println!("{seen:?}");
 }
 
 #[test]

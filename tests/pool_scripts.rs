@@ -254,6 +254,59 @@ fn idle_slabs_make_room_for_what_they_are_too_small_for() {
     );
 }
 
+/// Four quarters of the maximum, each grown for by itself, and freed by these queues with that pending.
+fn quarters(memory: &str, queues: [&str; 4]) -> String {
+    let mut out = format!("pool max 4096 blocks 1 {memory};");
+    for (at, queue) in queues.iter().enumerate() {
+        out += &format!("a{at} = alloc {queue} 1024; k{at} = run {queue} a{at} after a{at};");
+    }
+    for (at, queue) in queues.iter().enumerate() {
+        out += &format!("free {queue} a{at} after k{at};");
+    }
+    out
+}
+
+#[test]
+fn before_a_request_fails_the_host_waits_for_the_least_that_suffices() {
+    let one = ["q1"; 4];
+    let two = ["q1", "q2", "q2", "q2"];
+    let several = ["q1", "q2", "o1", "o2"];
+    let asks = ["q5", "q5 3072 nowait", "o5", "o5 3072 nowait", "host"];
+    for ask in asks {
+        let ask = match ask.contains(' ') {
+            true => ask.to_string(),
+            false => format!("{ask} 3072"),
+        };
+        // Slabs apart: those of the fewest lanes go back for a new one.
+        for (queues, lanes) in [(one, 1), (two, 1), (several, 3)] {
+            let script = format!("{}; x = alloc {ask}", quarters("grain 1024", queues));
+            check(&script, &format!("x grows, blocks {lanes}"));
+            let never = script.replace("blocks 1", "blocks 1 waits never");
+            check(&never, "x exhausted");
+        }
+        // Pages lie together or are gathered: without the host where the lane or the event can wait.
+        for (queues, lanes) in [(one, 1), (two, 1), (several, 3)] {
+            let script = format!("{}; x = alloc {ask}", quarters("page 256", queues));
+            let blocks = if ask.contains("nowait") { lanes } else { 0 };
+            check(&script, &format!("x served, blocks {blocks}"));
+        }
+    }
+    // Some of it is live, and one more quarter than is left suffices for no wait.
+    check(
+        "pool max 4096 blocks 1 grain 1024; a = alloc q0 1024; b = alloc q0 1024; c = alloc q0 1024; \
+         d = alloc q0 1024; k = run q0 a b c d; free q0 a; free q0 b; x = alloc q1 3072; \
+         y = alloc q1 2048",
+        "x exhausted; y grows, blocks 1",
+    );
+    // One slab that is free in parts: no growth, and what has to complete is waited for.
+    check(
+        "pool max 4096 blocks 1 grain 4096; a = alloc q0 1024; b = alloc q1 1024; c = alloc q0 1024; \
+         d = alloc q0 1024; k = run q1 b after b; free q0 a; free q1 b; free q0 c; \
+         x = alloc o1 3072 nowait",
+        "x = a, blocks 2",
+    );
+}
+
 #[test]
 fn thresholds_and_trims_give_back_no_more_than_is_idle() {
     // The runner compares what is reserved with the ledger after each of these.

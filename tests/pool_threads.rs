@@ -115,6 +115,7 @@ impl Stage {
                 Some(block)
             }
             Err(PoolError::Exhausted { .. }) => {
+                self.pool.give_up();
                 self.failed.fetch_add(1, Ordering::Relaxed);
                 None
             }

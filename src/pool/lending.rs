@@ -3,6 +3,7 @@
 //! Owns the list of stashes that the pool lent to. To the store a lent block is live, whatever the
 //! stash does with it. Kept under the pool's lock.
 
+mod borrowers;
 mod joint;
 mod plans;
 
@@ -17,6 +18,7 @@ use super::stash::{Cache, Lent, PoolKey, Stash};
 use super::stats::Counters;
 use super::store::Store;
 use crate::timeline::{Frontier, Lane, LaneId};
+pub(crate) use borrowers::{Borrower, Borrowers};
 use joint::{Ensemble, Prepared, Turns};
 use plans::Stray;
 use std::collections::BTreeMap;
@@ -27,9 +29,11 @@ pub(crate) struct Lending {
     key: PoolKey,
     meter: Arc<Meter>,
     /// Segments name them by place.
-    stashes: Vec<Option<Borrower>>,
+    stashes: Borrowers,
     /// The one lent to last.
     recent: usize,
+    /// Requests since idle ones were looked for.
+    asked: usize,
     /// Blocks on their way back; empty in between.
     back: Vec<Lent>,
     /// How many stashes have a plan.
@@ -57,38 +61,18 @@ pub(crate) struct Lending {
     joined: u64,
 }
 
-/// A lane that has, or had, something of the pool.
-#[derive(Debug)]
-pub(crate) struct Borrower {
-    pub stash: Arc<Stash>,
-    /// What its last request here came after on other lanes, of those that did not find what they
-    /// wanted in its stash. It may come after more by now.
-    seen: Frontier,
-}
-
-impl Borrower {
-    /// How far its next request would reach on a lane, as far as is known.
-    pub fn reaches(&self, lane: LaneId) -> Option<u64> {
-        match self.stash.lane() == lane {
-            true => Some(u64::MAX),
-            false => self.seen.epoch_of(lane),
-        }
-    }
-
-    /// Whether its next request would come after a death, as far as is known.
-    pub fn is_after(&self, death: &Frontier) -> bool {
-        let own = self.stash.lane();
-        death.all(|point| point.lane() == own || self.seen.covers_point(point))
-    }
-}
+/// How many lanes a pool remembers that do nothing, and after how many requests that their stashes did not
+/// serve it looks for more of them: each that it remembers is looked at for each such request.
+const MANY: usize = 32;
 
 impl Lending {
     pub fn new(key: PoolKey, meter: Arc<Meter>) -> Self {
         Self {
             key,
             meter,
-            stashes: Vec::new(),
+            stashes: Borrowers::default(),
             recent: 0,
+            asked: 0,
             back: Vec::new(),
             plans: 0,
             prepared: None,
@@ -183,8 +167,10 @@ impl Lending {
         wanted: impl Fn(&Stash, u64) -> bool,
     ) -> bool {
         let mut found = false;
-        for slot in 0..self.stashes.len() {
-            let named = self.stashes[slot].as_ref();
+        let mut next = 0;
+        while let Some(slot) = self.stashes.from(next) {
+            next = slot + 1;
+            let named = self.stashes.get(slot);
             let named = named.filter(|own| of(own.stash.lane()));
             let Some(Borrower { stash, .. }) = named else {
                 continue;
@@ -214,8 +200,8 @@ impl Lending {
 
     /// Takes back one block that a lane caches and that suits a request for so many bytes.
     pub fn recall_one(&mut self, store: &mut Store, lane: LaneId, bytes: u64) {
-        let own = |borrower: &&Borrower| borrower.stash.lane() == lane;
-        let Some(Borrower { stash, .. }) = self.stashes.iter().flatten().find(own) else {
+        let slot = self.stashes.find(lane);
+        let Some(Borrower { stash, .. }) = slot.and_then(|slot| self.stashes.get(slot)) else {
             return;
         };
         let found = stash.lock().recall_one(self.key, bytes);
@@ -234,17 +220,54 @@ impl Lending {
 
     /// Notes how far a lane reaches that makes a request.
     pub fn saw(&mut self, lane: &Lane) {
-        let mut all = self.stashes.iter_mut().flatten();
-        if let Some(own) = all.find(|own| own.stash.lane() == lane.id()) {
+        let slot = self.stashes.find(lane.id());
+        if let Some(own) = slot.and_then(|slot| self.stashes.get_mut(slot)) {
             own.seen = lane.waited().clone();
+            own.asked = true;
         }
     }
 
     /// Takes everything back: the pool lends no more.
     pub fn end(&mut self, store: &mut Store) {
-        for slot in 0..self.stashes.len() {
+        while let Some(slot) = self.stashes.from(0) {
             self.forget(store, slot);
         }
+    }
+
+    /// Forgets lanes that do nothing, once there are many: what they cached is free for all, and their live
+    /// blocks are no longer lent. A lane that comes back is lent to anew.
+    pub fn tidy(&mut self, store: &mut Store) {
+        if self.stashes.len() <= MANY {
+            return;
+        }
+        self.asked += 1;
+        if self.asked < MANY {
+            return;
+        }
+        self.asked = 0;
+        let mut next = 0;
+        while let Some(slot) = self.stashes.from(next) {
+            next = slot + 1;
+            let Some(own) = self.stashes.get(slot) else {
+                continue;
+            };
+            let inner = own.stash.lock();
+            let retired = inner.is_retired();
+            let served = inner.cache(self.key).map_or(0, |own| own.hits + own.frees);
+            drop(inner);
+            let idle = !own.asked && own.served == served && !self.is_joined(&own.stash);
+            if retired || idle {
+                self.forget(store, slot);
+            } else if let Some(own) = self.stashes.get_mut(slot) {
+                (own.asked, own.served) = (false, served);
+            }
+        }
+    }
+
+    /// How many lanes it remembers.
+    #[cfg(all(test, not(loom)))]
+    pub fn remembered(&self) -> usize {
+        self.stashes.len()
     }
 
     /// The counters with what stashes have counted.
@@ -256,7 +279,7 @@ impl Lending {
         counters.planned += self.planned;
         counters.plans += self.made + self.joined;
         counters.joint_plans += self.joined;
-        for Borrower { stash, .. } in self.stashes.iter().flatten() {
+        for Borrower { stash, .. } in self.stashes.iter() {
             if let Some(cache) = stash.lock().cache(self.key) {
                 counters.own_lane += cache.hits;
                 counters.releases += cache.frees;
@@ -270,13 +293,13 @@ impl Lending {
         if slot == NIL {
             return None;
         }
-        let borrower = self.stashes.get(slot as usize)?.as_ref()?;
+        let borrower = self.stashes.get(slot as usize)?;
         Some(&borrower.stash)
     }
 
     /// Where the stash is kept; from now on if it was not.
     fn slot(&mut self, store: &mut Store, stash: &Arc<Stash>, min_align: u64) -> u32 {
-        let recent = self.stashes.get(self.recent).and_then(Option::as_ref);
+        let recent = self.stashes.get(self.recent);
         if recent.is_some_and(|recent| Arc::ptr_eq(&recent.stash, stash)) {
             return self.recent as u32;
         }
@@ -284,23 +307,15 @@ impl Lending {
             self.recent = cache.slot as usize;
             return cache.slot;
         }
-        for slot in 0..self.stashes.len() {
-            let own = self.stashes[slot].as_ref();
+        let mut next = 0;
+        while let Some(slot) = self.stashes.from(next) {
+            next = slot + 1;
+            let own = self.stashes.get(slot);
             if own.is_some_and(|own| own.stash.lock().is_retired()) {
                 self.forget(store, slot);
             }
         }
-        let slot = match self.stashes.iter().position(Option::is_none) {
-            Some(slot) => slot,
-            None => {
-                self.stashes.push(None);
-                self.stashes.len() - 1
-            }
-        };
-        self.stashes[slot] = Some(Borrower {
-            stash: Arc::clone(stash),
-            seen: Frontier::new(),
-        });
+        let slot = self.stashes.insert(Borrower::new(stash));
         self.meter.attach(stash);
         let keys = (self.key, self.meter.key());
         stash.lock().open(keys, min_align, slot as u32, &self.busy);
@@ -310,7 +325,7 @@ impl Lending {
     /// True if something was cached there.
     fn forget(&mut self, store: &mut Store, slot: usize) -> bool {
         let mut planned = self.end_plan(store, slot);
-        let Some(Borrower { stash, .. }) = self.stashes[slot].take() else {
+        let Some(Borrower { stash, .. }) = self.stashes.remove(slot) else {
             return false;
         };
         if self.is_joined(&stash) {

@@ -59,6 +59,7 @@ pub use request::{
 };
 pub use source::{Slab, Source, SourceError};
 pub use stash::{PoolKey, Stash};
+pub use state::Leavable;
 pub use stats::{Counters, Figures};
 
 use crate::timeline::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
@@ -194,6 +195,7 @@ impl<S: Source> Pool<S> {
             };
         });
         let mut state = self.state.lock();
+        state.tidy();
         if let Some(stash) = stash {
             if let Some(block) = state.take_joint(stash, request) {
                 return Ok(Acquired::Ready(block));
@@ -212,18 +214,8 @@ impl<S: Source> Pool<S> {
                 return Ok(Acquired::Ready(block));
             }
         }
-        let result = match Need::new(request, state.config().min_align) {
-            Ok(need) => {
-                let (again, result) = self.find(state, &need, request, stash);
-                state = again;
-                result
-            }
-            Err(error) => Err(error),
-        };
-        if result.is_err() {
-            state.stats.counters.failed += 1;
-        }
-        result
+        let need = Need::new(request, state.config().min_align)?;
+        self.find(state, &need, request, stash)
     }
 
     fn find<'a>(
@@ -232,11 +224,11 @@ impl<S: Source> Pool<S> {
         need: &Need,
         request: &Request<'_>,
         stash: Option<&Arc<Stash>>,
-    ) -> (MutexGuard<'a, State>, Result<Acquired, PoolError>) {
+    ) -> Result<Acquired, PoolError> {
         let mut attempt = Attempt::new(stash);
         loop {
             match state.step(need, request, &mut attempt) {
-                Step::Done(result) => return (state, result),
+                Step::Done(result) => return result,
                 Step::Grow(growth) => {
                     drop(state);
                     let answer = self.insist(|source| match growth.large {
@@ -247,7 +239,7 @@ impl<S: Source> Pool<S> {
                     let grown = state.grown(growth, answer, (need, request), &mut attempt);
                     self.settled.notify_all();
                     match grown {
-                        Grown::Served(block) => return (state, Ok(Acquired::Ready(block))),
+                        Grown::Served(block) => return Ok(Acquired::Ready(block)),
                         Grown::Room => {}
                         Grown::Unfit(slab) => {
                             drop(state);
@@ -351,13 +343,34 @@ impl<S: Source> Pool<S> {
         drop(self.give_back(&leaving));
     }
 
-    /// The join of the deaths in slabs that hold no live block. Once it is observed complete those
-    /// slabs can go back and make room under a maximum size: what a caller who may block the host
-    /// waits for before it repeats an exhausted request.
-    pub fn pending(&self) -> Frontier {
+    /// The least that has to be observed complete before a request that found no memory can be served,
+    /// for a caller who may block the host for it and then repeats the request.
+    /// Empty if it may be repeated at once, after [`Pool::trim`]; none if no wait suffices or the policy
+    /// allows none.
+    ///
+    /// Counts with `room` bytes that may still be reserved, none where the source has no memory left, and
+    /// with what `elsewhere` could make room.
+    pub fn awaited(
+        &self,
+        request: &Request<'_>,
+        room: Option<u64>,
+        elsewhere: Vec<Leavable>,
+    ) -> Option<Frontier> {
+        let mut state = self.state.lock();
+        let need = Need::new(request, state.config().min_align).ok()?;
+        state.awaited(&need, request, room, elsewhere)
+    }
+
+    /// Counts a request as failed: only its caller knows that it will not be repeated.
+    pub fn give_up(&self) {
+        self.state.lock().stats.counters.failed += 1;
+    }
+
+    /// What could go back to the source, at once or after a wait.
+    pub fn leavable(&self) -> Vec<Leavable> {
         let mut state = self.state.lock();
         state.recall();
-        state.store.pending()
+        state.leavable()
     }
 
     /// With a shared meter, `used` and its high are those of all its pools.

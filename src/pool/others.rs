@@ -4,7 +4,7 @@
 //! queues could have used too, and they grow while what only this one could use lies idle. Reads what
 //! `lending` knows of the lanes; decides nothing of what is legal.
 
-use super::lending::Borrower;
+use super::lending::{Borrower, Borrowers};
 use super::offsets::Place;
 use super::store::Store;
 use crate::timeline::{Frontier, LaneId};
@@ -15,16 +15,16 @@ use std::collections::BTreeMap;
 /// that others need not grow for want of what this request could have left to them.
 #[derive(Default)]
 pub(crate) struct Others<'a> {
-    all: &'a [Option<Borrower>],
+    all: Option<&'a Borrowers>,
     but: Option<LaneId>,
     /// How far they reach on each lane that was looked at, ascending.
     epochs: RefCell<BTreeMap<LaneId, Vec<u64>>>,
 }
 
 impl<'a> Others<'a> {
-    pub fn new(all: &'a [Option<Borrower>], but: LaneId) -> Self {
+    pub fn new(all: &'a Borrowers, but: LaneId) -> Self {
         Self {
-            all,
+            all: Some(all),
             but: Some(but),
             ..Self::default()
         }
@@ -32,11 +32,11 @@ impl<'a> Others<'a> {
 
     /// Whether there is anybody.
     fn any(&self) -> bool {
-        self.all.len() > 1
+        self.all.is_some_and(|all| all.len() > 1)
     }
 
     fn each(&self) -> impl Iterator<Item = &Borrower> {
-        let others = self.all.iter().flatten();
+        let others = self.all.into_iter().flat_map(Borrowers::iter);
         others.filter(|other| Some(other.stash.lane()) != self.but)
     }
 

@@ -373,6 +373,25 @@ pub(crate) struct Grain {
     pub paged: bool,
 }
 
+/// The least that holds the request wherever a slab starts.
+fn floor(need: &Need, grain: Grain, padded: bool) -> u64 {
+    let promised = if padded { 1 } else { grain.alignment.max(1) };
+    let slack = match promised.is_multiple_of(need.align) {
+        true => 0,
+        false => need.align - 1,
+    };
+    need.bytes.saturating_add(slack)
+}
+
+/// The fewest bytes that growth for a request may add. None if they cannot be represented.
+pub(crate) fn least_growth(need: &Need, grain: Grain) -> Option<u64> {
+    let floor = floor(need, grain, false);
+    match grain.paged {
+        true => floor.checked_next_multiple_of(grain.granularity.max(1)),
+        false => Some(floor),
+    }
+}
+
 /// How much to ask a source for, with `committed` bytes reserved or about to be. `tight` asks for no
 /// more than needed; `padded` distrusts the promised alignment. `Err` with the bytes that would be
 /// needed if the maximum leaves too little.
@@ -384,13 +403,7 @@ pub(crate) fn growth(
     tight: bool,
     padded: bool,
 ) -> Result<u64, u64> {
-    let promised = if padded { 1 } else { grain.alignment.max(1) };
-    let slack = if promised.is_multiple_of(need.align) {
-        0
-    } else {
-        need.align - 1
-    };
-    let floor = need.bytes.saturating_add(slack);
+    let floor = floor(need, grain, padded);
     let room = config
         .max_bytes
         .unwrap_or(u64::MAX)

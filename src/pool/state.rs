@@ -4,10 +4,12 @@
 //! against the maximum before the call (`growing`), bytes handed back until after it (`leaving`), so
 //! that threads together never exceed it.
 
+mod awaiting;
 mod growth;
 mod leaving;
 mod moves;
 
+pub use awaiting::Leavable;
 pub(crate) use growth::{Grown, Growth};
 pub(crate) use leaving::Leaving;
 use moves::Moves;
@@ -152,6 +154,11 @@ impl State {
             && self.stats.figures.reserved == 0
             && self.growing == 0
             && self.lending.old.is_empty()
+    }
+
+    /// See [`Lending::tidy`].
+    pub fn tidy(&mut self) {
+        self.lending.tidy(&mut self.store);
     }
 
     /// Before a request that the stash did not serve. True if it may now.

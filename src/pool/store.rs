@@ -4,6 +4,7 @@ use super::index::Index;
 use super::offsets::{HELD, NIL, Offsets, Place, Seg, SegId, SlabEntry, whole_pages};
 use super::request::{Block, Order};
 use super::source::Slab;
+use super::state::Leavable;
 use crate::timeline::Frontier;
 use std::collections::BTreeSet;
 
@@ -321,9 +322,9 @@ impl Store {
         !ripe.is_empty()
     }
 
-    /// The deaths of all that could leave once they are complete, joined.
-    pub fn pending(&self) -> Frontier {
-        let mut out = Frontier::new();
+    /// What could leave, with what has to complete before: whole slabs, or single pages.
+    pub fn leavable(&self) -> Vec<Leavable> {
+        let mut out = Vec::new();
         for entry in self.offsets.slabs() {
             let mut stretch: Vec<&Seg> = Vec::new();
             let mut id = entry.first;
@@ -332,7 +333,7 @@ impl Store {
                 match seg.filter(|seg| seg.death().is_some()) {
                     Some(seg) => stretch.push(seg),
                     None => {
-                        self.join_deaths(entry, &stretch, &mut out);
+                        self.add_leavable(entry, &stretch, &mut out);
                         stretch.clear();
                     }
                 }
@@ -340,28 +341,33 @@ impl Store {
                 id = seg.next;
             }
         }
-        out.prune();
         out
     }
 
-    /// Adds the deaths of what of a stretch of free segments could leave.
-    fn join_deaths(&self, entry: &SlabEntry, stretch: &[&Seg], out: &mut Frontier) {
+    /// Adds what of a stretch of free segments could leave.
+    fn add_leavable(&self, entry: &SlabEntry, stretch: &[&Seg], out: &mut Vec<Leavable>) {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else {
             return;
         };
-        let inside = match self.offsets.page() {
-            Some(_) => whole_pages(first.addr, last.end(), entry.page),
-            None if first.prev == NIL && last.next == NIL => Some(entry.slab),
-            None => None,
+        let (inside, unit) = match self.offsets.page() {
+            Some(_) => {
+                let pages = whole_pages(first.addr, last.end(), entry.page);
+                (pages, entry.page)
+            }
+            None if first.prev == NIL && last.next == NIL => (Some(entry.slab), entry.slab.bytes),
+            None => (None, 0),
         };
         let Some(inside) = inside else { return };
-        for seg in stretch {
-            if seg.addr < inside.end()
-                && seg.end() > inside.base
-                && let Some(death) = seg.death()
-            {
-                out.join(death);
-            }
+        for base in (inside.base..inside.end()).step_by(unit as usize) {
+            let from = stretch.partition_point(|seg| seg.end() <= base);
+            let within = stretch[from..].iter();
+            let within = within.take_while(|seg| seg.addr < base + unit);
+            let mut death = Frontier::new();
+            within
+                .filter_map(|seg| seg.death())
+                .for_each(|one| death.join(one));
+            death.prune();
+            out.push(Leavable { bytes: unit, death });
         }
     }
 

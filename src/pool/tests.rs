@@ -5,7 +5,7 @@ use super::offsets::{NIL, Place, Seg, SegId, SlabEntry, State};
 use super::oracle::FakeSource;
 use super::pages::adjacent_as_one;
 use super::policy::{Grain, Need, growth, place_at};
-use super::request::{Config, Order, PoolError, Request};
+use super::request::{Block, Config, Order, PoolError, Request};
 use super::sizes::BySize;
 use super::source::Slab;
 use super::stash::Stash;
@@ -481,4 +481,62 @@ fn who_seldom_misses_is_seldom_watched() {
     let count = last.iter().filter(|watched| **watched).count();
     assert!(watched[0] && count < last.len() / 8, "{count}");
     assert_eq!((pool.counters().plans, pool.counters().joint_plans), (0, 0));
+}
+
+/// Thousands of lanes that each had something, and some of them still do: a busy one's request looks at few
+/// of them, and all that is live ends as it should.
+#[test]
+fn lanes_that_do_nothing_are_forgotten() {
+    let pool = Pool::new(FakeSource::new(UNIT), Config::default());
+    let lane = || {
+        let mut lane = Lane::new();
+        lane.advance();
+        let stash = Stash::new(lane.clock(), &Arc::default());
+        (lane, stash)
+    };
+    let ask = |(lane, stash): &(Lane, Arc<Stash>), bytes| {
+        let request = Request {
+            bytes,
+            align: 0,
+            order: Order::Lane(lane),
+            may_wait: false,
+            story: None,
+        };
+        let hit = stash.alloc(pool.key(), bytes);
+        hit.unwrap_or_else(|| pool.acquire_on(stash, &request).expect("it grows").block())
+    };
+    let free = |(lane, stash): &(Lane, Arc<Stash>), block: Block| {
+        let freed = stash.free(block.addr, lane.epoch());
+        freed.or_else(|| pool.release(block.addr, lane.tip()).ok())
+    };
+    let busy = lane();
+    let (mut idle, mut live, mut most) = (Vec::new(), Vec::new(), 0);
+    for turn in 0..3_000_u64 {
+        let own = lane();
+        let block = ask(&own, 4096);
+        match turn % 100 {
+            0 => live.push((idle.len(), block)),
+            _ => assert_eq!(free(&own, block), Some(block)),
+        }
+        if turn % 2 == 0 {
+            own.0.frontier().mark_complete();
+        }
+        idle.push(own);
+        let block = ask(&busy, 4096 + 64 * (turn % 32));
+        assert_eq!(free(&busy, block), Some(block));
+        most = most.max(pool.state.lock().lending.remembered());
+    }
+    assert!(most <= 256, "{most} lanes remembered of {}", idle.len());
+    let own = busy.1.lock().cache(pool.key()).is_some();
+    assert!(own, "the busy one is none of them");
+    assert_eq!(pool.figures().used, 4096 * live.len() as u64);
+    for (at, block) in live {
+        assert_eq!(free(&idle[at], block), Some(block));
+        // Who comes back is lent to anew.
+        let again = ask(&idle[at], 4096);
+        assert_eq!(free(&idle[at], again), Some(again));
+    }
+    assert_eq!(pool.figures().used, 0);
+    let counters = pool.counters();
+    assert_eq!(counters.served(), counters.releases);
 }

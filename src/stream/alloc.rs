@@ -8,7 +8,7 @@ use super::engine::enter;
 use super::event::Event;
 use super::lane::LaneCore;
 use super::out_of_order::OutOfOrder;
-use super::pool_core::PoolCore;
+use super::pool_core::{Answer, PoolCore};
 use super::pool_trace::{Entry, Trace};
 use super::queue::Shape;
 use super::reach::{Reach, Reached};
@@ -16,6 +16,7 @@ use super::{Context, Driver, Kind, Queue, UsmPool};
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::pool::{Acquired, Block, Miss, Order, PoolKey, Request, Story, Taken};
+use crate::timeline::Frontier;
 use std::cell::RefCell;
 use std::ffi::c_void;
 
@@ -109,25 +110,37 @@ impl<D: Driver> Queue<D> {
             let part = (pool.core(), part);
             return Self::alloc_native(this, part, command_of(kind), size, &waits, event);
         }
-        let mut entry = this.entry();
-        let story = entry.as_ref().map(|_| RefCell::default());
-        let ask = Ask {
-            pool: pool.core(),
-            part,
-            size,
-            wanted: event.wanted(),
-            story: story.as_ref(),
+        let (block, reach) = loop {
+            let mut entry = this.entry();
+            let story = entry.as_ref().map(|_| RefCell::default());
+            let ask = Ask {
+                pool: pool.core(),
+                part,
+                size,
+                wanted: event.wanted(),
+                story: story.as_ref(),
+            };
+            let served = match &this.shape {
+                Shape::InOrder(lane) => ask.in_order(lane, &waits),
+                Shape::OutOfOrder(lanes) => ask.out_of_order(&mut enter(lanes), &waits),
+            };
+            if let Ok(Served::Once(wait)) = &served {
+                // No lock is held, since what completes may need it.
+                drop(entry);
+                this.context().domain().engine().wait(wait)?;
+                continue;
+            }
+            if let (Some(entry), Some(story)) = (&mut entry, &story) {
+                let block = match &served {
+                    Ok(Served::Block(block, _)) => Some(*block),
+                    Ok(Served::Once(_)) | Err(_) => None,
+                };
+                entry.alloc(pool.core().number(), kind, size, block, &story.borrow());
+            }
+            if let Served::Block(block, reach) = served? {
+                break (block, reach);
+            }
         };
-        let served = match &this.shape {
-            Shape::InOrder(lane) => ask.in_order(lane, &waits),
-            Shape::OutOfOrder(lanes) => ask.out_of_order(&mut enter(lanes), &waits),
-        };
-        if let (Some(entry), Some(story)) = (&mut entry, &story) {
-            let block = served.as_ref().ok().map(|(block, _)| *block);
-            entry.alloc(pool.core().number(), kind, size, block, &story.borrow());
-        }
-        drop(entry);
-        let (block, reach) = served?;
         if let Some(reach) = reach.filter(|_| event.wanted()) {
             let (reach, times) = this.timed(Reached::clone(&reach)).inspect_err(|_| {
                 // Nobody gets to know the block.
@@ -259,7 +272,13 @@ struct Ask<'a, D: Driver> {
     story: Option<&'a RefCell<Story>>,
 }
 
-type Served = Result<(Block, Option<Reached>)>;
+/// What came of an attempt.
+enum Served {
+    /// The block, and what the event of its allocation reaches if there will be one.
+    Block(Block, Option<Reached>),
+    /// Nothing yet: the host has to see this complete first.
+    Once(Frontier),
+}
 
 impl<D: Driver> Ask<'_, D> {
     fn request<'b>(&'b self, order: Order<'b>, may_wait: bool) -> Request<'b> {
@@ -272,10 +291,13 @@ impl<D: Driver> Ask<'_, D> {
         }
     }
 
-    fn in_order(&self, lane: &LaneCore<D>, waits: &Reach) -> Served {
+    fn in_order(&self, lane: &LaneCore<D>, waits: &Reach) -> Result<Served> {
         let mut state = lane.after(waits)?;
         let request = self.request(Order::Lane(&state.order), true);
-        let acquired = self.pool.acquire(self.part, &request, Some(&lane.stash))?;
+        let acquired = match self.pool.acquire(self.part, &request, Some(&lane.stash))? {
+            Answer::Served(acquired) => acquired,
+            Answer::Once(wait) => return Ok(Served::Once(wait)),
+        };
         let block = acquired.block();
         if let Acquired::After(_, frontier) = acquired {
             drop(state);
@@ -289,18 +311,24 @@ impl<D: Driver> Ask<'_, D> {
                 }
             }
         }
-        Ok((block, self.wanted.then(|| lane.reach(&mut state))))
+        let reach = self.wanted.then(|| lane.reach(&mut state));
+        Ok(Served::Block(block, reach))
     }
 
-    /// Without an event nothing could wait for a block's death, so it must be ordered or complete.
-    fn out_of_order(&self, lanes: &mut OutOfOrder<D>, waits: &Reach) -> Served {
+    /// Without an event nothing but the host could wait for a block's death.
+    fn out_of_order(&self, lanes: &mut OutOfOrder<D>, waits: &Reach) -> Result<Served> {
         let mut reach = lanes.reach_of(waits);
         let request = self.request(Order::Frontier(&reach.order), self.wanted);
-        let acquired = self.pool.acquire(self.part, &request, None)?;
+        let acquired = match self.pool.acquire(self.part, &request, None)? {
+            Answer::Served(acquired) => acquired,
+            Answer::Once(wait) => return Ok(Served::Once(wait)),
+        };
         if let Acquired::After(_, frontier) = &acquired {
             reach.join_frontier(frontier);
         }
         lanes.add_loose(&reach);
-        Ok((acquired.block(), self.wanted.then(|| Reached::new(reach))))
+        let block = acquired.block();
+        let reach = self.wanted.then(|| Reached::new(reach));
+        Ok(Served::Block(block, reach))
     }
 }

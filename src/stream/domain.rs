@@ -1,7 +1,7 @@
 //! What outlives a context's handle: its devices, the driver's state for them, its lanes and memory.
 
 use super::engine::{FAILED, enter};
-use super::lane::LaneCore;
+use super::lanes::Lanes;
 use super::memory::Memory;
 use super::{Driver, Engine, Queue};
 use crate::object::{Object, Result};
@@ -29,13 +29,31 @@ impl Failures {
     }
 }
 
+/// The queues of a context, and how many there were when ended ones were last left out.
+struct Queues<D: Driver> {
+    all: Vec<Weak<Object<Queue<D>>>>,
+    left: usize,
+}
+
+impl<D: Driver> Default for Queues<D> {
+    fn default() -> Self {
+        Self {
+            all: Vec::new(),
+            left: 0,
+        }
+    }
+}
+
+/// Ended queues that are not worth looking for.
+const FEW: usize = 32;
+
 /// The devices of a context with all that was made for them.
 pub struct Domain<D: Driver> {
     engine: Arc<Engine<D>>,
     devices: Box<[Arc<Object<D::Device>>]>,
     state: D::State,
-    lanes: Mutex<Vec<Weak<LaneCore<D>>>>,
-    queues: Mutex<Vec<Weak<Object<Queue<D>>>>>,
+    lanes: Lanes<D>,
+    queues: Mutex<Queues<D>>,
     /// Points that the host was to signal when last looked at.
     host_points: Mutex<Gathered<Frontier>>,
     /// What was pending on queues that ended, in a deterministic run.
@@ -55,7 +73,7 @@ impl<D: Driver> Domain<D> {
             engine: Arc::clone(engine),
             devices,
             state,
-            lanes: Mutex::default(),
+            lanes: Lanes::default(),
             queues: Mutex::default(),
             host_points: Mutex::default(),
             orphans: Mutex::default(),
@@ -99,30 +117,22 @@ impl<D: Driver> Domain<D> {
         None
     }
 
-    pub(crate) fn add_lane(&self, lane: &Arc<LaneCore<D>>) {
-        let mut lanes = enter(&self.lanes);
-        lanes.retain(|old| old.strong_count() > 0);
-        lanes.push(Arc::downgrade(lane));
-    }
-
-    pub(crate) fn lanes(&self) -> Vec<Arc<LaneCore<D>>> {
-        enter(&self.lanes)
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+    pub(crate) fn lanes(&self) -> &Lanes<D> {
+        &self.lanes
     }
 
     pub(crate) fn add_queue(&self, queue: &Arc<Object<Queue<D>>>) {
         let mut queues = enter(&self.queues);
-        queues.retain(|old| old.strong_count() > 0);
-        queues.push(Arc::downgrade(queue));
+        if queues.all.len() >= 2 * queues.left + FEW {
+            queues.all.retain(|old| old.strong_count() > 0);
+            queues.left = queues.all.len();
+        }
+        queues.all.push(Arc::downgrade(queue));
     }
 
     pub(crate) fn queues(&self) -> Vec<Arc<Object<Queue<D>>>> {
-        enter(&self.queues)
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+        let queues = enter(&self.queues);
+        queues.all.iter().filter_map(Weak::upgrade).collect()
     }
 
     pub(crate) fn add_host_point(&self, point: &Point) {
@@ -163,9 +173,11 @@ impl<D: Driver> Domain<D> {
     pub(crate) fn everything(&self) -> Frontier {
         let mut all = self.host_points();
         all.join(&self.orphans());
-        for lane in self.lanes() {
+        let lanes = self.lanes.busy();
+        for lane in &lanes {
             all.join(&lane.tip());
         }
+        self.lanes.park(&lanes);
         all.prune();
         all
     }
@@ -175,21 +187,25 @@ impl<D: Driver> Domain<D> {
         if D::TRACKS {
             return;
         }
-        for lane in self.lanes() {
+        let lanes = self.lanes.busy();
+        for lane in &lanes {
             if let Err(error) = lane.poll() {
                 log::error!("asking a lane how far it is failed: {:?}", error.code());
             }
         }
+        self.lanes.park(&lanes);
     }
 
     /// Observes how far the lanes have come, where the driver does not tell by itself. Waits for no
     /// lane's lock.
     pub(crate) fn observe(&self) {
-        for lane in self.lanes() {
+        let lanes = self.lanes.busy();
+        for lane in &lanes {
             if let Err(error) = lane.observe() {
                 log::error!("asking whether a lane is idle failed: {:?}", error.code());
             }
         }
+        self.lanes.park(&lanes);
     }
 
     /// Gives back what pools hold beyond their thresholds, as far as it is complete.

@@ -103,7 +103,7 @@ impl<D: Driver> Engine<D> {
             .collect();
         let mut result = Ok(());
         for domain in &domains {
-            let mut lanes = domain.lanes();
+            let mut lanes = domain.lanes().all();
             lanes.retain(|lane| is_part::<D>(&lane.device, device));
             let mut all = Frontier::new();
             lanes.iter().for_each(|lane| all.join(&lane.tip()));

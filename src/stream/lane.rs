@@ -49,6 +49,9 @@ pub(crate) struct LaneCore<D: Driver> {
     stopped: AtomicBool,
     /// Whether there are recorded markers, for who would else take the lock to give none back.
     marked: AtomicBool,
+    /// Whether the context does not ask it for what is pending: see [`Lanes`](super::lanes::Lanes).
+    /// Written under the submission lock.
+    parked: AtomicBool,
     /// The epoch of the tip while that is the lane's own last command alone, else [`JOINED`].
     /// Written under the submission lock. A free that reads it follows, by the caller's own order,
     /// every command that uses the block, so an older value is never too old.
@@ -141,12 +144,13 @@ impl<D: Driver> LaneCore<D> {
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             marked: AtomicBool::new(false),
+            parked: AtomicBool::new(false),
             ends: Arc::clone(&domain.memory.ends),
             origin: domain.engine().origin(),
             context: Arc::clone(context),
         });
         lane.engine.add_lane(&lane);
-        domain.add_lane(&lane);
+        domain.lanes().add(&lane);
         Ok(lane)
     }
 
@@ -567,6 +571,43 @@ impl<D: Driver> LaneCore<D> {
         self.tip_epoch.store(tip, Ordering::Relaxed);
         // What is behind it was given before.
         self.last.store(last, Ordering::Release);
+        if self.parked.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    /// Something may be pending again. Under the submission lock.
+    #[cold]
+    #[inline(never)]
+    fn wake(&self) {
+        self.parked.store(false, Ordering::Relaxed);
+        self.context.domain().lanes().wake(self.clock.id());
+    }
+
+    /// Parks an idle lane on which nobody else puts work. True if it is parked. Waits for no lock, as who
+    /// asks may hold a lane's.
+    pub fn park(&self) -> bool {
+        if self.left() > 0 || self.is_open() {
+            return false;
+        }
+        let Some(mut state) = self.state.try_lock() else {
+            return false;
+        };
+        self.forget_complete(&mut state);
+        if !state.recent.is_empty() {
+            state.recent.prune();
+            state.here.change();
+            self.publish(&state);
+        }
+        let idle = self.left() == 0 && state.recent.is_empty() && !self.is_open();
+        if idle {
+            self.parked.store(true, Ordering::Relaxed);
+        }
+        idle
+    }
+
+    pub fn is_parked(&self) -> bool {
+        self.parked.load(Ordering::Relaxed)
     }
 }
 
@@ -596,6 +637,7 @@ fn tip(order: &Lane, recent: &Recent) -> Frontier {
 
 impl<D: Driver> Drop for LaneCore<D> {
     fn drop(&mut self) {
+        self.context.domain().lanes().remove(self.clock.id());
         self.engine.remove(&self.clock);
         if let Some(hosts) = &self.state.lock().hosts {
             self.engine.remove(hosts.clock());

@@ -36,6 +36,7 @@ mod hooks;
 pub mod host;
 mod host_task;
 mod lane;
+mod lanes;
 mod launch;
 mod loans;
 mod memory;

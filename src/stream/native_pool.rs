@@ -11,10 +11,11 @@ use super::lane::Progress;
 use super::pool_core::PoolCore;
 use super::queue::Shape;
 use super::reach::Reach;
+use super::settings::Settings;
 use super::{Domain, Driver, Kind, Queue};
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
-use crate::pool::Block;
+use crate::pool::{Block, WaitPolicy};
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -220,6 +221,21 @@ impl<D: Driver> PoolCore<D> {
         self.add_live(part, addr, live);
     }
 
+    /// Has the host wait before a native part fails for want of memory. For everything enqueued: which of
+    /// it makes room only the backend knows. False if nothing is pending or the policy forbids it.
+    pub(crate) fn waits_for_native(&self, error: &Error) -> Result<bool> {
+        let allowed = Settings::get().waits != WaitPolicy::Never;
+        let Some(domain) = self.domain().filter(|_| allowed && is_out_of_memory(error)) else {
+            return Ok(false);
+        };
+        let pending = domain.everything();
+        let waits = !pending.is_complete();
+        if waits {
+            domain.engine().wait(&pending)?;
+        }
+        Ok(waits)
+    }
+
     /// Memory of a native part that may be used at once.
     pub(crate) fn native_now(
         self: &Arc<Self>,
@@ -301,7 +317,7 @@ impl<D: Driver> Queue<D> {
         let asked = Asked::new(core, part, size)?;
         let native = asked.native;
         let wanted = event.wanted();
-        let (base, reach) = asked.serve(|| {
+        let ask = || {
             let mut base = 0;
             let give = |lane: &D::Lane, epoch| {
                 base = native.serve(|| native.pool.alloc(lane, epoch, size))?;
@@ -318,7 +334,12 @@ impl<D: Driver> Queue<D> {
                 }
             };
             Ok((base as u64, reach))
-        })?;
+        };
+        let served = asked.serve(ask);
+        let (base, reach) = match served {
+            Err(error) if core.waits_for_native(&error)? => asked.serve(ask)?,
+            served => served?,
+        };
         let memory = asked.served(base, base);
         if let Some(reach) = reach.filter(|_| wanted) {
             let done = reach.done.clone();

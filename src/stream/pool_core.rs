@@ -11,7 +11,7 @@ use crate::abi::*;
 use crate::object::{Error, Object, Result};
 use crate::pool::{
     Acquired, Block, Config, Counters, Ends, Figures, Meter, Pool, PoolError, PoolKey, Request,
-    SourceError, Stash,
+    SourceError, Stash, WaitPolicy,
 };
 use crate::timeline::{Frontier, Lane};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -81,6 +81,13 @@ pub(crate) struct Plan<D: Driver> {
     pub user: Option<(Kind, UserBlock)>,
     /// Whether a pool of the backend's own may serve.
     pub native: bool,
+}
+
+/// What came of a request.
+pub(crate) enum Answer {
+    Served(Acquired),
+    /// Nothing changed: to be repeated once the host has seen this complete.
+    Once(Frontier),
 }
 
 /// One kind of memory on one device, or on the host.
@@ -258,13 +265,14 @@ impl<D: Driver> PoolCore<D> {
 
     /// Serves a request, giving back idle memory of the other kinds if that makes room for it.
     ///
-    /// With the stash of the lane whose order it has, the block is lent to that.
+    /// With the stash of the lane whose order it has, the block is lent to that. Before it fails it names
+    /// the least that the host may wait for so that it need not.
     pub fn acquire(
         &self,
         part: usize,
         request: &Request<'_>,
         stash: Option<&Arc<Stash>>,
-    ) -> Result<Acquired> {
+    ) -> Result<Answer> {
         let part = &self.parts[part];
         let ask = || match stash.filter(|_| !self.nested) {
             Some(stash) => part.pool.acquire_on(stash, request),
@@ -274,11 +282,60 @@ impl<D: Driver> PoolCore<D> {
         if is_dry(&answer) && self.shed() {
             answer = ask();
         }
-        if is_dry(&answer) && self.max_bytes == 0 && self.shed_all() {
+        if is_dry(&answer) && self.is_within(request.bytes) && self.shed_all() {
             answer = ask();
         }
+        if is_short(&answer)
+            && let Some(mut wait) = self.awaited(part, request)
+        {
+            if wait.is_empty() {
+                // It has completed since.
+                self.shed();
+                answer = ask();
+                wait = match is_short(&answer) {
+                    true => self.awaited(part, request).unwrap_or_default(),
+                    false => wait,
+                };
+            }
+            if !wait.is_empty() {
+                self.ends.change();
+                return Ok(Answer::Once(wait));
+            }
+        }
         self.ends.change();
-        answer.map_err(|error| convert(error, part.kind))
+        answer.map(Answer::Served).map_err(|error| {
+            part.pool.give_up();
+            convert(error, part.kind)
+        })
+    }
+
+    /// What the host may wait for so that a request is served that found no memory.
+    fn awaited(&self, part: &Part<D>, request: &Request<'_>) -> Option<Frontier> {
+        let others = self
+            .parts
+            .iter()
+            .filter(|other| !std::ptr::eq(*other, part));
+        let mut elsewhere: Vec<_> = others.flat_map(|other| other.pool.leavable()).collect();
+        let dry = self.is_within(request.bytes);
+        if dry && let Some(domain) = self.domain.upgrade() {
+            let pools = domain.memory.pools();
+            let pools = pools.iter().filter(|core| !std::ptr::eq(&***core, self));
+            for core in pools {
+                elsewhere.extend(core.parts.iter().flat_map(|other| other.pool.leavable()));
+            }
+        }
+        let room = (!dry).then(|| self.max_bytes.saturating_sub(self.reserved.current()));
+        let wait = part.pool.awaited(request, room, elsewhere);
+        if wait.is_none() && part.pool.config().waits == WaitPolicy::Never {
+            log::info!("an allocation fails without a wait, as UR_POOL_WAITS demands");
+        }
+        wait
+    }
+
+    /// Whether the maximum leaves so much room, so that only the driver can lack memory.
+    fn is_within(&self, bytes: u64) -> bool {
+        let room = self.max_bytes.saturating_sub(self.reserved.current());
+        self.max_bytes == 0 || bytes <= room
     }
 
     /// For a lane that may do again what it did with some of these pools. Not where what is found for it
@@ -321,15 +378,6 @@ impl<D: Driver> PoolCore<D> {
             },
             counters: self.counters(),
         }
-    }
-
-    /// What must complete before more memory can be given back.
-    pub fn pending(&self) -> Frontier {
-        let mut all = Frontier::new();
-        for part in &self.parts {
-            all.join(&part.pool.pending());
-        }
-        all
     }
 
     pub fn threshold(&self) -> u64 {
@@ -549,6 +597,11 @@ fn config(max_bytes: u64, user: Option<&UserBlock>) -> Config {
 fn is_dry(answer: &std::result::Result<Acquired, PoolError>) -> bool {
     let dry = [SourceError::OutOfMemory, SourceError::OutOfHostMemory];
     matches!(answer, Err(PoolError::Source(error)) if dry.contains(error))
+}
+
+/// Whether memory is all that the request lacks.
+fn is_short(answer: &std::result::Result<Acquired, PoolError>) -> bool {
+    is_dry(answer) || matches!(answer, Err(PoolError::Exhausted { .. }))
 }
 
 fn convert(error: PoolError, kind: Kind) -> Error {

@@ -18,6 +18,7 @@ macro_rules! on_both {
 
 mod across;
 mod capture;
+mod crowds;
 mod failures;
 mod host;
 mod interop;

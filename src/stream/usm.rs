@@ -1,7 +1,7 @@
 //! Synchronous USM: shares the pools with the asynchronous kind, but takes only what is complete.
 
 use super::memory::Room;
-use super::native_pool::is_out_of_memory;
+use super::pool_core::Answer;
 use super::pool_trace::Trace;
 use super::rooms;
 use super::{Context, Driver, Kind, UsmPool};
@@ -54,15 +54,10 @@ impl<D: Driver> Context<D> {
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
         if pool.core().parts()[part].native.is_some() {
             let ask = || pool.core().native_now(part, size, align);
-            return ask().or_else(|error| {
-                // Memory may be about to go back: the host may wait for that.
-                let pending = domain.everything();
-                if !is_out_of_memory(&error) || pending.is_complete() {
-                    return Err(error);
-                }
-                domain.engine().wait(&pending)?;
-                ask()
-            });
+            return match ask() {
+                Err(error) if pool.core().waits_for_native(&error)? => ask(),
+                answer => answer,
+            };
         }
         domain.poll();
         let story = RefCell::default();
@@ -74,26 +69,23 @@ impl<D: Driver> Context<D> {
             story: Trace::get().map(|_| &story),
         };
         let core = pool.core();
-        let ask = || {
+        let acquired = loop {
             let mut entry = Trace::get().map(|trace| trace.begin(None));
-            let acquired = core.acquire(part, &request, None);
+            let answer = core.acquire(part, &request, None);
+            if let Ok(Answer::Once(wait)) = &answer {
+                drop(entry);
+                domain.engine().wait(wait)?;
+                continue;
+            }
             if let Some(entry) = &mut entry {
-                let block = acquired.as_ref().ok().map(Acquired::block);
+                let block = match &answer {
+                    Ok(Answer::Served(acquired)) => Some(acquired.block()),
+                    Ok(Answer::Once(_)) | Err(_) => None,
+                };
                 entry.alloc(core.number(), kind, size, block, &story.borrow());
             }
-            acquired
-        };
-        let acquired = match ask() {
-            Ok(acquired) => acquired,
-            Err(error) => {
-                // Memory of other kinds may be about to go back: the host may wait for that.
-                let pending = pool.core().pending();
-                if pending.is_complete() {
-                    return Err(error);
-                }
-                domain.engine().wait(&pending)?;
-                core.shed();
-                ask()?
+            if let Answer::Served(acquired) = answer? {
+                break acquired;
             }
         };
         if let Acquired::After(block, frontier) = &acquired

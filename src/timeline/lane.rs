@@ -3,6 +3,13 @@
 use super::{Clock, Frontier, LaneId, Point, PointRef};
 use std::sync::Arc;
 
+/// Commands until a lane looks again whether what it knows of so many lanes has completed. To look costs each
+/// of them; what has completed costs each wait and each who waits for this lane its part, so that thousands
+/// are not left to lie for long.
+fn look_after_again(lanes: u64) -> u64 {
+    (16 * lanes).max(256).min((lanes / 8).max(1024))
+}
+
 /// What a lane was given so far and what it was made to wait for. Owned behind its queue's lock.
 ///
 /// The caller's side of the bargain: commands reach the stream in the order of their epochs, and
@@ -103,7 +110,7 @@ impl Lane {
         }
         let soon = match self.waited.seats() {
             0 => u64::MAX,
-            seats => self.epoch + (16 * seats as u64).max(256),
+            seats => self.epoch + look_after_again(seats as u64),
         };
         self.due = soon.min(end(&self.waited));
     }

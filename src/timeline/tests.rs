@@ -330,3 +330,53 @@ fn a_lane_that_waits_no_more_comes_to_a_roster_for_its_epochs() {
     }
     assert!(together > 1200, "only {together} of 2000 times");
 }
+
+/// Of thousands of lanes that each exchanged events with one, and are there still, that one knows no more
+/// than of those with something pending.
+#[test]
+fn what_a_lane_knows_stays_as_small_as_what_is_pending() {
+    let mut busy = Lane::new();
+    busy.advance();
+    let (mut crowd, mut most) = (Vec::new(), [0; 2]);
+    for _ in 0..5_000 {
+        let mut other = Lane::new();
+        other.wait_for(&busy.frontier());
+        other.advance();
+        busy.wait_for(&other.frontier());
+        busy.advance();
+        most = [
+            most[0].max(busy.waited().seats()),
+            most[1].max(busy.frontier().len()),
+        ];
+        other.clock().raise(other.epoch());
+        busy.clock().raise(busy.epoch());
+        crowd.push(other);
+    }
+    assert!(most[0] <= 96 && most[1] <= 96, "{most:?} lanes told of");
+    let seats = crowd.iter().map(|other| other.waited().seats());
+    assert!(seats.max() <= Some(96));
+}
+
+/// What was pending all at once is forgotten soon after it has completed, whoever keeps the lanes.
+#[test]
+fn what_has_completed_is_forgotten_however_much_it_was() {
+    for count in [70, 1_000, 20_000] {
+        let mut busy = Lane::new();
+        let mut crowd: Vec<Lane> = (0..count).map(|_| Lane::new()).collect();
+        let mut all = Frontier::new();
+        for other in &mut crowd {
+            other.advance();
+            all.join_point(&other.current());
+        }
+        busy.wait_for(&all);
+        busy.advance();
+        assert_eq!(busy.waited().len(), count);
+        for other in &crowd {
+            other.clock().raise(other.epoch());
+        }
+        let soon = (count / 8).max(1024);
+        (0..=soon).for_each(|_| busy.step());
+        assert!(busy.waited().seats() <= 96, "{}", busy.waited().seats());
+        assert!(busy.frontier().len() <= 96);
+    }
+}

@@ -293,6 +293,7 @@ fn fill_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// From a multiple of how many bytes on a part of a buffer may lie.
 pub fn alignment(fixture: &Fixture) -> Result<usize, Stop> {
     let bits: u32 = fixture.device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
     Ok((bits as usize / 8).max(64))

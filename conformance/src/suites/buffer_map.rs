@@ -10,7 +10,8 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["buffer"; map_to_read, map_to_write, map_invalidates, map_refused, uses_host_memory]
+    crate::tests!["buffer"; map_to_read, map_to_write, map_invalidates, map_refused, uses_host_memory,
+        parts_of_host_memory_anywhere]
 }
 
 fn uses_host_memory(fixture: &Fixture) -> Done {
@@ -49,6 +50,101 @@ fn uses_host_memory(fixture: &Fixture) -> Done {
         data.iter().all(|word| *word == 4),
         "used host memory after the buffer's end"
     );
+    Ok(())
+}
+
+/// Host memory need not be aligned as the device wants its buffers: a part of it takes every command.
+fn parts_of_host_memory_anywhere(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let step = super::buffer::alignment(fixture)?.max(128);
+    let ur = fixture.ur;
+    for off in [0, 1, 4, 16, step / 2, step] {
+        let mut data = vec![1_u8; 6 * step];
+        // `off` bytes beyond what the device would want.
+        let skew = data.as_ptr().align_offset(step) + off;
+        let host_at = data[skew..].as_mut_ptr();
+        let properties = ur_buffer_properties_t {
+            pHost: host_at.cast(),
+            ..Default::default()
+        };
+        let (mut raw, size) = (null_mut(), 4 * step);
+        let flags = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_USE_HOST_POINTER;
+        ur.urMemBufferCreate(context.raw, flags, size, &properties, &mut raw)
+            .ok()?;
+        let buffer = Buffer::adopt(ur, raw);
+        let part = buffer.part(step, 2 * step)?;
+        let none = (0, null(), null_mut());
+        for (pattern, at, bytes) in [
+            (vec![2_u8], 0, 12),
+            (vec![2; 4], 8, 12),
+            (vec![2; 8], 16, 8),
+        ] {
+            let (len, raw) = (pattern.len(), part.raw);
+            ur.urEnqueueMemBufferFill(
+                queue.raw,
+                raw,
+                pattern.as_ptr().cast(),
+                len,
+                at,
+                bytes,
+                none.0,
+                none.1,
+                none.2,
+            )
+            .ok()?;
+        }
+        part.write(&queue, 24, &[3_u8; 8])?;
+        ur.urEnqueueMemBufferCopy(
+            queue.raw, part.raw, part.raw, 0, step, 32, none.0, none.1, none.2,
+        )
+        .ok()?;
+        let region = ur_rect_region_t {
+            width: 4,
+            height: 2,
+            depth: 1,
+        };
+        let from = ur_rect_offset_t { x: 8, y: 1, z: 0 };
+        let to = ur_rect_offset_t { x: 8, y: 4, z: 0 };
+        let (zero, mut rows) = (ur_rect_offset_t::default(), [0_u8; 8]);
+        let rows = rows.as_mut_ptr().cast();
+        ur.urEnqueueMemBufferReadRect(
+            queue.raw, part.raw, 1, from, zero, region, 16, 0, 4, 0, rows, none.0, none.1, none.2,
+        )
+        .ok()?;
+        ur.urEnqueueMemBufferWriteRect(
+            queue.raw, part.raw, 1, to, zero, region, 16, 0, 4, 0, rows, none.0, none.1, none.2,
+        )
+        .ok()?;
+        let mapped = map(&queue, &part, UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE, 0, 96)?;
+        check_eq!(
+            mapped.addr(),
+            host_at.addr() + step,
+            "mapped address of a part of used host memory"
+        );
+        host(mapped, 96)[32] = 4;
+        unmap(&queue, &part, mapped)?;
+        let mut want = vec![1_u8; size];
+        want[step..step + 24].fill(2);
+        want[step + 24..step + 32].fill(3);
+        let copied = want[step..step + 32].to_vec();
+        want[2 * step..2 * step + 32].copy_from_slice(&copied);
+        // Of two rows of 16 bytes, the second of which is as it was.
+        want[step + 72..step + 76].fill(3);
+        want[step + 32] = 4;
+        check!(
+            part.read::<u8>(&queue, 0, 2 * step)? == want[step..3 * step],
+            "a part of host memory {off} bytes beyond what is aligned"
+        );
+        check!(
+            buffer.read::<u8>(&queue, 0, size)? == want,
+            "the whole of it"
+        );
+        let mapped = map(&queue, &buffer, UR_MAP_FLAG_READ, 0, size)?;
+        check!(host(mapped, size) == want, "the host memory itself");
+        unmap(&queue, &buffer, mapped)?;
+        queue.finish()?;
+    }
     Ok(())
 }
 

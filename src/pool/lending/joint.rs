@@ -118,7 +118,7 @@ impl Lending {
             return false;
         }
         let (mut shared, mut ops, mut ended) = (0, 0, true);
-        let mut records = self.stashes.iter().flatten().map(|own| own.stash.lock());
+        let mut records = self.stashes.iter().map(|own| own.stash.lock());
         let at_rest = records.all(|own| {
             own.record(self.key).is_none_or(|record| {
                 shared += record.shared();
@@ -127,6 +127,7 @@ impl Lending {
                 record.is_at_rest()
             })
         });
+        drop(records);
         if !at_rest || ended {
             return at_rest && self.prepared.is_some();
         }
@@ -134,7 +135,7 @@ impl Lending {
         self.turns.end();
         let waits = !is_shared(shared, ops) || self.patience.waits();
         let (mut stashes, mut laps) = (Vec::new(), Vec::new());
-        for own in self.stashes.iter().flatten() {
+        for own in self.stashes.iter() {
             let mut inner = own.stash.lock();
             let Some(record) = inner.record_mut(self.key) else {
                 continue;

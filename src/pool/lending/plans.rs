@@ -109,7 +109,7 @@ impl Lending {
 
     /// What a plan has, and what became of it, is the store's again. False if there is none.
     pub(super) fn end_plan(&mut self, store: &mut Store, slot: usize) -> bool {
-        let own = self.stashes[slot].as_ref().filter(|_| self.plans > 0);
+        let own = self.stashes.get(slot).filter(|_| self.plans > 0);
         let Some(stash) = own.map(|own| Arc::clone(&own.stash)) else {
             return false;
         };
@@ -265,7 +265,7 @@ impl Lending {
         if self.plans == 0 {
             return None;
         }
-        let mut stashes = self.stashes.iter().flatten();
+        let mut stashes = self.stashes.iter();
         stashes.find_map(|own| own.stash.lock().drop_planned(self.key, addr, death))
     }
 
@@ -282,7 +282,7 @@ impl Lending {
         if self.plans == 0 {
             return None;
         }
-        let mut stashes = self.stashes.iter().flatten();
+        let mut stashes = self.stashes.iter();
         stashes.find_map(|own| own.stash.lock().planned_around(self.key, addr))
     }
 
@@ -291,7 +291,7 @@ impl Lending {
     pub fn expired(&mut self, store: &mut Store, most: u64) -> Vec<Slab> {
         self.old.expire();
         let tracked = |own: &Borrower| own.stash.lock().is_tracked(self.key);
-        if self.old.kept_bytes() <= most && self.stashes.iter().flatten().any(tracked) {
+        if self.old.kept_bytes() <= most && self.stashes.iter().any(tracked) {
             return Vec::new();
         }
         self.forget_tracks(store);
@@ -306,9 +306,11 @@ impl Lending {
     /// Ends all plans, and what might become one.
     pub fn forget_tracks(&mut self, store: &mut Store) {
         self.forget_joint(store);
-        for slot in 0..self.stashes.len() {
+        let mut next = 0;
+        while let Some(slot) = self.stashes.from(next) {
+            next = slot + 1;
             self.end_plan(store, slot);
-            if let Some(own) = &self.stashes[slot] {
+            if let Some(own) = self.stashes.get(slot) {
                 own.stash.lock().forget_record(self.key);
             }
         }

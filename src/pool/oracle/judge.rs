@@ -68,6 +68,7 @@ impl Engine<'_> {
             how,
             block: Some(block),
             waits: got.wait().map_or(0, Frontier::len),
+            blocks: 0,
         })
     }
 
@@ -119,11 +120,7 @@ impl Engine<'_> {
         if waited && waits == WaitPolicy::Never {
             return Err("a wait against the policy".into());
         }
-        let slack = if ask.align > self.script.setup.granularity {
-            ask.align - 1
-        } else {
-            0
-        };
+        let slack = self.slack(ask);
         let room = config.max_bytes.unwrap_or(1 << 60) - ask.before;
         let unit = self.source.page().unwrap_or(1);
         let could_grow = (need + slack).next_multiple_of(unit) <= room
@@ -150,6 +147,48 @@ impl Engine<'_> {
             return Err("giving back idle slabs would have made room".into());
         }
         Ok(())
+    }
+
+    /// Checks that the host is told to wait exactly where that helps. That what it is told suffices shows
+    /// when the request is repeated.
+    pub(super) fn judge_block(
+        &self,
+        ask: &Question<'_>,
+        need: u64,
+        wait: Option<&Frontier>,
+    ) -> Result<(), String> {
+        let config = &self.script.setup.config;
+        let Some(wait) = wait else {
+            let room = config.max_bytes.unwrap_or(1 << 60) - self.pool.figures().reserved;
+            let unit = self.source.page().unwrap_or(1);
+            let left = self.model.unused(ask.places.extents, |_| true);
+            let grows = (need + self.slack(ask)).next_multiple_of(unit) <= room + left;
+            let size = (need, ask.align);
+            let fits = self
+                .model
+                .fits(ask.places, config.min_align, size, |_| true);
+            return match (grows || fits) && config.waits != WaitPolicy::Never {
+                true => Err("missed: the host could have waited".into()),
+                false => Ok(()),
+            };
+        };
+        if config.waits == WaitPolicy::Never {
+            return Err("the host waits against the policy".into());
+        }
+        let mut waited = Past::default();
+        self.model.wait(&mut waited, wait)?;
+        match wait.is_empty() || self.model.is_done(&waited, By::Known) {
+            true => Err("the host waits for nothing".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// What alignment may cost of a slab.
+    fn slack(&self, ask: &Question<'_>) -> u64 {
+        match ask.align > self.script.setup.granularity {
+            true => ask.align - 1,
+            false => 0,
+        }
     }
 
     /// Checks what is told of a miss: that some dependency would have made free memory usable exactly

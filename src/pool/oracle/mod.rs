@@ -10,6 +10,7 @@
 //! | `pool max 4096 chunk 0 align 64 waits never threshold 0` | properties, at the head, all optional |
 //! | `pool page 128 mapped 1` | memory in pages; the addresses that they leave lead there for long |
 //! | `pool deterministic 1` | only what the program awaits counts as complete; run twice, see `run_with` |
+//! | `pool blocks 1` | before an allocation fails the host waits, as the pool says, and it is repeated |
 //! | `a0 = alloc q0 64 align 256 after f1 nowait` | an allocation, perhaps without leave to wait |
 //! | `f0 = free q1 a0 after k0` | a free |
 //! | `k0 = run q0 a0 a1 after f0` | a command that uses blocks |
@@ -37,8 +38,9 @@ pub use script::{QueueName, Script, Setup, Step};
 pub use shrink::shrink;
 
 /// Runs a script on the pool and the model and compares its outcomes with what is expected:
-/// `a1 grows`, `a1 = a0, no wait`, `a1 = a0, waits`, `a1 in a0` (and `, waits`), `a1 fresh`,
-/// `a1 exhausted`, `f1 unknown`, joined by `;`. The error says what was found instead.
+/// `a1 grows`, `a1 = a0` (or `a1 = a0, no wait`), `a1 = a0, waits`, `a1 in a0` (and `, waits`), `a1 fresh`, `a1 served`,
+/// `a1 exhausted`, `f1 unknown`, joined by `;`. `, blocks 2` instead of a wait: once the host has waited
+/// for two lanes. The error says what was found instead.
 pub fn check(script: &str, expectation: &str) -> Result<(), String> {
     let script = Script::parse(script)?;
     let report = run(&script)?;

@@ -351,5 +351,7 @@ fn setup(rng: &mut Rng) -> Setup {
         paged,
         leaves_mapped: rng.chance(70),
         deterministic: rng.chance(25),
+        // A copy's, so that programs stay as they were without it.
+        blocks: rng.clone().chance(50),
     }
 }

@@ -26,6 +26,8 @@ pub struct Outcome {
     pub block: Option<Block>,
     /// Lanes that have to be waited for.
     pub waits: usize,
+    /// Lanes that the host had to wait for.
+    pub blocks: usize,
 }
 
 /// What became of a script.
@@ -70,12 +72,20 @@ impl Report {
             let lies = old.addr <= new.addr && new.addr + new.bytes <= old.addr + old.bytes;
             Ok(outcome.how == How::Reused && if inside { lies } else { starts })
         };
+        let blocked = |lanes: &str| lanes.parse() == Ok(outcome.blocks);
+        let (words, blocked) = match &words[..] {
+            [words @ .., "blocks", lanes] => (words, blocked(lanes)),
+            words => (words, blocked("0")),
+        };
         let held = match words[1..] {
+            _ if !blocked => false,
             ["grows"] => outcome.how == How::Grew,
+            ["served"] => outcome.block.is_some(),
             ["fresh"] => outcome.how == How::Fresh,
             ["exhausted"] => matches!(outcome.how, How::Failed(PoolError::Exhausted { .. })),
             ["unknown"] => outcome.how == How::Unknown,
             ["=", other, "no", "wait"] => same(other, false)? && outcome.waits == 0,
+            ["=", other] => same(other, false)? && outcome.waits == 0,
             ["=", other, "waits"] => same(other, false)? && outcome.waits > 0,
             ["in", other] => same(other, true)? && outcome.waits == 0,
             ["in", other, "waits"] => same(other, true)? && outcome.waits > 0,

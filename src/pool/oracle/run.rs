@@ -5,7 +5,7 @@ use super::judge::Question;
 use super::model::{By, Model, Past, Places, Range};
 use super::report::{How, Outcome, Report};
 use super::script::{QueueName, Script, Step};
-use crate::pool::{Acquired, Block, Figures, Order, Pool, Request, Reuse, Stash, Story};
+use crate::pool::{Acquired, Block, Figures, Order, Pool, PoolError, Request, Reuse, Stash, Story};
 use crate::timeline::{Clock, Frontier, Lane};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -114,6 +114,7 @@ impl Engine<'_> {
             how: How::Other,
             block: None,
             waits: 0,
+            blocks: 0,
         };
         let (mut event, mut past) = (Frontier::new(), Past::default());
         match step {
@@ -125,6 +126,7 @@ impl Engine<'_> {
                 may_wait,
             } => {
                 let request = (*bytes, *align, *may_wait);
+                let after = self.dependencies(*queue, after);
                 (outcome, event, past) = self.alloc(*queue, request, after, &places)?;
             }
             Step::Free {
@@ -297,6 +299,7 @@ impl Engine<'_> {
             how: How::Unknown,
             block: None,
             waits: 0,
+            blocks: 0,
         };
         // A failed allocation has nothing to free, and a null pointer is not the pool's business.
         let Some(Block { addr, .. }) = self.outcomes[block].block else {
@@ -333,6 +336,7 @@ impl Engine<'_> {
                     how: How::Freed,
                     block: Some(block),
                     waits: 0,
+                    blocks: 0,
                 };
                 let dead = Range {
                     past: past.clone(),
@@ -357,10 +361,9 @@ impl Engine<'_> {
         &mut self,
         queue: QueueName,
         (bytes, align, may_wait): (u64, u64, bool),
-        after: &[usize],
+        (mut frontier, mut past): (Frontier, Past),
         places: &Places<'_>,
     ) -> Result<(Outcome, Frontier, Past), String> {
-        let (mut frontier, mut past) = self.dependencies(queue, after);
         let order = match self.queues.get(&queue) {
             Some(Queue::InOrder(lane, _)) => Order::Lane(lane),
             Some(Queue::OutOfOrder { .. }) => Order::Frontier(&frontier),
@@ -401,14 +404,27 @@ impl Engine<'_> {
             places,
         };
         self.judge(&question, &answer, &past)?;
-        self.explained(&question, &answer, &past, &story.into_inner())?;
+        self.explained(&question, &answer, &past, &story.borrow())?;
         let acquired = match answer {
             Ok(acquired) => acquired,
             Err(error) => {
+                if let Some(wait) = self.awaited(&question, &request, error)? {
+                    let blocks = wait.len();
+                    self.block(&wait)?;
+                    let again = (frontier, past);
+                    let served = self.alloc(queue, (bytes, align, may_wait), again, places)?;
+                    let (outcome, event, past) = served;
+                    return match outcome.block {
+                        Some(_) => Ok((Outcome { blocks, ..outcome }, event, past)),
+                        None => Err("the host has waited for nothing".into()),
+                    };
+                }
+                self.pool.give_up();
                 let outcome = Outcome {
                     how: How::Failed(error),
                     block: None,
                     waits: 0,
+                    blocks: 0,
                 };
                 let event = self.enqueued(queue, &frontier);
                 self.model.passed(queue, &past);
@@ -430,6 +446,35 @@ impl Engine<'_> {
         let event = self.enqueued(queue, &frontier);
         self.model.passed(queue, &past);
         Ok((outcome, event, past))
+    }
+
+    /// What the host has to wait for before a request is repeated that failed.
+    fn awaited(
+        &self,
+        question: &Question<'_>,
+        request: &Request<'_>,
+        error: PoolError,
+    ) -> Result<Option<Frontier>, String> {
+        let PoolError::Exhausted { need } = error else {
+            return Ok(None);
+        };
+        if !self.script.setup.blocks {
+            return Ok(None);
+        }
+        let max = self.script.setup.config.max_bytes;
+        let room = max.map(|max| max - self.pool.figures().reserved);
+        let wait = self.pool.awaited(request, room, Vec::new());
+        self.judge_block(question, need, wait.as_ref())?;
+        Ok(wait)
+    }
+
+    /// The host waits.
+    fn block(&mut self, wait: &Frontier) -> Result<(), String> {
+        wait.mark_awaited();
+        let mut done = Past::default();
+        self.model.wait(&mut done, wait)?;
+        self.model.complete(&done);
+        Ok(())
     }
 
     /// The event of an allocation or a free.

@@ -95,6 +95,8 @@ pub struct Setup {
     pub leaves_mapped: bool,
     /// Whether only completion that the program awaited may be relied on.
     pub deterministic: bool,
+    /// Whether the host waits before an allocation fails.
+    pub blocks: bool,
 }
 
 impl Default for Setup {
@@ -111,6 +113,7 @@ impl Default for Setup {
             paged: false,
             leaves_mapped: false,
             deterministic: false,
+            blocks: false,
         }
     }
 }
@@ -226,6 +229,7 @@ impl Script {
                 "align" => config.min_align = number_of(value)?,
                 "threshold" => config.release_threshold = number_of(value)?,
                 "deterministic" => self.setup.deterministic = number_of(value)? != 0,
+                "blocks" => self.setup.blocks = number_of(value)? != 0,
                 "mapped" => self.setup.leaves_mapped = number_of(value)? != 0,
                 "grain" | "page" => {
                     self.setup.granularity = number_of(value)?;
@@ -321,6 +325,9 @@ impl fmt::Display for Script {
         }
         if self.setup.deterministic {
             f.write_str(" deterministic 1")?;
+        }
+        if self.setup.blocks {
+            f.write_str(" blocks 1")?;
         }
         for (index, step) in self.steps.iter().enumerate() {
             f.write_str("; ")?;

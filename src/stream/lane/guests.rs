@@ -15,6 +15,8 @@ impl<D: Driver> LaneCore<D> {
         let mut state = self.state.lock();
         self.record_if_watched(&mut state)?;
         self.exposed.store(true, Ordering::Relaxed);
+        // Others' work on it is pending without a word to us.
+        self.wake();
         D::open(&self.native, true)?;
         Ok(&self.native)
     }
@@ -25,6 +27,7 @@ impl<D: Driver> LaneCore<D> {
         self.record_if_watched(&mut state)?;
         D::open(&self.native, true)?;
         self.guests.fetch_add(1, Ordering::Relaxed);
+        self.wake();
         Ok(())
     }
 

@@ -188,7 +188,7 @@ impl<D: Driver> LaneCore<D> {
         state.look.0 = MANY.max(2 * state.marks.len());
     }
 
-    fn forget_complete(&self, state: &mut State<D>) {
+    pub(super) fn forget_complete(&self, state: &mut State<D>) {
         while self.pop_complete(state).is_some() {}
     }
 

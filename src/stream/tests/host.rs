@@ -204,7 +204,7 @@ fn a_forgotten_marker_is_no_later_one() {
 
 /// Lanes of the context that there are.
 fn lanes<D: AnyFake>(bench: &Bench<D>) -> usize {
-    bench.context.domain().lanes().len()
+    bench.context.domain().lanes().all().len()
 }
 
 fn what_waits_for_the_same_host_shares_lanes<D: AnyFake>() {

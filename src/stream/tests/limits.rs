@@ -37,10 +37,9 @@ fn a_full_pool_waits_in_queue_order<D: AnyFake>() {
     let q_line = bench.world.lanes.lock().unwrap()[1].number;
     assert!(!bench.world.step(q_line), "the use waits for the death");
     free_only(&q, block, &[]).unwrap();
-    // Out of order the wait goes on the event, and without one there is none to have.
+    // Out of order the wait goes on the event.
     let r = bench.out_of_order();
     let dry = Some(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-    assert_eq!(code(alloc_only(&r, Some(&pool), MIB, &[])), dry);
     let (again, event) = alloc(&r, Some(&pool), MIB, &[]).unwrap();
     assert_eq!((again, status(&event)), (block, UR_EVENT_STATUS_SUBMITTED));
     launch_only(&r, 3, &[&event]);
@@ -55,6 +54,11 @@ fn a_full_pool_waits_in_queue_order<D: AnyFake>() {
         Queue::alloc(&p, Kind::Host, Some(&*pool), MIB, waits, out)
     });
     assert_eq!(code(host), Some(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY));
+    // Without an event it goes to the host.
+    let last = launch(&r, 4, &[&event]);
+    free_only(&r, block, &[&last]).unwrap();
+    assert_eq!(alloc_only(&r, Some(&pool), MIB, &[]), Ok(block));
+    assert_eq!(bench.world.ran(), [1, 2, 3, 4]);
 }
 
 #[test]
@@ -65,6 +69,76 @@ fn a_full_pool_waits_in_queue_order_when_tracked() {
 #[test]
 fn a_full_pool_waits_in_queue_order_when_polled() {
     a_full_pool_waits_in_queue_order::<Polled>();
+}
+
+/// Four slabs of a quarter each, pending on two queues: the host waits for one of them, and what it has
+/// gives way to a new slab.
+fn quarters_make_room_for_three<D: AnyFake>() {
+    for ask in 0..4 {
+        let bench = Bench::<D>::new();
+        let pool = bench.pool(8 * MIB, usize::MAX);
+        let (p, q) = (bench.in_order(), bench.in_order());
+        let queues = [&p, &p, &q, &p];
+        let blocks = queues.map(|queue| alloc_only(queue, Some(&pool), 2 * MIB, &[]).unwrap());
+        launch_only(&p, 1, &[]);
+        launch_only(&q, 2, &[]);
+        for (queue, block) in queues.iter().zip(blocks) {
+            free_only(queue, block, &[]).unwrap();
+        }
+        let (asks, size) = (bench.out_of_order(), 6 * MIB);
+        let (asks, event) = match ask {
+            0 => (&p, false),
+            1 => (&q, true),
+            2 => (&asks, false),
+            _ => (&asks, true),
+        };
+        let block = match event {
+            true => alloc(asks, Some(&pool), size, &[]).map(|(block, _)| block),
+            false => alloc_only(asks, Some(&pool), size, &[]),
+        };
+        assert!(block.is_ok(), "{:?}", code(block));
+        assert!(bench.world.ran().contains(&1));
+        assert_eq!(figure(&pool, UsmPoolInfo::ReservedHighExp), 8 * MIB);
+        assert_eq!(pool.core().counters().failed, 0);
+        let more = alloc_only(asks, Some(&pool), 4 * MIB, &[]);
+        assert_eq!(code(more), Some(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY));
+        assert_eq!(pool.core().counters().failed, 1);
+    }
+}
+
+#[test]
+fn quarters_make_room_for_three_when_tracked() {
+    quarters_make_room_for_three::<Tracked>();
+}
+
+#[test]
+fn quarters_make_room_for_three_when_polled() {
+    quarters_make_room_for_three::<Polled>();
+}
+
+/// What is pending of other kinds under the maximum, and of other pools where the driver has no more.
+#[test]
+fn the_host_waits_for_memory_of_other_kinds_and_pools() {
+    let bench = Bench::<Polled>::new();
+    let (p, q) = (bench.in_order(), bench.in_order());
+    let pool = bench.pool(4 * MIB, usize::MAX);
+    let host = |queue: &QueueArc<Polled>, pool: Option<&PoolArc<Polled>>| {
+        without(&[], |waits, out| {
+            let pool = pool.map(|pool| &**pool);
+            Queue::alloc(queue, Kind::Host, pool, 4 * MIB, waits, out)
+        })
+    };
+    let device = alloc_only(&p, Some(&pool), 4 * MIB, &[]).unwrap();
+    launch_only(&p, 1, &[]);
+    free_only(&p, device, &[]).unwrap();
+    let block = host(&q, Some(&pool)).unwrap();
+    assert_eq!(bench.world.ran(), [1]);
+    launch_only(&q, 2, &[]);
+    free_only(&q, block.addr(), &[]).unwrap();
+    *bench.world.room.lock().unwrap() = Some(4 * MIB);
+    host(&p, None).unwrap();
+    assert_eq!(bench.world.ran(), [1, 2]);
+    assert_eq!(figure(&pool, UsmPoolInfo::ReservedCurrentExp), 0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ur::abi::*;
 
@@ -418,6 +418,47 @@ fn a_queue_that_the_host_holds_up_gets_memory() {
             }
             ur!(Queue.pfnRelease(queue));
         }
+        let (context, device) = ground.at;
+        ur!(USMExp.pfnPoolDestroyExp(context, device, pool));
+        ground.end(&stage);
+    });
+}
+
+/// The driver's pool has no memory while work is pending: the host waits for that, and asks again.
+#[test]
+fn pending_work_is_waited_for_before_an_allocation_fails() {
+    let name = "tests::native::pending_work_is_waited_for_before_an_allocation_fails";
+    alone_with(name, ASKED, || {
+        let stage = Stage::open();
+        let ground = Ground::new();
+        let pool = ground.pool(None);
+        let held = ground.queue(IN_ORDER);
+        let memory = alloc(held, pool, UR_USM_TYPE_DEVICE, SIZE, null_mut()).expect("memory");
+        for flags in [IN_ORDER, LOOSE] {
+            let queue = ground.queue(flags);
+            let count = AtomicU32::new(0);
+            let data = (&raw const count).cast_mut().cast();
+            let (none, to) = (null(), null_mut());
+            let code = ur!(EnqueueExp.pfnHostTaskExp(held, Some(task), data, null(), 0, none, to));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            fill(held, memory, 1);
+            stage.fail_nth("cuMemAllocFromPoolAsync", 1, 2);
+            let again = alloc(queue, pool, UR_USM_TYPE_DEVICE, SIZE, null_mut());
+            assert!(stage.look().met);
+            let again = again.expect("memory after a wait");
+            assert_eq!(count.load(Ordering::Relaxed), 1, "the host has waited");
+            assert_eq!(free(queue, again), UR_RESULT_SUCCESS);
+            finish(queue);
+            // Nothing is pending: it fails.
+            stage.fail_each("cuMemAllocFromPoolAsync", 2);
+            let last = alloc(queue, pool, UR_USM_TYPE_DEVICE, SIZE, null_mut());
+            assert_eq!(last, Err(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY));
+            stage.calm();
+            ur!(Queue.pfnRelease(queue));
+        }
+        assert_eq!(free(held, memory), UR_RESULT_SUCCESS);
+        finish(held);
+        ur!(Queue.pfnRelease(held));
         let (context, device) = ground.at;
         ur!(USMExp.pfnPoolDestroyExp(context, device, pool));
         ground.end(&stage);

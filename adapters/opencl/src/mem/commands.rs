@@ -23,7 +23,8 @@ impl Mem {
         bytes: usize,
     ) -> (Landing, Work<OpenCl>) {
         let landing = Landing::default();
-        let (mem, lands) = (self.mem.clone(), landing.clone());
+        let (mem, origin) = self.whole();
+        let (mem, offset, lands) = (mem.clone(), origin + offset, landing.clone());
         let flags = cl_map_flags::from(flags.0);
         let run = move |api: &cl::Api, slot: &Slot| {
             let Slot {
@@ -56,7 +57,7 @@ impl Mem {
     }
 
     pub fn unmap(&self, addr: usize) -> Work<OpenCl> {
-        let mem = self.mem.clone();
+        let mem = self.whole().0.clone();
         Work::Native(Native::new(move |api, slot| {
             let Slot {
                 queue,
@@ -103,11 +104,27 @@ pub fn on_buffers(
     dst: Option<&Object<Mem>>,
     src: Option<&Object<Mem>>,
 ) -> Work<OpenCl> {
-    let own = |mem: &Object<Mem>| mem.mem.clone();
-    match (work, dst.map(own), src.map(own)) {
-        (Work::Copy { bytes: 0, .. }, _, _) => Work::Marker,
-        (Work::Copy { dst, src, bytes }, to, from) => copy(dst, src, bytes, to, from),
-        (Work::CopyRect { dst, src, region }, to, from) => copy_rect(dst, src, region, to, from),
+    let own = |mem: &Object<Mem>| {
+        let (whole, origin) = mem.whole();
+        (whole.clone(), origin)
+    };
+    let (to, to_origin) = dst.map(own).unzip();
+    let (from, from_origin) = src.map(own).unzip();
+    // Host memory is where it is.
+    let (to_origin, from_origin) = (to_origin.unwrap_or(0), from_origin.unwrap_or(0));
+    let shifted = |at: Pitched, origin| Pitched {
+        addr: at.addr + origin,
+        ..at
+    };
+    match (work, to) {
+        (Work::Copy { bytes: 0, .. }, _) => Work::Marker,
+        (Work::Copy { dst, src, bytes }, to) => {
+            copy(dst + to_origin, src + from_origin, bytes, to, from)
+        }
+        (Work::CopyRect { dst, src, region }, to) => {
+            let (dst, src) = (shifted(dst, to_origin), shifted(src, from_origin));
+            copy_rect(dst, src, region, to, from)
+        }
         (
             Work::Fill {
                 dst,
@@ -115,9 +132,8 @@ pub fn on_buffers(
                 bytes,
             },
             Some(to),
-            _,
-        ) => fill(to, dst, &pattern, bytes),
-        (other, _, _) => other,
+        ) => fill(to, dst + to_origin, &pattern, bytes),
+        (other, _) => other,
     }
 }
 

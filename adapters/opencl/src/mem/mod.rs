@@ -27,7 +27,8 @@ pub struct Mem {
     mem: MemRef,
     /// The access flags, for sub-buffers.
     flags: ur_mem_flags_t,
-    parent: Option<Arc<Object<Mem>>>,
+    /// The buffer that a sub-buffer is a part of, and from which byte of it on.
+    parent: Option<(Arc<Object<Mem>>, usize)>,
 }
 
 const ACCESS: u32 = UR_MEM_FLAG_READ_WRITE.0 | UR_MEM_FLAG_WRITE_ONLY.0 | UR_MEM_FLAG_READ_ONLY.0;
@@ -128,6 +129,16 @@ impl Mem {
         &self.mem
     }
 
+    /// The whole buffer, and from which byte of it on this lies: what commands of the queue name. Intel's
+    /// CPU driver 2026.2 refuses to fill a sub-buffer of host memory that is not aligned as the device
+    /// wants it; of the whole buffer no driver may ask that. Kernels get the sub-buffer.
+    fn whole(&self) -> (&MemRef, usize) {
+        match &self.parent {
+            Some((parent, origin)) => (&parent.mem, *origin),
+            None => (&self.mem, 0),
+        }
+    }
+
     fn property<T: Copy>(&self, what: cl_mem_info) -> Result<T> {
         // SAFETY: a live memory object.
         let ask = |size, value, ret| unsafe {
@@ -196,7 +207,7 @@ impl hal::Mem<OpenCl> for Mem {
             context,
             mem,
             flags,
-            parent: Some(this.arc()),
+            parent: Some((this.arc(), region.origin)),
         }))
     }
 

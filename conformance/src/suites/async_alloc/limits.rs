@@ -25,6 +25,19 @@ pub fn all() -> Vec<Test> {
                 "pending_free_serves_out_of_order",
                 pending_free_serves_out_of_order,
             ),
+            ("pending_quarters_serve_their_queue", |bench, kind| {
+                pending_quarters(bench, kind, Asks::FirstFreeing)
+            }),
+            ("pending_quarters_serve_in_order", |bench, kind| {
+                pending_quarters(bench, kind, Asks::InOrder)
+            }),
+            ("pending_quarters_serve_out_of_order", |bench, kind| {
+                pending_quarters(bench, kind, Asks::OutOfOrder)
+            }),
+            (
+                "pending_memory_of_another_kind",
+                pending_memory_of_another_kind,
+            ),
         ],
     );
     tests.extend(plain(
@@ -270,6 +283,96 @@ fn pending_free_serves_out_of_order(bench: &Bench, kind: Kind) -> Done {
     filled.wait()?;
     second.free(block, &[&filled])?;
     second.finish()
+}
+
+/// Which queue asks for memory that others have pending.
+#[derive(Clone, Copy)]
+enum Asks {
+    FirstFreeing,
+    InOrder,
+    OutOfOrder,
+}
+
+/// Four quarters of a pool, used and freed with all of that pending, by one queue or by four: three
+/// quarters can be had, with an event and without, and nothing in use is given away.
+fn pending_quarters(bench: &Bench, kind: Kind, asks: Asks) -> Done {
+    for (freeing, wanted) in [(1, false), (1, true), (4, false), (4, true)] {
+        let pool = limited(bench, MAXIMUM)?;
+        let queues = (0..freeing)
+            .map(|_| bench.in_order())
+            .collect::<Result<Vec<Queue>, Stop>>()?;
+        let asking = match asks {
+            Asks::FirstFreeing => None,
+            Asks::InOrder => Some(bench.in_order()?),
+            Asks::OutOfOrder => Some(bench.out_of_order()?),
+        };
+        let size = MAXIMUM / 4;
+        let of = |at: usize| &queues[at % freeing];
+        let mut quarters = Vec::new();
+        for at in 0..4 {
+            let block = of(at).alloc(kind, &pool, size, &[])?;
+            of(at).fill(block.ptr, A, size, &[])?;
+            quarters.push((block, bench.result(size)?));
+        }
+        let gates = queues
+            .iter()
+            .map(|queue| bench.gate(queue))
+            .collect::<Result<Vec<Gate>, Stop>>()?;
+        for (at, (block, result)) in quarters.iter().enumerate() {
+            of(at).copy(result.ptr, block.ptr, size, &[])?;
+            of(at).free(*block, &[])?;
+        }
+        // The allocation may wait on the host, so that somebody else has to let the queues go.
+        for gate in &gates {
+            gate.open_after(Duration::from_millis(50));
+        }
+        let queue = asking.as_ref().unwrap_or(&queues[0]);
+        let (block, allocated) = match wanted {
+            true => {
+                let (block, event) = queue.alloc_event(kind, &pool, 3 * size, &[])?;
+                (block, Some(event))
+            }
+            false => (queue.alloc(kind, &pool, 3 * size, &[])?, None),
+        };
+        let after: Vec<&Event> = allocated.iter().collect();
+        let filled = queue.fill(block.ptr, B, block.size, &after)?;
+        queues.iter().try_for_each(Queue::finish)?;
+        for (_, result) in &quarters {
+            same_bytes(result.host(), A)?;
+        }
+        filled.wait()?;
+        all_bytes(queue, block, B)?;
+        let (high, maximum) = (
+            pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
+            maximum_of(&pool)?,
+        );
+        check!(high <= maximum, "{high} bytes reserved of {maximum}");
+        queue.free(block, &[])?;
+        queue.finish()?;
+    }
+    Ok(())
+}
+
+/// The maximum is that of all kinds together, and so is what is pending under it.
+fn pending_memory_of_another_kind(bench: &Bench, kind: Kind) -> Done {
+    let other = match kind {
+        Kind::Host => Kind::Device,
+        Kind::Device | Kind::Shared => Kind::Host,
+    };
+    for queue in [bench.in_order()?, bench.out_of_order()?] {
+        let (freeing, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
+        let size = MAXIMUM / 4 * 3;
+        let block = freeing.alloc(other, &pool, size, &[])?;
+        let doomed = Doomed::new(bench, &freeing, block)?;
+        doomed.gate.open_after(Duration::from_millis(50));
+        let block = queue.alloc(kind, &pool, size, &[])?;
+        doomed.check_untouched(&freeing)?;
+        queue.fill(block.ptr, B, size, &[])?.wait()?;
+        all_bytes(&queue, block, B)?;
+        queue.free(block, &[])?;
+        queue.finish()?;
+    }
+    Ok(())
 }
 
 fn other_pools_are_not_limited(bench: &Bench) -> Done {

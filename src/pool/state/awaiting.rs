@@ -1,0 +1,148 @@
+//! What the host may wait for before a request fails, where neither a lane nor an event can.
+
+use super::State;
+use crate::pool::pages;
+use crate::pool::policy::{self, Need};
+use crate::pool::request::{Order, Request, WaitPolicy};
+use crate::pool::store::Store;
+use crate::timeline::Frontier;
+use std::cmp::Reverse;
+
+/// Memory that can go back to its source once `death` is complete.
+#[derive(Clone, Debug)]
+pub struct Leavable {
+    pub bytes: u64,
+    pub death: Frontier,
+}
+
+/// Lanes to be waited for, and commands outstanding on them.
+type Cost = (usize, u64);
+
+impl State {
+    /// The least wait after which the request can be served: where it lies then, in pages, or in the room
+    /// that slabs leave which go back. None if no wait suffices.
+    pub fn awaited(
+        &mut self,
+        need: &Need,
+        request: &Request<'_>,
+        room: Option<u64>,
+        elsewhere: Vec<Leavable>,
+    ) -> Option<Frontier> {
+        if self.closed || self.config.waits == WaitPolicy::Never {
+            return None;
+        }
+        self.recall();
+        self.store.sweep();
+        let (store, order) = (&self.store, &request.order);
+        let place = policy::least_wait(store, need, order);
+        let place = place.map(|place| store.missing(place, need.bytes, order));
+        let gathered = self.gathered_after(need, order, room.unwrap_or(0));
+        let left = self.left_after(need, room, elsewhere);
+        let waits = [place, gathered, left].into_iter().flatten();
+        waits.min_by_key(cost)
+    }
+
+    /// The wait for pages that together serve the request.
+    fn gathered_after(&self, need: &Need, order: &Order<'_>, room: u64) -> Option<Frontier> {
+        let store = &self.store;
+        let found = store.offsets.pages().filter_map(|page| {
+            let found = pages::collect_pending(store, need, order, room, page)?;
+            Some(found.missing(store, order))
+        });
+        found.min_by_key(cost)
+    }
+
+    /// The wait for slabs that leave enough room for new memory. Without a known `room` the source has
+    /// refused: as much as the request needs, or all that there is.
+    fn left_after(
+        &self,
+        need: &Need,
+        room: Option<u64>,
+        elsewhere: Vec<Leavable>,
+    ) -> Option<Frontier> {
+        let floor = policy::least_growth(need, self.grain)?;
+        let short = floor.saturating_sub(room.unwrap_or(0));
+        let mut all = self.leavable();
+        all.extend(elsewhere);
+        let chosen = choose(alike_as_one(all), short);
+        let bytes: u64 = chosen.iter().map(|one| one.bytes).sum();
+        if bytes < short && room.is_some() {
+            return None;
+        }
+        let mut wait = Frontier::new();
+        chosen.iter().for_each(|one| wait.join(&one.death));
+        Some(wait)
+    }
+
+    /// What could go back to the source, now or later.
+    pub fn leavable(&self) -> Vec<Leavable> {
+        self.store.leavable()
+    }
+}
+
+/// What dies alike is waited for together.
+fn alike_as_one(mut all: Vec<Leavable>) -> Vec<Leavable> {
+    all.iter_mut().for_each(|one| one.death.prune());
+    all.sort_by_cached_key(|one| {
+        let first = one.death.points().next();
+        (
+            cost(&one.death),
+            first.map(|point| (point.lane(), point.epoch)),
+        )
+    });
+    all.dedup_by(|other, one| {
+        let alike = other.death == one.death;
+        if alike {
+            one.bytes += other.bytes;
+        }
+        alike
+    });
+    all
+}
+
+/// Takes what adds the least wait, again and again, until there are so many bytes or no more; then leaves
+/// out what later ones have made needless.
+fn choose(mut all: Vec<Leavable>, short: u64) -> Vec<Leavable> {
+    let mut chosen: Vec<Leavable> = Vec::new();
+    let (mut wait, mut bytes) = (Frontier::new(), 0);
+    while bytes < short {
+        let added = |one: &Leavable| {
+            let mut added = one.death.clone();
+            added.retain(|point| !wait.covers_point(point));
+            let lanes = added
+                .points()
+                .filter(|at| wait.epoch_of(at.lane()).is_none());
+            (lanes.count(), cost(&added).1, Reverse(one.bytes))
+        };
+        let Some(least) = (0..all.len()).min_by_key(|at| added(&all[*at])) else {
+            break;
+        };
+        let one = all.swap_remove(least);
+        wait.join(&one.death);
+        bytes += one.bytes;
+        chosen.push(one);
+    }
+    for at in (0..chosen.len()).rev() {
+        if bytes - chosen[at].bytes >= short {
+            bytes -= chosen.remove(at).bytes;
+        }
+    }
+    chosen
+}
+
+fn cost(wait: &Frontier) -> Cost {
+    let outstanding = wait.points().map(|point| point.outstanding());
+    (wait.len(), outstanding.fold(0, u64::saturating_add))
+}
+
+impl pages::Collection {
+    /// What the order lacks for these pages.
+    pub(crate) fn missing(&self, store: &Store, order: &Order<'_>) -> Frontier {
+        let mut wait = Frontier::new();
+        for (first, slab) in &self.pieces {
+            let place = policy::place_at(store, *first, slab.base);
+            wait.join(&store.missing(place, slab.bytes, order));
+        }
+        wait
+    }
+}
