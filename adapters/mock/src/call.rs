@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn callbacks_answer_results() {
         let codes = [78_u32, 0xfff, 0x1004, 0x7fff_ffff, u32::MAX];
-        for index in 0..NAMES.len() {
+        for (index, name) in NAMES.iter().enumerate() {
             for when in [When::Before, When::Replace, When::After] {
                 for code in codes {
                     let callback = Callback {
@@ -146,11 +146,7 @@ mod tests {
                     set(index, when, Some(callback));
                     // SAFETY: the callback does not look at the parameters.
                     let result = unsafe { call(index, &mut (), |()| Ok(())) };
-                    assert_eq!(
-                        result, UR_RESULT_ERROR_UNKNOWN,
-                        "{}: {code:#x}",
-                        NAMES[index]
-                    );
+                    assert_eq!(result, UR_RESULT_ERROR_UNKNOWN, "{name}: {code:#x}");
                 }
                 set(index, when, None);
             }

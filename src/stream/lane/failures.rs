@@ -112,7 +112,7 @@ impl<D: Driver> LaneCore<D> {
         let watched = self.given(state, given.map(|()| Progress::Pending))?;
         let of_lane = self.clock.unreported(u64::MAX).filter(|_| self.in_order);
         self.clock
-            .fail(epoch - 1, epoch, &of_lane.unwrap_or_else(Failure::new));
+            .fail(epoch - 1, epoch, &of_lane.unwrap_or_default());
         if self.in_order {
             self.stopped.store(true, Ordering::Relaxed);
         }

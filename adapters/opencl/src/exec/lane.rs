@@ -72,7 +72,7 @@ impl Last {
 
     /// Lets go of an event whose command failed: what comes next does not wait for it. Whether it did.
     fn forget_failure(&mut self) -> bool {
-        let outcome = self.event().and_then(|event| outcome(event));
+        let outcome = self.event().and_then(outcome);
         let failed = matches!(outcome, Some(Err(_)));
         if failed {
             *self = Self::None;
