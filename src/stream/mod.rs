@@ -5,6 +5,7 @@
 //! memory, and a driver for the work itself. Must never know a backend.
 //!
 //! `driver` is what a backend implements, `work` what its lanes are given, `launch` what a launch tells it; `hooks` what it may add.
+//! `deferred` keeps back what waits for the host, for backends whose streams should not.
 //! `engine` is what one adapter shares, `domain` what one context does. `lane` submits, `out_of_order` chooses lanes, `reach`
 //! says what an event covers; `queue`, `event`, `context`, `command_buffer` and `usm_pool` are the
 //! handles, the `*_api` files their `hal` traits; `command` makes what is enqueued or recorded, `enqueue` goes without it,

@@ -390,3 +390,44 @@ fn events_keep_commands_apart<D: AnyFake>() {
     assert_eq!(bench.world.calls()[0], submits + 3);
     bench.world.run();
 }
+
+/// A recorded command that fails in its turn: what follows it does not run, and the next execution does.
+#[test]
+fn a_failed_command_of_a_recording() {
+    const BAD: u32 = 40;
+    let failed = Some(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS);
+    for in_order in [true, false] {
+        for place in 0..3 {
+            let bench = Bench::<Polled>::new();
+            let queue = match in_order {
+                true => bench.in_order(),
+                false => bench.out_of_order(),
+            };
+            let buffer = buffer(&bench, false);
+            let label = |at| if at == place { BAD } else { at };
+            let mut after = Vec::new();
+            let mut events = Vec::new();
+            for at in 0..3 {
+                let (point, event) = append(&buffer, label(at), &after, &[], true).unwrap();
+                after = vec![point];
+                events.extend(event);
+            }
+            buffer.finalize().unwrap();
+            bench.world.failing.lock().unwrap().push(BAD);
+            let done = enqueue(&buffer, &queue, &[]).unwrap();
+            assert_eq!(code(queue.finish_here()), failed, "{place}");
+            assert_eq!(code(done.wait_here()), failed, "{place}");
+            assert_eq!(bench.world.ran(), Vec::from_iter(0..place));
+            for (at, event) in (0..).zip(&events) {
+                assert_eq!(event.wait_here().is_ok(), at < place, "{at}, {place}");
+            }
+            bench.world.failing.lock().unwrap().clear();
+            bench.world.ran.lock().unwrap().clear();
+            enqueue(&buffer, &queue, &[]).unwrap();
+            assert_eq!(queue.finish_here(), Ok(()), "{place}");
+            let all: Vec<_> = (0..3).map(label).collect();
+            assert_eq!(bench.world.ran(), all, "{place}");
+            assert!(events.iter().all(|event| event.wait_here().is_ok()));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Commands that were kept back and that the driver refuses in their turn: what comes behind does not
+//! run, and one wait reports it.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::mpsc::{Receiver, channel};
+
+use ur::abi::*;
+
+use super::ground::Ground;
+use super::stage::{Stage, alone, ur};
+
+const COUNT: usize = 5;
+const BYTES: usize = 64;
+const FAILED: ur_result_t = UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
+
+/// `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`, which no device is lost by.
+const REFUSED: u32 = 701;
+
+unsafe extern "C" fn until_told(told: *mut c_void) {
+    // SAFETY: the receiver outlives the task, which is waited for.
+    let told = unsafe { &*told.cast::<Receiver<()>>() };
+    // Whoever has gone has told.
+    let _ = told.recv();
+}
+
+unsafe extern "C" fn count(ran: *mut c_void) {
+    // SAFETY: the test's own count, which outlives the task.
+    unsafe { *ran.cast::<usize>() += 1 };
+}
+
+#[test]
+fn a_command_that_is_refused_in_its_turn_is_told_once() {
+    alone(
+        "tests::failures::a_command_that_is_refused_in_its_turn_is_told_once",
+        || {
+            let stage = Stage::open();
+            for in_order in [true, false] {
+                for place in 0..COUNT {
+                    for by_device in [false, true] {
+                        one(&stage, in_order, place, by_device);
+                    }
+                }
+            }
+        },
+    );
+}
+
+fn one(stage: &Stage, in_order: bool, place: usize, by_device: bool) {
+    let what = format!("in order {in_order}, {place}, device {by_device}");
+    let ground = Ground::new((COUNT + 2) * BYTES);
+    // SAFETY: the host's own memory of that size.
+    unsafe { ground.memory.cast::<u8>().write_bytes(0, COUNT * BYTES) };
+    // SAFETY: as above.
+    unsafe { ground.at(COUNT * BYTES).cast::<u8>().write_bytes(7, BYTES) };
+    let gate = ground.queue(ur_queue_flags_t(0));
+    let queue = ground.queue(match in_order {
+        true => ur_queue_flags_t(0),
+        false => UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+    });
+    let (tell, told) = channel::<()>();
+    let mut open = null_mut();
+    let code = ur!(EnqueueExp.pfnHostTaskExp(
+        gate,
+        Some(until_told),
+        (&raw const told).cast_mut().cast(),
+        null(),
+        0,
+        null(),
+        &mut open
+    ));
+    assert_eq!(code, UR_RESULT_SUCCESS);
+    stage.fail_nth("cuMemcpyAsync", place as u64 + 1, REFUSED);
+    // Each waits for the one before, and the first for the gate.
+    let mut waits = vec![open];
+    for at in 0..COUNT {
+        let (to, from) = (ground.at(at * BYTES), ground.at(COUNT * BYTES));
+        let (mut event, wait) = (null_mut(), waits[at]);
+        let code = ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, BYTES, 1, &wait, &mut event));
+        assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
+        waits.push(event);
+    }
+    let (mut ran, last, mut behind) = (0_usize, waits[COUNT], null_mut());
+    let code = ur!(EnqueueExp.pfnHostTaskExp(
+        queue,
+        Some(count),
+        (&raw mut ran).cast(),
+        null(),
+        1,
+        &last,
+        &mut behind
+    ));
+    assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
+    drop(tell);
+    let wait = || match by_device {
+        true => ur!(DeviceExp.pfnWaitExp(ground.device)),
+        false => ur!(Queue.pfnFinish(queue)),
+    };
+    assert_eq!(wait(), FAILED, "{what}");
+    assert_eq!(wait(), UR_RESULT_SUCCESS, "{what}");
+    assert_eq!(ran, 0, "{what}");
+    stage.calm();
+    for at in 0..COUNT {
+        // SAFETY: as above; nothing uses it now.
+        let byte = unsafe { ground.at(at * BYTES).cast::<u8>().read() };
+        assert_eq!(byte == 7, at < place, "{at}: {what}");
+        let code = ur!(Event.pfnWait(1, &waits[at + 1]));
+        assert_eq!(code == UR_RESULT_SUCCESS, at < place, "{at}: {what}");
+    }
+    assert_eq!(ur!(Event.pfnWait(1, &behind)), FAILED, "{what}");
+    // The queue is as it was.
+    let (to, from) = (ground.at((COUNT + 1) * BYTES), ground.at(COUNT * BYTES));
+    let code = ur!(Enqueue.pfnUSMMemcpy(queue, 1, to, from, BYTES, 0, null(), null_mut()));
+    assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
+    for event in waits.into_iter().chain([behind]) {
+        assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
+    }
+    for queue in [gate, queue] {
+        assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS, "{what}");
+        assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
+    }
+    ground.end(stage);
+}
