@@ -28,7 +28,7 @@ impl<D: Driver> Queue<D> {
             return None;
         };
         let alone = waits.is_empty() && !blocking && !self.capture.is_on() && !self.is_profiled();
-        (alone && !lane.is_left() && !lane.is_stopped()).then_some(&**lane)
+        (alone && !lane.is_left()).then_some(&**lane)
     }
 
     /// Ends the turn of a command that [`Queue::next_lane`] was given.
@@ -43,6 +43,22 @@ impl<D: Driver> Queue<D> {
         let watched = turn.end(given)?;
         if event.wanted() {
             cold_path();
+            let reach = turn.reach(watched);
+            event.make(D::table(), || Event::new(this, command, reach, None));
+        }
+        Ok(())
+    }
+
+    /// Ends the turn of a command that does not run.
+    #[cold]
+    pub(crate) fn skip(
+        this: &Object<Self>,
+        mut turn: Turn<'_, D>,
+        command: ur_command_t,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let watched = turn.skip()?;
+        if event.wanted() {
             let reach = turn.reach(watched);
             event.make(D::table(), || Event::new(this, command, reach, None));
         }
@@ -65,7 +81,10 @@ impl<D: Driver> Queue<D> {
             let mut turn = lane.turn();
             if turn.has_room([dst, src], bytes) {
                 let epoch = turn.epoch();
-                let given = D::copy(turn.begin()?, epoch, dst, src, bytes);
+                let Some(native) = turn.begin()? else {
+                    return Self::skip(this, turn, UR_COMMAND_USM_MEMCPY, event);
+                };
+                let given = D::copy(native, epoch, dst, src, bytes);
                 return Self::end(this, turn, given, UR_COMMAND_USM_MEMCPY, event);
             }
         }
@@ -105,7 +124,10 @@ impl<D: Driver> Queue<D> {
             let mut turn = lane.turn();
             if turn.has_room([dst], bytes) {
                 let epoch = turn.epoch();
-                let given = D::fill(turn.begin()?, epoch, dst, pattern, bytes);
+                let Some(native) = turn.begin()? else {
+                    return Self::skip(this, turn, UR_COMMAND_USM_FILL, event);
+                };
+                let given = D::fill(native, epoch, dst, pattern, bytes);
                 return Self::end(this, turn, given, UR_COMMAND_USM_FILL, event);
             }
         }
@@ -158,7 +180,10 @@ impl<D: Driver> Queue<D> {
             };
             let mut turn = lane.turn();
             let epoch = turn.epoch();
-            let given = D::submit_plain(turn.begin()?, epoch, &mut plain, make);
+            let Some(native) = turn.begin()? else {
+                return Self::skip(this, turn, UR_COMMAND_KERNEL_LAUNCH, event);
+            };
+            let given = D::submit_plain(native, epoch, &mut plain, make);
             return Self::end(this, turn, given, UR_COMMAND_KERNEL_LAUNCH, event);
         }
         cold_path();

@@ -83,6 +83,9 @@ const JOINED: u64 = u64::MAX;
 
 #[repr(C)]
 pub(crate) struct State<D: Driver> {
+    /// Whether there may be more to do before the next command than to give it: the last one may have
+    /// to be recorded, or the lane is parked or stopped.
+    attention: bool,
     /// Held by others too while someone may want the last command recorded exactly.
     ticket: Option<Issued>,
     /// What events made at the lane's end share.
@@ -125,6 +128,7 @@ impl<D: Driver> LaneCore<D> {
             recent: Recent::default(),
             marks: VecDeque::new(),
             look: Look::default(),
+            attention: false,
             ticket: None,
             here: Here::new(&clock),
             rooms: Rooms::new(),
@@ -431,7 +435,13 @@ impl<D: Driver> LaneCore<D> {
         {
             log::error!("recording an event failed: {:?}", error.code());
         }
-        let State { ticket, here, .. } = state;
+        let State {
+            ticket,
+            here,
+            attention,
+            ..
+        } = state;
+        *attention |= watched;
         let ticket: Option<&Ticket> = watched.then(|| &**ticket.get_or_insert_default());
         match here.again(own, ticket) {
             Some(reach) => reach,
@@ -564,6 +574,9 @@ impl<D: Driver> LaneCore<D> {
         let alone = state.recent.is_empty();
         let last = state.order.epoch();
         self.publish_tip(if alone { last } else { JOINED }, last);
+        if self.is_parked() {
+            self.wake();
+        }
     }
 
     #[inline]
@@ -571,9 +584,6 @@ impl<D: Driver> LaneCore<D> {
         self.tip_epoch.store(tip, Ordering::Relaxed);
         // What is behind it was given before.
         self.last.store(last, Ordering::Release);
-        if self.parked.load(Ordering::Relaxed) {
-            self.wake();
-        }
     }
 
     /// Something may be pending again. Under the submission lock.
@@ -602,6 +612,7 @@ impl<D: Driver> LaneCore<D> {
         let idle = self.left() == 0 && state.recent.is_empty() && !self.is_open();
         if idle {
             self.parked.store(true, Ordering::Relaxed);
+            state.attention = true;
         }
         idle
     }

@@ -217,7 +217,10 @@ impl<D: Driver> Queue<D> {
         if let Some(lane) = this.next_lane(waits, blocking) {
             let mut turn = lane.turn();
             let epoch = turn.epoch();
-            let given = give(turn.begin()?, epoch, None);
+            let Some(native) = turn.begin()? else {
+                return Self::skip(this, turn, command, event);
+            };
+            let given = give(native, epoch, None);
             return Self::end(this, turn, given, command, event);
         }
         this.engine().check()?;

@@ -82,10 +82,15 @@ impl<D: Driver> LaneCore<D> {
             self.clock.fail(right, upto, &why);
         }
         if self.in_order {
-            self.stopped.store(true, Ordering::Relaxed);
+            self.stop(state);
         }
         self.clock.raise(epoch);
         Ok(())
+    }
+
+    fn stop(&self, state: &mut State<D>) {
+        self.stopped.store(true, Ordering::Relaxed);
+        state.attention = true;
     }
 
     /// All up to this epoch has ended, its own command well.
@@ -114,7 +119,7 @@ impl<D: Driver> LaneCore<D> {
         self.clock
             .fail(epoch - 1, epoch, &of_lane.unwrap_or_default());
         if self.in_order {
-            self.stopped.store(true, Ordering::Relaxed);
+            self.stop(state);
         }
         Ok(watched)
     }

@@ -126,14 +126,25 @@ impl<D: Driver> LaneCore<D> {
     /// Before anything else goes onto the lane: records the last command if someone may want it.
     #[inline]
     pub(super) fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
-        let Some(ticket) = state.ticket.as_deref().filter(|_| !D::TRACKS) else {
+        if !state.attention {
             return Ok(());
-        };
-        cold_path();
-        match state.here.is_wanted(ticket) {
-            true => self.record_watched(state),
-            false => Ok(()),
         }
+        cold_path();
+        self.attend(state)
+    }
+
+    /// Does what there is to do before the next command, besides.
+    fn attend(&self, state: &mut State<D>) -> Result<()> {
+        if self.is_parked() {
+            self.wake();
+        }
+        if let Some(ticket) = state.ticket.as_deref()
+            && state.here.is_wanted(ticket)
+        {
+            self.record_watched(state)?;
+        }
+        state.attention = state.ticket.is_some() || self.is_stopped();
+        Ok(())
     }
 
     #[cold]

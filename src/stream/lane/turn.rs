@@ -4,6 +4,7 @@ use super::lone::LoneGuard;
 use super::{Driver, LaneCore, Reached, State};
 use crate::object::Result;
 use crate::stream::{Stamps, Work};
+use std::hint::cold_path;
 use std::sync::Arc;
 
 /// What became of work that a lane was given.
@@ -44,11 +45,23 @@ impl<D: Driver> Turn<'_, D> {
         self.state.rooms.have(since, addrs, bytes)
     }
 
-    /// Makes ready for the next command, which goes to this stream.
+    /// Makes ready for the next command, which goes to this stream; none if it does not run, as what it
+    /// depends on has failed.
     #[inline(always)]
-    pub fn begin(&mut self) -> Result<&D::Lane> {
-        self.lane.record_if_watched(&mut self.state)?;
-        Ok(&self.lane.native)
+    pub fn begin(&mut self) -> Result<Option<&D::Lane>> {
+        if self.state.attention {
+            cold_path();
+            self.lane.record_if_watched(&mut self.state)?;
+            if self.lane.is_stopped() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(&self.lane.native))
+    }
+
+    /// Takes the place of a command that does not run. Whether it is still to be watched.
+    pub fn skip(&mut self) -> Result<bool> {
+        self.lane.drop_command(&mut self.state)
     }
 
     /// The command's.

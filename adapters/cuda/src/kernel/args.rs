@@ -103,8 +103,6 @@ pub struct Args {
     pub packed: Packed,
     /// Bytes of local memory that they ask for.
     pub local_bytes: usize,
-    /// Whether each parameter has one. What is recorded may get some later.
-    pub complete: bool,
 }
 
 /// Packs the arguments into new ones, after which comes the offset if there is one.
@@ -175,7 +173,8 @@ pub fn pack(
             }
         }
     }
-    args.complete = given.trailing_ones() as usize >= explicit.min(63);
+    let complete = given.trailing_ones() as usize >= explicit.min(63);
+    ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
     if let (Some(offset), Some(place)) = (offset, layout.get(explicit)) {
         let bytes: Vec<u8> = offset.iter().flat_map(|axis| axis.to_ne_bytes()).collect();
         words.write(place.0, &bytes[..bytes.len().min(place.1)]);

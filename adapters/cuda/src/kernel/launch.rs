@@ -241,7 +241,7 @@ impl Ready {
         code: &Code,
         look: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
     ) -> Option<R> {
-        if self.is_extended() || !self.args.complete {
+        if self.is_extended() {
             return None;
         }
         let mut bytes = self.args.packed.len();
@@ -276,7 +276,6 @@ impl Ready {
     #[inline(always)]
     pub fn enqueue(&self, code: &Code, gpu: &Gpu, stream: CUstream) -> Result<()> {
         let function = self.function(code);
-        ensure(self.args.complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         let mut bytes = self.args.packed.len();
         let all = [
             BUFFER,
