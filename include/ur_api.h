@@ -6622,7 +6622,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferFinalizeExp(
 ///   `hKernel`
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
-/// - also `INVALID_WORK_DIMENSION`, `INVALID_WORK_GROUP_SIZE`, `INVALID_OPERATION`
+/// - also `INVALID_WORK_DIMENSION`, `INVALID_WORK_GROUP_SIZE`, `INVALID_OPERATION`,
+///   `INVALID_KERNEL_ARGS`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendKernelLaunchExp(
     ur_exp_command_buffer_handle_t hCommandBuffer, ur_kernel_handle_t hKernel,
     /// number of dimensions, 1 to 3
@@ -6654,7 +6655,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendKernelLaunchExp(
 /// - `UNSUPPORTED_FEATURE`: a wait list or `phEvent` is given and the device lacks
 ///   `UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP`
 /// - also `INVALID_WORK_DIMENSION`, `INVALID_WORK_GROUP_SIZE`, `INVALID_OPERATION`,
-///   `INVALID_KERNEL_ARGUMENT_INDEX`
+///   `INVALID_KERNEL_ARGUMENT_INDEX`, `INVALID_KERNEL_ARGS`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferAppendKernelLaunchWithArgsExp(
     ur_exp_command_buffer_handle_t hCommandBuffer, ur_kernel_handle_t hKernel,
     /// number of dimensions, 1 to 3
@@ -7026,8 +7027,8 @@ UR_APIEXPORT ur_result_t UR_APICALL urEnqueueCommandBufferExp(
 /// - `INVALID_VALUE`: `hNewKernel` is neither the `hKernel` of the append nor in its
 ///   `phKernelAlternatives`; `newWorkDim` differs from the dimensions of `hCommand`, but a new
 ///   global size or offset is missing
-/// - also `INVALID_KERNEL_ARGUMENT_INDEX`, `INVALID_KERNEL_ARGUMENT_SIZE`, `INVALID_ENUMERATION`,
-///   `INVALID_WORK_GROUP_SIZE`
+/// - also `INVALID_KERNEL_ARGUMENT_INDEX`, `INVALID_KERNEL_ARGUMENT_SIZE`, `INVALID_KERNEL_ARGS`,
+///   `INVALID_ENUMERATION`, `INVALID_WORK_GROUP_SIZE`
 UR_APIEXPORT ur_result_t UR_APICALL urCommandBufferUpdateKernelLaunchExp(
     ur_exp_command_buffer_handle_t hCommandBuffer,
     /// number of elements in `pUpdateKernelLaunch`
