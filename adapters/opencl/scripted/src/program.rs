@@ -177,7 +177,7 @@ pub unsafe extern "C" fn clGetKernelInfo(
         let kernel = world.get(Kind::Kernel, kernel.addr())?;
         let bytes = match what {
             CL_KERNEL_FUNCTION_NAME => kernel.name.as_bytes_with_nul().to_vec(),
-            CL_KERNEL_NUM_ARGS => 2_u32.to_ne_bytes().to_vec(),
+            CL_KERNEL_NUM_ARGS => 1_u32.to_ne_bytes().to_vec(),
             CL_KERNEL_PROGRAM => kernel.parent.to_ne_bytes().to_vec(),
             CL_KERNEL_CONTEXT => kernel.context.to_ne_bytes().to_vec(),
             _ => return Err(CL_INVALID_VALUE),
