@@ -159,7 +159,9 @@ fn scenario_dead() {
         let result = arguments.call(&world.all, function, choices);
         let result = result.ok_or_else(|| TestCaseError::fail("an empty slot"))?;
         prop_assert!(result.name().is_some(), "{result:?}");
-        prop_assert!(result != UR_RESULT_ERROR_UNKNOWN, "panicked");
+        // To write no file is the one thing that UNKNOWN says otherwise.
+        let writes = name == "urGraphDumpContentsExp";
+        prop_assert!(writes || result != UR_RESULT_ERROR_UNKNOWN, "panicked");
         prop_assert!(result != UR_RESULT_SUCCESS, "took a dead handle");
         Ok(())
     });
@@ -214,7 +216,9 @@ fn scenario_anything() {
         let result = arguments.call(&world.all, function, choices);
         let result = result.ok_or_else(|| TestCaseError::fail("an empty slot"))?;
         prop_assert!(result.name().is_some(), "{result:?}");
-        prop_assert!(result != UR_RESULT_ERROR_UNKNOWN, "panicked");
+        // To write no file is the one thing that UNKNOWN says otherwise.
+        let writes = name == "urGraphDumpContentsExp";
+        prop_assert!(writes || result != UR_RESULT_ERROR_UNKNOWN, "panicked");
         done += usize::from(result == UR_RESULT_SUCCESS);
         Ok(())
     });
