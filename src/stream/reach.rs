@@ -211,13 +211,18 @@ impl Reach {
     }
 
     /// Why a command of it failed, if one did.
+    #[inline]
     pub fn failure(&self) -> Option<Arc<Failure>> {
+        if !Failure::any() {
+            return None;
+        }
         self.failed.clone().or_else(|| self.done.failure())
     }
 
     /// As [`Reach::failure`], while the program was not told of that by a wait.
+    #[inline]
     pub fn unreported(&self) -> Option<Arc<Failure>> {
-        let failure = Failure::any().then(|| self.failure()).flatten();
+        let failure = self.failure();
         failure.filter(|failure| !failure.is_reported())
     }
 

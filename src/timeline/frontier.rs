@@ -131,7 +131,11 @@ impl Frontier {
     }
 
     /// Why one of its commands failed, if any is known to have.
+    #[inline]
     pub fn failure(&self) -> Option<Arc<Failure>> {
+        if !Failure::any() {
+            return None;
+        }
         self.points()
             .find_map(|point| point.clock.failure(point.epoch))
     }
