@@ -156,7 +156,7 @@ fn reach_what_waits(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A copy, a fill, a launch, a host task and a native command.
+/// A fill, a copy, a launch, a host task, and what waits for that.
 fn reach_every_command(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
         let scene = Scene::new(fixture)?;
