@@ -17,6 +17,49 @@ const FAILED: ur_result_t = UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
 /// `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`, which no device is lost by.
 const REFUSED: u32 = 701;
 
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum What {
+    Copy,
+    Fill,
+    Recorded,
+}
+
+/// What is enqueued, and the driver's call that each is in its turn.
+const KINDS: [(What, &str); 3] = [
+    (What::Copy, "cuMemcpyAsync"),
+    (What::Fill, "cuMemsetD8Async"),
+    (What::Recorded, "cuGraphLaunch"),
+];
+
+/// A command buffer of two copies, which are one graph.
+fn recorded(ground: &Ground, to: *mut c_void, from: *mut c_void) -> ur_exp_command_buffer_handle_t {
+    let (desc, mut buffer) = (ur_exp_command_buffer_desc_t::default(), null_mut());
+    let (context, device) = (ground.context, ground.device);
+    let code = ur!(CommandBufferExp.pfnCreateExp(context, device, &desc, &mut buffer));
+    assert_eq!(code, UR_RESULT_SUCCESS);
+    for half in [0, BYTES / 2] {
+        let code = ur!(CommandBufferExp.pfnAppendUSMMemcpyExp(
+            buffer,
+            to.wrapping_byte_add(half),
+            from.wrapping_byte_add(half),
+            BYTES / 2,
+            0,
+            null(),
+            0,
+            null(),
+            null_mut(),
+            null_mut(),
+            null_mut()
+        ));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+    }
+    assert_eq!(
+        ur!(CommandBufferExp.pfnFinalizeExp(buffer)),
+        UR_RESULT_SUCCESS
+    );
+    buffer
+}
+
 unsafe extern "C" fn until_told(told: *mut c_void) {
     // SAFETY: the receiver outlives the task, which is waited for.
     let told = unsafe { &*told.cast::<Receiver<()>>() };
@@ -35,10 +78,12 @@ fn a_command_that_is_refused_in_its_turn_is_told_once() {
         "tests::failures::a_command_that_is_refused_in_its_turn_is_told_once",
         || {
             let stage = Stage::open();
-            for in_order in [true, false] {
-                for place in 0..COUNT {
-                    for by_device in [false, true] {
-                        one(&stage, in_order, place, by_device);
+            for (what, call) in KINDS {
+                for in_order in [true, false] {
+                    for place in 0..COUNT {
+                        for by_device in [false, true] {
+                            one(&stage, (what, call), in_order, place, by_device);
+                        }
                     }
                 }
             }
@@ -46,8 +91,8 @@ fn a_command_that_is_refused_in_its_turn_is_told_once() {
     );
 }
 
-fn one(stage: &Stage, in_order: bool, place: usize, by_device: bool) {
-    let what = format!("in order {in_order}, {place}, device {by_device}");
+fn one(stage: &Stage, (kind, call): (What, &str), in_order: bool, place: usize, by_device: bool) {
+    let what = format!("{kind:?}, in order {in_order}, {place}, device {by_device}");
     let ground = Ground::new((COUNT + 2) * BYTES);
     // SAFETY: the host's own memory of that size.
     unsafe { ground.memory.cast::<u8>().write_bytes(0, COUNT * BYTES) };
@@ -70,13 +115,30 @@ fn one(stage: &Stage, in_order: bool, place: usize, by_device: bool) {
         &mut open
     ));
     assert_eq!(code, UR_RESULT_SUCCESS);
-    stage.fail_nth("cuMemcpyAsync", place as u64 + 1, REFUSED);
+    let places = 0..if kind == What::Recorded { COUNT } else { 0 };
+    let source = ground.at(COUNT * BYTES);
+    let buffers: Vec<_> = places
+        .map(|at| recorded(&ground, ground.at(at * BYTES), source))
+        .collect();
+    stage.fail_nth(call, place as u64 + 1, REFUSED);
     // Each waits for the one before, and the first for the gate.
     let mut waits = vec![open];
     for at in 0..COUNT {
         let (to, from) = (ground.at(at * BYTES), ground.at(COUNT * BYTES));
         let (mut event, wait) = (null_mut(), waits[at]);
-        let code = ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, BYTES, 1, &wait, &mut event));
+        let pattern = [7_u8; 4];
+        let code = match kind {
+            What::Copy => {
+                ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, BYTES, 1, &wait, &mut event))
+            }
+            What::Fill => {
+                let pattern = pattern.as_ptr().cast();
+                ur!(Enqueue.pfnUSMFill(queue, to, 4, pattern, BYTES, 1, &wait, &mut event))
+            }
+            What::Recorded => {
+                ur!(EnqueueExp.pfnCommandBufferExp(queue, buffers[at], 1, &wait, &mut event))
+            }
+        };
         assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
         waits.push(event);
     }
@@ -114,6 +176,10 @@ fn one(stage: &Stage, in_order: bool, place: usize, by_device: bool) {
     assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
     for event in waits.into_iter().chain([behind]) {
         assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
+    }
+    for buffer in buffers {
+        let code = ur!(CommandBufferExp.pfnReleaseExp(buffer));
+        assert_eq!(code, UR_RESULT_SUCCESS);
     }
     for queue in [gate, queue] {
         assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS, "{what}");
