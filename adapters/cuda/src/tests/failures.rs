@@ -21,15 +21,39 @@ const REFUSED: u32 = 701;
 enum What {
     Copy,
     Fill,
+    Launch,
     Recorded,
 }
 
 /// What is enqueued, and the driver's call that each is in its turn.
-const KINDS: [(What, &str); 3] = [
+const KINDS: [(What, &str); 4] = [
     (What::Copy, "cuMemcpyAsync"),
     (What::Fill, "cuMemsetD8Async"),
+    (What::Launch, "cuLaunchKernelEx"),
     (What::Recorded, "cuGraphLaunch"),
 ];
+
+/// A program and its kernel, which writes numbers from one on.
+fn counting(ground: &Ground) -> (ur_program_handle_t, ur_kernel_handle_t) {
+    let (context, text) = (ground.context, b".version 8.0");
+    let (mut device, mut bytes, mut code) = (ground.device, text.len(), text.as_ptr());
+    let (mut program, mut kernel) = (null_mut(), null_mut());
+    let codes = [
+        ur!(Program.pfnCreateWithBinary(
+            context,
+            1,
+            &mut device,
+            &mut bytes,
+            &mut code,
+            null(),
+            &mut program
+        )),
+        ur!(Program.pfnBuild(context, program, null())),
+        ur!(Kernel.pfnCreate(program, c"iota".as_ptr(), &mut kernel)),
+    ];
+    assert_eq!(codes, [UR_RESULT_SUCCESS; 3]);
+    (program, kernel)
+}
 
 /// A command buffer of two copies, which are one graph.
 fn recorded(ground: &Ground, to: *mut c_void, from: *mut c_void) -> ur_exp_command_buffer_handle_t {
@@ -115,6 +139,7 @@ fn one(stage: &Stage, (kind, call): (What, &str), in_order: bool, place: usize, 
         &mut open
     ));
     assert_eq!(code, UR_RESULT_SUCCESS);
+    let (program, kernel) = counting(&ground);
     let places = 0..if kind == What::Recorded { COUNT } else { 0 };
     let source = ground.at(COUNT * BYTES);
     let buffers: Vec<_> = places
@@ -134,6 +159,32 @@ fn one(stage: &Stage, (kind, call): (What, &str), in_order: bool, place: usize, 
             What::Fill => {
                 let pattern = pattern.as_ptr().cast();
                 ur!(Enqueue.pfnUSMFill(queue, to, 4, pattern, BYTES, 1, &wait, &mut event))
+            }
+            What::Launch => {
+                let first = 7_u32;
+                let mut args = [ur_exp_kernel_arg_properties_t::default(); 2];
+                args[0].r#type = UR_EXP_KERNEL_ARG_TYPE_POINTER;
+                args[0].size = size_of::<usize>();
+                args[0].value.pointer = to;
+                args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
+                args[1].index = 1;
+                args[1].size = 4;
+                args[1].value.value = (&raw const first).cast();
+                let global = BYTES / 4;
+                ur!(EnqueueExp.pfnKernelLaunchWithArgsExp(
+                    queue,
+                    kernel,
+                    1,
+                    null(),
+                    &global,
+                    null(),
+                    2,
+                    args.as_ptr(),
+                    null(),
+                    1,
+                    &wait,
+                    &mut event
+                ))
             }
             What::Recorded => {
                 ur!(EnqueueExp.pfnCommandBufferExp(queue, buffers[at], 1, &wait, &mut event))
@@ -177,6 +228,8 @@ fn one(stage: &Stage, (kind, call): (What, &str), in_order: bool, place: usize, 
     for event in waits.into_iter().chain([behind]) {
         assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
     }
+    assert_eq!(ur!(Kernel.pfnRelease(kernel)), UR_RESULT_SUCCESS);
+    assert_eq!(ur!(Program.pfnRelease(program)), UR_RESULT_SUCCESS);
     for buffer in buffers {
         let code = ur!(CommandBufferExp.pfnReleaseExp(buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
