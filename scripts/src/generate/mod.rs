@@ -5,6 +5,7 @@ mod abi;
 mod checks;
 mod client;
 mod expr;
+mod functions;
 mod hal;
 mod headers;
 mod layers;
@@ -51,6 +52,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for family in [
         abi::files,
+        functions::files,
         hal::files,
         loader::files,
         layers::files,
