@@ -20,6 +20,7 @@ pub mod parameters;
 pub mod races;
 mod report;
 pub mod tracing;
+pub mod wrappers;
 
 use ur::abi::*;
 

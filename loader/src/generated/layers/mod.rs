@@ -3,6 +3,5 @@
 
 pub mod bounds;
 pub mod lifetime;
-pub mod parameters;
-pub mod tracing;
 pub mod races;
+pub mod parameters;
