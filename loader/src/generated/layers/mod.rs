@@ -2,6 +2,6 @@
 //! What layers put into the application's table: one file a layer.
 
 pub mod bounds;
-pub mod lifetime;
 pub mod races;
+pub mod lifetime;
 pub mod parameters;

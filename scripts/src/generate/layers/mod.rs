@@ -17,11 +17,7 @@ use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
-    let layers = [
-        bounds::file(spec)?,
-        lifetime::file(spec)?,
-        races::file(spec)?,
-    ];
+    let layers = [bounds::file(spec)?, races::file(spec)?];
     let mut files = vec![
         File::rust(
             "loader/src/generated/mod.rs",
@@ -34,11 +30,12 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
             &layers
                 .iter()
                 .map(|(name, _)| format!("pub mod {name};\n"))
-                .chain(["pub mod parameters;\n".to_owned()])
+                .chain(["pub mod lifetime;\npub mod parameters;\n".to_owned()])
                 .collect::<String>(),
         )?,
     ];
 
+    files.push(lifetime::file(spec)?);
     files.push(parameters::file(spec)?);
     files.extend(layers.into_iter().map(|(_, file)| file));
     Ok(files)
