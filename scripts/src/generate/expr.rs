@@ -13,17 +13,12 @@ pub fn rust(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     parse(spec, function, text)?.truth()
 }
 
-/// Rust for a number, a `u64`; otherwise as [`rust`].
-pub fn number(spec: &Spec, function: &Function, text: &str) -> Result<String> {
-    parse(spec, function, text)?.number()
-}
-
 /// As [`rust`], over the members of a parameter struct: `p` is a reference to it.
 pub fn rust_behind(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     read(spec, function, text, Arguments::Behind)?.truth()
 }
 
-/// As [`number`], over the members of a parameter struct: `p` is a reference to it.
+/// Rust for a number, a `u64`, over the members of a parameter struct.
 pub fn number_behind(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     read(spec, function, text, Arguments::Behind)?.number()
 }

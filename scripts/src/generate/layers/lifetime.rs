@@ -29,7 +29,7 @@ const NESTED: [(&str, &str); 3] = [
 pub(super) fn file(spec: &Spec) -> Result<File> {
     let mut properties = String::new();
     let mut nested = String::new();
-    for (function, _, _) in in_tables(spec) {
+    for function in in_tables(spec) {
         let found = handles(spec, function);
         if !found.is_empty() {
             let _ = writeln!(properties, "    {}:{found};", function.name);

@@ -1,7 +1,7 @@
 //! Parameter validation: the conditions of the specification, a row a function, and what structs and
 //! arrays must hold. What an argument's role alone asks is `loader/src/layers/parameters.rs`'s.
 
-use super::row;
+use super::{in_tables, row};
 use crate::generate::{File, checks, expr, rust};
 use crate::model::{Dir, Function, Spec};
 use anyhow::{Context as _, Result};
@@ -24,7 +24,7 @@ use ur::object::ensure;
 pub(super) fn file(spec: &Spec) -> Result<File> {
     let mut out = String::from(HEAD);
     let mut rows = String::new();
-    for function in spec.functions().filter(|function| function.table.is_some()) {
+    for function in in_tables(spec) {
         let statements = statements(spec, function).with_context(|| function.name.clone())?;
         row(&mut rows, function, &statements)?;
     }
@@ -63,7 +63,7 @@ fn statements(spec: &Spec, function: &Function) -> Result<Vec<String>> {
 fn checked(spec: &Spec) -> (String, String) {
     let mut checked = BTreeMap::new();
     let mut unchecked = BTreeSet::new();
-    let functions = spec.functions().filter(|function| function.table.is_some());
+    let functions = in_tables(spec);
     for param in functions.flat_map(|function| &function.params) {
         let ty = param.c_type();
         if spec.is_handle(&ty.base) || !ty.is_pointer() || param.dir != Dir::In {
