@@ -17,6 +17,9 @@ pub mod support;
 mod sweep;
 mod tools;
 
+pub use abi::pfn;
+pub use hal::entries;
+
 use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
