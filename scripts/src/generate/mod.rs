@@ -5,10 +5,10 @@ mod abi;
 mod checks;
 mod client;
 mod expr;
+mod functions;
 mod hal;
 mod headers;
 mod layers;
-mod loader;
 mod mock;
 mod print;
 mod proof;
@@ -16,6 +16,9 @@ mod rust;
 pub mod support;
 mod sweep;
 mod tools;
+
+pub use abi::pfn;
+pub use hal::entries;
 
 use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
@@ -51,8 +54,8 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for family in [
         abi::files,
+        functions::files,
         hal::files,
-        loader::files,
         layers::files,
         client::files,
         print::files,
