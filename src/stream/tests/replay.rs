@@ -3,8 +3,8 @@
 use crate::abi::*;
 use crate::hal;
 use crate::object::{Handles, Object, Out, OutHandle, Result};
-use crate::stream::command::Command;
-use crate::stream::command_buffer::Outputs;
+use crate::stream::recording::command::Command;
+use crate::stream::recording::command_buffer::Outputs;
 use crate::stream::testing::*;
 use crate::stream::{CommandBuffer, Event, RecordedCommand, Work};
 use std::ptr::null_mut;
