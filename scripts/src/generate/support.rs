@@ -19,17 +19,29 @@ const END: &str = "<!-- support: end -->";
 /// The trait to which `src/stream` forwards what is no matter of the engine, by the same names.
 const HOOKS: &str = "Hooks";
 
-/// What `src/stream` implements for backends with a hook of another name: trait, method and hook.
-const WITH_HOOK: [(&str, &str, &str); 5] = [
-    ("Context", "get_native_handle", "context_native_handle"),
-    ("Queue", "get_native_handle", "queue_native_handle"),
-    ("Event", "get_native_handle", "event_native_handle"),
-    (
-        "CommandBuffer",
-        "append_native_command_exp",
-        "native_record",
-    ),
-    ("CommandBuffer", "get_native_handle_exp", "native_record"),
+/// What `src/stream` implements only as far as a backend has something for it: trait and method, and
+/// the trait and method of the backend's.
+const WITH_BACKEND: [[(&str, &str); 2]; 5] = [
+    [
+        ("Context", "get_native_handle"),
+        (HOOKS, "context_native_handle"),
+    ],
+    [
+        ("Queue", "get_native_handle"),
+        (HOOKS, "queue_native_handle"),
+    ],
+    [
+        ("Event", "get_native_handle"),
+        (HOOKS, "event_native_handle"),
+    ],
+    [
+        ("CommandBuffer", "append_native_command_exp"),
+        ("Driver", "native_record"),
+    ],
+    [
+        ("CommandBuffer", "get_native_handle_exp"),
+        ("Driver", "native_record"),
+    ],
 ];
 
 /// README.md with the table brought up to date.
@@ -106,9 +118,10 @@ fn adapters(spec: &Spec, root: &Path) -> Result<Vec<Adapter>> {
             continue;
         }
         methods.extend(shared.iter().cloned());
-        for (of, method, hook) in WITH_HOOK {
-            if !methods.contains(&(HOOKS.to_owned(), hook.to_owned())) {
-                methods.remove(&(of.to_owned(), method.to_owned()));
+        for pair in WITH_BACKEND {
+            let [method, own] = pair.map(|(of, name)| (of.to_owned(), name.to_owned()));
+            if !methods.contains(&own) {
+                methods.remove(&method);
             }
         }
         let supported = entries.iter().filter(|entry| {

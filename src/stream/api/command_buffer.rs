@@ -10,13 +10,13 @@ use crate::stream::recording::command::Corner;
 use crate::stream::recording::command_buffer::{CommandBuffer, Outputs, RecordedCommand};
 use crate::stream::recording::native_record::RecordCall;
 use crate::stream::recording::update;
-use crate::stream::{Driver, LaunchRequest, PlainLaunch};
+use crate::stream::{LaunchRequest, PlainLaunch, Runtime};
 use std::ffi::c_void;
 use std::sync::Arc;
 
 type SyncPoint = ur_exp_command_buffer_sync_point_t;
 
-impl<B: Driver> hal::CommandBuffer<B> for CommandBuffer<B> {
+impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
     fn finalize_exp(this: &Object<Self>) -> Result<()> {
         this.finalize()
     }
@@ -376,7 +376,7 @@ impl<B: Driver> hal::CommandBuffer<B> for CommandBuffer<B> {
     }
 }
 
-impl<B: Driver> hal::CommandBufferCommand<B> for RecordedCommand<B> {
+impl<B: Runtime> hal::CommandBufferCommand<B> for RecordedCommand<B> {
     fn update_signal_event_exp(this: &Object<Self>) -> Result<Arc<Object<Event<B>>>> {
         update::signal_event(this)
     }

@@ -9,11 +9,11 @@ use crate::hal::{
 };
 use crate::object::{Handles, InfoOut, Object, Out, Result, ensure};
 use crate::stream::api::hooks::{context_hooks, forwarded};
-use crate::stream::{CommandBuffer, Context, Driver, Event, Graph, Kind, Queue, UsmPool};
+use crate::stream::{CommandBuffer, Context, Event, Graph, Kind, Queue, Runtime, UsmPool};
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
-impl<B: Driver> hal::Context<B> for Context<B> {
+impl<B: Runtime> hal::Context<B> for Context<B> {
     fn get_info(this: &Object<Self>, prop_name: ContextInfo, out: InfoOut<'_>) -> Result<()> {
         Self::info(this, prop_name, out)
     }

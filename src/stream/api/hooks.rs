@@ -9,7 +9,7 @@
 use crate::abi::*;
 use crate::hal::{ImageInfo, Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
 use crate::object::{Error, Handles, InfoOut, Object, Out, OutHandle, Result};
-use crate::stream::{Context, Driver, Event, NativeRecord, Queue};
+use crate::stream::{Context, Driver, Event, Queue};
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
@@ -187,20 +187,8 @@ pub(crate) use {context_hooks, forwarded, queue_hooks};
 /// What an adapter may offer on the engine's objects. A method that it leaves out answers
 /// `UNSUPPORTED_FEATURE`.
 pub trait Hooks<B: Driver> {
-    /// Whether what others added to one command buffer's native object can become a command of another
-    /// buffer, as it is then.
-    const RECORDS_NEST: bool = false;
-
     context_hooks!(provided);
     queue_hooks!(provided);
-
-    /// A new native object that native commands of a command buffer are recorded into.
-    fn native_record(
-        context: &Object<Context<B>>,
-        device: &Object<B::Device>,
-    ) -> Result<Arc<dyn NativeRecord<B>>> {
-        Err(Error::unsupported())
-    }
 
     /// `urContextGetNativeHandle`
     fn context_native_handle(this: &Object<Context<B>>) -> Result<ur_native_handle_t> {

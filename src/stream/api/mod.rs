@@ -1,6 +1,51 @@
-//! The `hal` traits of queues, contexts and command buffers, for every driver, and what a backend may add to them.
+//! The `hal` traits of the engine's objects, for every driver, and what a backend may add to them.
+//!
+//! Owns the knot: only here a backend's handles are known to be the engine's. Uses every other folder, and none uses
+//! it. Must never hold state.
 
 mod command_buffer;
 mod context;
+mod event;
+mod graph;
 pub(crate) mod hooks;
 mod queue;
+
+use crate::hal::Backend;
+use crate::stream::{
+    CommandBuffer, Context, Driver, Event, ExecutableGraph, Graph, Hooks, Queue, RecordedCommand,
+    UsmPool,
+};
+
+/// A driver whose handles of queues, events, contexts, pools, command buffers and graphs are the
+/// engine's. Every driver is one that says so in its [`Backend`].
+pub trait Runtime:
+    Driver
+    + Hooks<Self>
+    + Backend<
+        Queue = Queue<Self>,
+        Event = Event<Self>,
+        Context = Context<Self>,
+        UsmPool = UsmPool<Self>,
+        CommandBuffer = CommandBuffer<Self>,
+        CommandBufferCommand = RecordedCommand<Self>,
+        Graph = Graph<Self>,
+        ExecutableGraph = ExecutableGraph<Self>,
+    >
+{
+}
+
+impl<D> Runtime for D where
+    D: Driver
+        + Hooks<D>
+        + Backend<
+            Queue = Queue<D>,
+            Event = Event<D>,
+            Context = Context<D>,
+            UsmPool = UsmPool<D>,
+            CommandBuffer = CommandBuffer<D>,
+            CommandBufferCommand = RecordedCommand<D>,
+            Graph = Graph<D>,
+            ExecutableGraph = ExecutableGraph<D>,
+        >
+{
+}

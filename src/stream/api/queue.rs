@@ -7,14 +7,15 @@ use crate::hal::{self, QueueInfo, Unwrapped};
 use crate::object::{Handles, InfoOut, Object, OutHandle, Result};
 use crate::stream::api::hooks::{forwarded, queue_hooks};
 use crate::stream::event::{Event, Times};
+use crate::stream::queue::{alloc, capture, host_task, replay};
 use crate::stream::recording::command::Corner;
 use crate::stream::{
-    CommandBuffer, Driver, ExecutableGraph, Graph, Kind, PlainLaunch, Queue, Stamps, UsmPool, Work,
+    CommandBuffer, ExecutableGraph, Graph, Kind, PlainLaunch, Queue, Runtime, Stamps, UsmPool, Work,
 };
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
-impl<B: Driver> hal::Queue<B> for Queue<B> {
+impl<B: Runtime> hal::Queue<B> for Queue<B> {
     fn get_info(this: &Object<Self>, prop_name: QueueInfo, out: InfoOut<'_>) -> Result<()> {
         Self::info(this, prop_name, out)
     }
@@ -374,7 +375,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<*mut c_void> {
-        Self::alloc(this, Kind::Device, pool, size, waits, event)
+        alloc::alloc(this, Kind::Device, pool, size, waits, event)
     }
 
     fn usm_shared_alloc_exp(
@@ -385,7 +386,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<*mut c_void> {
-        Self::alloc(this, Kind::Shared, pool, size, waits, event)
+        alloc::alloc(this, Kind::Shared, pool, size, waits, event)
     }
 
     fn usm_host_alloc_exp(
@@ -396,7 +397,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<*mut c_void> {
-        Self::alloc(this, Kind::Host, pool, size, waits, event)
+        alloc::alloc(this, Kind::Host, pool, size, waits, event)
     }
 
     fn usm_free_exp(
@@ -406,7 +407,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        Self::free(this, mem.addr(), waits, event)
+        alloc::free(this, mem.addr(), waits, event)
     }
 
     fn timestamp_recording_exp(
@@ -435,7 +436,7 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        Self::host_task(this, host_task, data, waits, event)
+        host_task::enqueue(this, host_task, data, waits, event)
     }
 
     fn command_buffer_exp(
@@ -444,19 +445,19 @@ impl<B: Driver> hal::Queue<B> for Queue<B> {
         waits: Handles<'_, Event<B>>,
         event: OutHandle<'_, Event<B>>,
     ) -> Result<()> {
-        CommandBuffer::enqueue(buffer, this, waits, event)
+        replay::command_buffer(buffer, this, waits, event)
     }
 
     fn begin_graph_capture_exp(this: &Object<Self>) -> Result<()> {
-        Self::begin_capture(this, &Graph::new(this.context()))
+        capture::begin(this, &Graph::new(this.context()))
     }
 
     fn begin_capture_into_graph_exp(this: &Object<Self>, graph: &Object<Graph<B>>) -> Result<()> {
-        Self::begin_capture(this, &graph.arc())
+        capture::begin(this, &graph.arc())
     }
 
     fn end_graph_capture_exp(this: &Object<Self>) -> Result<Arc<Object<Graph<B>>>> {
-        Self::end_capture(this)
+        capture::end(this)
     }
 
     fn graph_exp(

@@ -1,14 +1,19 @@
 //! Contexts: devices, default and current pools, queues' birth, and what happens at the end.
+//!
+//! Owns the handles of contexts and of pools, and synchronous USM. Uses `usm` and what is below. Must never know a
+//! queue or an event.
 
-pub(crate) mod domain;
 pub(crate) mod usm;
 pub(crate) mod usm_pool;
 
 use crate::abi::*;
 use crate::hal::{self, ContextInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result};
-use crate::pool::PoolKey;
-use crate::stream::engine::enter;
+use crate::pool::{Ends, PoolKey};
+use crate::stream::engine::Scope;
+use crate::stream::lane::LaneOwner;
+use crate::stream::lane::lanes::Lanes;
+use crate::stream::lock::enter;
 use crate::stream::{Domain, Driver, Engine, Kind, UsmPool};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -177,6 +182,20 @@ impl<D: Driver> Context<D> {
             ContextInfo::ReferenceCount => out.value(this.api_refs()),
             ContextInfo::UsmMemcpy2dSupport | ContextInfo::UsmFill2dSupport => out.boolean(true),
         }
+    }
+}
+
+impl<D: Driver> LaneOwner<D> for Object<Context<D>> {
+    fn scope(&self) -> &Scope<D> {
+        self.domain.scope()
+    }
+
+    fn lanes(&self) -> &Lanes<D> {
+        self.domain.lanes()
+    }
+
+    fn ends(&self) -> &Arc<Ends> {
+        &self.domain.memory.ends
     }
 }
 

@@ -4,10 +4,10 @@ use crate::abi::*;
 use crate::hal::UsmAllocInfo;
 use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
 use crate::pool::{Acquired, Order, Request};
+use crate::stream::lane::rooms;
+use crate::stream::settings::pool_trace::Trace;
 use crate::stream::usm::memory::Room;
 use crate::stream::usm::pool_core::Answer;
-use crate::stream::usm::pool_trace::Trace;
-use crate::stream::usm::rooms;
 use crate::stream::{Context, Driver, Kind, UsmPool};
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -160,7 +160,7 @@ impl<D: Driver> Context<D> {
             UsmAllocInfo::BasePtr => out.value(found.block.addr as usize),
             UsmAllocInfo::Size => out.value(found.block.requested as usize),
             UsmAllocInfo::Device => out.handle(found.part().device.as_deref()),
-            UsmAllocInfo::Pool => out.handle(found.core.handle().as_deref()),
+            UsmAllocInfo::Pool => out.handle(found.core.handle::<UsmPool<D>>().as_deref()),
         }
     }
 

@@ -3,9 +3,9 @@
 use crate::abi::*;
 use crate::hal::{self, UsmPoolInfo};
 use crate::object::{Body, Error, InfoIn, InfoOut, Object, Result, chain, ensure};
-use crate::stream::engine::enter;
+use crate::stream::lock::enter;
+use crate::stream::settings::pool_log;
 use crate::stream::usm::pool_core::{Plan, PoolCore};
-use crate::stream::usm::pool_log;
 use crate::stream::usm::source::UserBlock;
 use crate::stream::{Context, Driver, Kind, Work};
 use std::sync::atomic::AtomicBool;

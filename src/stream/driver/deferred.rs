@@ -17,7 +17,7 @@
 
 use crate::object::{Error, Result};
 use crate::stream::Notice;
-use crate::stream::engine::FAILED;
+use crate::stream::driver::FAILED;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,23 +2,36 @@
 //! far a lane has come, points that the host signals, and slabs of memory.
 //!
 //! A driver moves work and memory; it decides nothing about order, reuse or events.
+//!
+//! Owns the trait that a backend implements, what it is told of a context ([`Devices`]), and tools to implement it
+//! with: `deferred` keeps back what waits for the host, `host` copies and fills. Uses `work`. Must never know an
+//! engine, a lane or a handle.
 
 pub(crate) mod deferred;
+mod devices;
 pub mod host;
+mod native_pool;
 
 use crate::abi::*;
 use crate::hal::Backend;
 use crate::object::{Error, Object, Result};
-#[cfg(doc)]
-use crate::stream::FAILED;
-use crate::stream::{
-    CommandBuffer, Context, Domain, Event, ExecutableGraph, Graph, Hooks, LaunchRequest,
-    NativeLimits, NativePool, PlainLaunch, Progress, Queue, RecordedCommand, Stamps, UsmPool, Work,
-};
+use crate::stream::work::Payload;
+use crate::stream::{LaunchRequest, PlainLaunch, Stamps, Work};
 use crate::timeline::Clock;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub use devices::Devices;
+pub use native_pool::{NativeLimits, NativePool};
+
+/// What a wait answers that covers a failed command, and a driver of a marker whose command failed.
+pub const FAILED: Error = Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS);
+
+/// Whether a command failed, rather than the driver's call that asks about it.
+pub(crate) fn is_failure(error: Error) -> bool {
+    error.code() == FAILED.code()
+}
 
 /// Which kind of USM a slab or an allocation is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -73,22 +86,43 @@ pub trait Compiled<D: Driver>: Send + Sync {
     }
 }
 
+/// What became of work that a lane was given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    Pending,
+    /// It is complete, and all before it is.
+    Done,
+}
+
+impl Progress {
+    /// Gives work to a lane, or has the host do it at once.
+    #[inline(always)]
+    pub(crate) fn work<D: Driver>(
+        lane: &D::Lane,
+        epoch: u64,
+        work: Work<D>,
+        stamps: Option<Arc<Stamps>>,
+    ) -> Result<Self> {
+        if stamps.is_none() && D::at_once(lane, &work) {
+            return Ok(Self::Done);
+        }
+        D::submit(lane, epoch, work, stamps).map(|()| Self::Pending)
+    }
+}
+
+/// A native object that others add commands to.
+pub trait NativeRecord<D: Driver>: Send + Sync {
+    fn handle(&self) -> ur_native_handle_t;
+
+    /// All that it holds now, as one command.
+    fn work(&self) -> Result<Work<D>>;
+}
+
 /// What runs when a marker is done.
 pub type Notice = Box<dyn FnOnce() + Send>;
 
-/// One backend. The engine's own objects stand for its queues, events, contexts and pools.
-pub trait Driver:
-    Backend<
-        Queue = Queue<Self>,
-        Event = Event<Self>,
-        Context = Context<Self>,
-        UsmPool = UsmPool<Self>,
-        CommandBuffer = CommandBuffer<Self>,
-        CommandBufferCommand = RecordedCommand<Self>,
-        Graph = Graph<Self>,
-        ExecutableGraph = ExecutableGraph<Self>,
-    > + Hooks<Self>
-{
+/// One backend, as the engine drives it.
+pub trait Driver: Backend + Payload {
     /// What the driver keeps with each context; `()` if nothing.
     type State: Send + Sync;
     /// A physical in-order stream of one device. Once a command of it fails, or waits for one that has,
@@ -99,20 +133,14 @@ pub trait Driver:
     type Marker: Clone + Send + Sync;
     /// Completes a host-signalled point when used; dropping it unused completes it too.
     type Signal: Send;
-    /// A kernel with its arguments, ready to be given to a lane. Owns copies of by-value arguments
-    /// and keeps alive what it needs. Cheap to clone: a recorded launch is given again and again.
-    type Launch: Clone + Send + Sync;
     /// What a launch that goes to a lane at once is, once it was checked.
     type Checked: Default;
     /// As `Checked`, of a launch that has no more than sizes and arguments.
     type Plain: Default;
-    /// Work beyond what every backend has; [`Infallible`](std::convert::Infallible) if there is none.
-    /// Cheap to clone, too.
-    type Native: Clone + Send + Sync;
 
     /// Opens a lane. A driver that sees each command end (`TRACKS`) raises the clock itself.
     fn lane(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: &Object<Self::Device>,
         flags: ur_queue_flags_t,
         clock: &Arc<Clock>,
@@ -254,7 +282,7 @@ pub trait Driver:
     }
 
     /// A point that the host signals: its marker, which lanes can wait for, and the means.
-    fn host_point(domain: &Domain<Self>) -> Result<(Self::Marker, Self::Signal)>;
+    fn host_point(devices: &Devices<Self>) -> Result<(Self::Marker, Self::Signal)>;
 
     /// Completes a host-signalled point.
     fn signal(signal: Self::Signal);
@@ -350,19 +378,19 @@ pub trait Driver:
     /// Memory from the system: an address, zeroed if `zeroed`. `device` is none for host memory.
     /// Not asked of memory that has pages.
     fn acquire(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
         kind: Kind,
         bytes: usize,
         zeroed: bool,
     ) -> Result<usize> {
-        let _ = (domain, device, kind, bytes, zeroed);
+        let _ = (devices, device, kind, bytes, zeroed);
         Err(Error::unsupported())
     }
 
     /// Gives a slab back. All use of it has been observed complete.
-    fn release(domain: &Domain<Self>, kind: Kind, addr: usize, bytes: usize) {
-        let _ = (domain, kind, addr, bytes);
+    fn release(devices: &Devices<Self>, kind: Kind, addr: usize, bytes: usize) {
+        let _ = (devices, kind, addr, bytes);
     }
 
     /// Smallest amount of memory that the system gives, in bytes: slabs are multiples of it.
@@ -384,45 +412,45 @@ pub trait Driver:
     }
 
     /// Addresses for pages of this size, none mapped yet: where they start, at a multiple of it.
-    fn reserve(domain: &Domain<Self>, page: usize, bytes: usize) -> Result<usize> {
-        let _ = (domain, page, bytes);
+    fn reserve(devices: &Devices<Self>, page: usize, bytes: usize) -> Result<usize> {
+        let _ = (devices, page, bytes);
         Err(Error::unsupported())
     }
 
     /// Gives reserved addresses back. Nothing is mapped there.
-    fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
-        let _ = (domain, addr, bytes);
+    fn unreserve(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        let _ = (devices, addr, bytes);
     }
 
     /// New pages of this size, all with different names, zeroed if `zeroed`.
     fn create_pages(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
         kind: Kind,
         page: usize,
         count: usize,
         zeroed: bool,
     ) -> Result<Vec<u64>> {
-        let _ = (domain, device, kind, page, count, zeroed);
+        let _ = (devices, device, kind, page, count, zeroed);
         Err(Error::unsupported())
     }
 
     /// Gives pages back, which are mapped nowhere any more.
-    fn destroy_pages(domain: &Domain<Self>, pages: &[u64]) {
-        let _ = (domain, pages);
+    fn destroy_pages(devices: &Devices<Self>, pages: &[u64]) {
+        let _ = (devices, pages);
     }
 
     /// Maps pages of this size side by side at reserved addresses where none is mapped. A page may be mapped at
     /// older addresses too; what it holds need not be seen at the new one.
     fn map_pages(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
         kind: Kind,
         page: usize,
         addr: usize,
         pages: &[u64],
     ) -> Result<()> {
-        let _ = (domain, device, kind, page, addr, pages);
+        let _ = (devices, device, kind, page, addr, pages);
         Err(Error::unsupported())
     }
 
@@ -431,19 +459,19 @@ pub trait Driver:
     const LEAVES_MAPPED: bool = false;
 
     /// Unmaps the pages in so many bytes from `addr` on, all use of which there was observed complete.
-    fn unmap_pages(domain: &Domain<Self>, addr: usize, bytes: usize) {
-        let _ = (domain, addr, bytes);
+    fn unmap_pages(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        let _ = (devices, addr, bytes);
     }
 
     /// A pool of the backend's own for memory of this kind, asked for a pool that may be served by one.
     /// None if the backend has none, or the user does not want it: then ours serves.
     fn native_pool(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
         kind: Kind,
         limits: &NativeLimits,
     ) -> Option<Box<dyn NativePool<Self>>> {
-        let _ = (domain, device, kind, limits);
+        let _ = (devices, device, kind, limits);
         None
     }
 
@@ -521,14 +549,27 @@ pub trait Driver:
     /// first, or is not worth it: then that one is submitted by itself, each time. Order between
     /// such objects, events and completion are the engine's.
     fn compile(
-        context: &Object<Context<Self>>,
+        devices: &Devices<Self>,
         device: &Object<Self::Device>,
         steps: &[Step<'_, Self>],
         from: usize,
         updatable: bool,
     ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
-        let _ = (context, device, steps, from, updatable);
+        let _ = (devices, device, steps, from, updatable);
         None
+    }
+
+    /// Whether what others added to one command buffer's native object can become a command of another
+    /// buffer, as it is then.
+    const RECORDS_NEST: bool = false;
+
+    /// A new native object that native commands of a command buffer are recorded into.
+    fn native_record(
+        devices: &Devices<Self>,
+        device: &Object<Self::Device>,
+    ) -> Result<Arc<dyn NativeRecord<Self>>> {
+        let _ = (devices, device);
+        Err(Error::unsupported())
     }
 
     /// Nanoseconds on the device's clock, the base of profiling times.

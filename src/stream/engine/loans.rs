@@ -1,6 +1,6 @@
 //! What is lent to functions of the user's, each for as long as it runs on its thread.
 
-use crate::stream::engine::enter;
+use crate::stream::lock::enter;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 

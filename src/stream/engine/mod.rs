@@ -1,19 +1,27 @@
 //! What all contexts of an adapter share: where points come true, and the threads that wait for them.
+//!
+//! Owns completion: points of lanes and of the host, the driver's markers for them, and what runs once they are
+//! complete. Uses `driver`; asks lanes and contexts by the traits [`CompletionSource`] and [`Pending`]. Must never know
+//! a queue, a pool or an event.
 
 pub(crate) mod loans;
 pub(crate) mod reach;
+mod scope;
 pub(crate) mod threads;
 
-use crate::abi::{UR_RESULT_ERROR_DEVICE_LOST, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS};
-use crate::object::{Error, Object, Origin, Result, ensure};
+use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
+use crate::object::{Object, Origin, Result, ensure};
+use crate::stream::driver::{FAILED, is_failure};
 use crate::stream::engine::reach::Reach;
 use crate::stream::engine::threads::{Job, Threads};
-use crate::stream::lane::LaneCore;
-use crate::stream::usm::pool_trace::Trace;
-use crate::stream::usm::settings::Settings;
-use crate::stream::{Domain, Driver, Notice};
+use crate::stream::lock::enter;
+use crate::stream::settings::Settings;
+use crate::stream::settings::pool_trace::Trace;
+use crate::stream::{Devices, Driver, Notice};
+
 use crate::timeline::{Clock, Failure, Frontier, LaneId, Point, PointRef};
 use rustc_hash::FxHashMap;
+pub(crate) use scope::{Failures, Scope};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -24,7 +32,7 @@ pub struct Engine<D: Driver> {
     /// Host-signalled points that were not signalled yet. While there are none, nothing can wait
     /// for one.
     unsignalled: AtomicUsize,
-    domains: Mutex<Vec<Weak<Domain<D>>>>,
+    contexts: Mutex<Vec<Weak<dyn Pending<D>>>>,
     threads: Threads,
     /// What threads of ours block for, where the driver tells of no completion by itself.
     blocked: Mutex<FxHashMap<LaneId, Blocked<D>>>,
@@ -35,9 +43,32 @@ pub struct Engine<D: Driver> {
 
 /// Who can tell when a point is complete.
 enum Place<D: Driver> {
-    Lane(Weak<LaneCore<D>>),
+    Lane(Weak<dyn CompletionSource<D>>),
     /// What is still to be signalled, ascending by epoch, and how far its line has come without it.
     Host(VecDeque<(u64, D::Marker)>, u64),
+}
+
+/// A lane, as the engine asks it how far it has come.
+pub(crate) trait CompletionSource<D: Driver>: Send + Sync {
+    /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
+    /// complete already.
+    fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>>;
+
+    /// All up to this epoch has ended, its own command well.
+    fn record_end(&self, epoch: u64);
+
+    /// The marker of the command with this epoch tells that it failed.
+    fn record_failure(&self, epoch: u64) -> Result<()>;
+}
+
+/// A context, as a wait for one of its devices covers it.
+pub(crate) trait Pending<D: Driver>: Send + Sync {
+    /// Waits for everything enqueued on the device; an error if a command failed that no wait has
+    /// reported.
+    fn wait_device(&self, device: &Object<D::Device>) -> Result<()>;
+
+    /// Gives back what pools hold beyond their thresholds, as far as it is complete.
+    fn settle(&self);
 }
 
 /// What a thread blocks for on a lane, and will later.
@@ -61,25 +92,12 @@ impl<D: Driver> Clone for Mark<D> {
     }
 }
 
-/// What a wait answers that covers a failed command, and a driver of a marker whose command failed.
-pub const FAILED: Error = Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS);
-
-/// Whether a command failed, rather than the driver's call that asks about it.
-pub(crate) fn is_failure(error: Error) -> bool {
-    error.code() == FAILED.code()
-}
-
-/// Locks that are entered even after a panic: what they guard is changed in single steps.
-pub(crate) fn enter<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<D: Driver> Default for Engine<D> {
     fn default() -> Self {
         Self {
             places: RwLock::default(),
             unsignalled: AtomicUsize::new(0),
-            domains: Mutex::default(),
+            contexts: Mutex::default(),
             threads: Threads::default(),
             blocked: Mutex::default(),
             origin: Origin::here(),
@@ -101,23 +119,13 @@ impl<D: Driver> Engine<D> {
     /// Waits until everything enqueued on the device has completed, in whatever context, then gives
     /// back what pools hold beyond their thresholds: `urDeviceWaitExp`.
     pub fn wait_device(&self, device: &Object<D::Device>) -> Result<()> {
-        let domains: Vec<_> = enter(&self.domains)
+        let contexts: Vec<_> = enter(&self.contexts)
             .iter()
             .filter_map(Weak::upgrade)
             .collect();
-        let mut result = Ok(());
-        for domain in &domains {
-            let mut lanes = domain.lanes().all();
-            lanes.retain(|lane| is_part::<D>(&lane.device, device));
-            let mut all = Frontier::new();
-            lanes.iter().for_each(|lane| all.join(&lane.tip()));
-            all.join(&self.unsignalled_of(domain));
-            all.join(&domain.orphans());
-            result = result.and(self.wait(&all));
-            let failed = lanes.iter().map(|lane| lane.report());
-            result = failed.fold(result, Result::and).and(domain.report());
-        }
-        domains.iter().for_each(|domain| domain.settle());
+        let waited = contexts.iter().map(|context| context.wait_device(device));
+        let result = waited.fold(Ok(()), Result::and);
+        contexts.iter().for_each(|context| context.settle());
         result
     }
 
@@ -145,14 +153,14 @@ impl<D: Driver> Engine<D> {
         ensure(!self.origin.is_left(), UR_RESULT_ERROR_DEVICE_LOST)
     }
 
-    pub(crate) fn add_domain(&self, domain: &Arc<Domain<D>>) {
-        let mut domains = enter(&self.domains);
-        domains.retain(|old| old.strong_count() > 0);
-        domains.push(Arc::downgrade(domain));
+    pub(crate) fn add_context(&self, context: Weak<dyn Pending<D>>) {
+        let mut contexts = enter(&self.contexts);
+        contexts.retain(|old| old.strong_count() > 0);
+        contexts.push(context);
     }
 
-    pub(crate) fn add_lane(&self, lane: &Arc<LaneCore<D>>) {
-        self.insert(lane.clock.id(), Place::Lane(Arc::downgrade(lane)));
+    pub(crate) fn add_lane(&self, id: LaneId, lane: Weak<dyn CompletionSource<D>>) {
+        self.insert(id, Place::Lane(lane));
     }
 
     /// A lane has ended: nothing on it is waited for any more.
@@ -238,7 +246,7 @@ impl<D: Driver> Engine<D> {
         Ok(())
     }
 
-    fn lane_of(&self, point: &Point) -> Option<Arc<LaneCore<D>>> {
+    fn lane_of(&self, point: &Point) -> Option<Arc<dyn CompletionSource<D>>> {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         match places.get(&point.lane()) {
             Some(Place::Lane(lane)) => lane.upgrade(),
@@ -400,43 +408,43 @@ impl<D: Driver> Engine<D> {
     }
 
     /// What the host is to signal, without a place yet.
-    pub(crate) fn host_signal(&self, domain: &Domain<D>) -> Result<HostSignal<D>> {
-        let (marker, signal) = D::host_point(domain)?;
+    pub(crate) fn host_signal(&self, devices: &Devices<D>) -> Result<HostSignal<D>> {
+        let (marker, signal) = D::host_point(devices)?;
         Ok(HostSignal { marker, signal })
     }
 
     /// A new point that the host signals, and that comes after no other one.
-    pub(crate) fn host_point(self: &Arc<Self>, domain: &Arc<Domain<D>>) -> Result<HostPoint<D>> {
-        let signal = self.host_signal(domain)?;
-        Ok(self.place_alone(domain, signal))
+    pub(crate) fn host_point(self: &Arc<Self>, scope: &Scope<D>) -> Result<HostPoint<D>> {
+        let signal = self.host_signal(scope)?;
+        Ok(self.place_alone(scope, signal))
     }
 
     /// Makes a signal the next point of a line, which the host signals after all points before it.
     pub(crate) fn place(
         self: &Arc<Self>,
-        domain: &Domain<D>,
+        scope: &Scope<D>,
         signal: HostSignal<D>,
         line: &mut HostLine,
     ) -> HostPoint<D> {
         line.last += 1;
         let point = Point::new(&line.clock, line.last);
-        self.place_at(domain, signal, point, line.last)
+        self.place_at(scope, signal, point, line.last)
     }
 
     /// Makes a signal the one point of a line.
     pub(crate) fn place_alone(
         self: &Arc<Self>,
-        domain: &Domain<D>,
+        scope: &Scope<D>,
         signal: HostSignal<D>,
     ) -> HostPoint<D> {
         let point = Point::new(&Clock::of_host(self.deterministic), 1);
-        self.place_at(domain, signal, point, u64::MAX)
+        self.place_at(scope, signal, point, u64::MAX)
     }
 
     /// `end`: how far the line has come once all of its points so far are signalled.
     fn place_at(
         self: &Arc<Self>,
-        domain: &Domain<D>,
+        scope: &Scope<D>,
         HostSignal { marker, signal }: HostSignal<D>,
         point: Point,
         end: u64,
@@ -449,7 +457,7 @@ impl<D: Driver> Engine<D> {
         }
         drop(places);
         self.unsignalled.fetch_add(1, Ordering::AcqRel);
-        domain.add_host_point(&point);
+        scope.add_host_point(&point);
         HostPoint {
             point,
             signal: Some(signal),
@@ -501,12 +509,12 @@ impl<D: Driver> Engine<D> {
         frontier.points().filter(hosts).collect()
     }
 
-    /// All points of a domain that the host has yet to signal.
-    pub(crate) fn unsignalled_of(&self, domain: &Domain<D>) -> Frontier {
+    /// All points of a context that the host has yet to signal.
+    pub(crate) fn unsignalled_of(&self, scope: &Scope<D>) -> Frontier {
         if self.all_signalled() {
             return Frontier::new();
         }
-        domain.host_points()
+        scope.host_points()
     }
 }
 
@@ -515,11 +523,6 @@ fn trace_wait(frontier: &Frontier) {
     if let Some(trace) = Trace::get() {
         trace.waited(frontier);
     }
-}
-
-/// Whether a device is this one or a part of it.
-fn is_part<D: Driver>(part: &Object<D::Device>, whole: &Object<D::Device>) -> bool {
-    std::ptr::eq(part, whole) || D::parent(part).is_some_and(|parent| is_part::<D>(&parent, whole))
 }
 
 /// A point that something outside completes. Dropped when it was seen complete.

@@ -10,17 +10,22 @@
 //!
 //! States are read off the frontier each time, so that elided commands share completion without
 //! sharing a handle.
+//!
+//! Owns the handle, its callbacks and its native object. Uses `context` and what is below; asks a command's queue by
+//! [`CommandQueue`]. Must never know a queue or a graph.
 
 pub(crate) mod signal;
 
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
+use crate::stream::driver::is_failure;
+use crate::stream::engine::ForeignPoint;
 use crate::stream::engine::reach::{Reach, Reached, Reaches};
-use crate::stream::engine::{ForeignPoint, is_failure};
 use crate::stream::event::signal::Signal;
-use crate::stream::{Context, Driver, Engine, Graph, Queue, Stamps, Work};
+use crate::stream::{Context, Driver, Engine, Stamps};
 use crate::timeline::{Failure, Frontier};
+use std::any::Any;
 use std::borrow::Cow;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -34,7 +39,7 @@ use std::sync::{Arc, OnceLock, Weak};
 pub struct Event<D: Driver> {
     // Dropped by `drop`, which knows a short way for most.
     of: ManuallyDrop<Of<D>>,
-    standing: ManuallyDrop<Standing<D>>,
+    standing: ManuallyDrop<Standing>,
     /// What stands for it in the backend, once that was asked for.
     native: ManuallyDrop<OnceLock<Box<Native<D>>>>,
     command: ur_command_t,
@@ -48,23 +53,42 @@ struct Native<D: Driver> {
     /// The point of an event that the backend itself made.
     foreign: Option<ForeignPoint<D>>,
     /// The queue of such an event's command, once that was asked for.
-    queue: OnceLock<Option<Arc<Object<Queue<D>>>>>,
+    queue: OnceLock<Option<Arc<dyn CommandQueue<D>>>>,
 }
 
 /// Where an event comes from.
 enum Of<D: Driver> {
-    Queue(Arc<Object<Queue<D>>>),
+    Queue(Arc<dyn CommandQueue<D>>),
     Context(Arc<Object<Context<D>>>),
 }
 
 /// What an event stands for.
-enum Standing<D: Driver> {
+enum Standing {
     /// A command, for good.
     Command(Reached, Option<Times>),
     /// A recorded command: its present execution.
     Recorded(Box<Signal>),
     /// A command of a graph, by its number: what only the graph's capture can wait for.
-    Captured(Weak<Object<Graph<D>>>, u32),
+    Captured(Weak<AnyGraph>, u32),
+}
+
+/// A graph, whose type is none of an event's business.
+type AnyGraph = dyn Any + Send + Sync;
+
+/// The queue that a command went to, as the command's event asks it.
+pub(crate) trait CommandQueue<D: Driver>: Send + Sync {
+    fn context(&self) -> &Arc<Object<Context<D>>>;
+
+    fn device(&self) -> &Object<D::Device>;
+
+    /// The queue's handle. Adds no reference.
+    fn handle(&self) -> *mut c_void;
+
+    /// Submits a marker that comes after this: what it reaches.
+    fn mark(&self, after: &Reach) -> Result<Option<Reached>>;
+
+    /// Nobody holds an event any more that reaches this far, and it is complete.
+    fn forget(&self, done: &Frontier);
 }
 
 /// A captured command never runs by itself, so nothing outside its capture can wait for it.
@@ -84,12 +108,15 @@ impl<D: Driver> Body for Event<D> {
 impl<D: Driver> Event<D> {
     /// The event of a command that reaches this far.
     #[inline]
-    pub(crate) fn new(
-        queue: &Object<Queue<D>>,
+    pub(crate) fn new<Q: Body>(
+        queue: &Object<Q>,
         command: ur_command_t,
         reach: Reached,
         times: Option<Times>,
-    ) -> Self {
+    ) -> Self
+    where
+        Object<Q>: CommandQueue<D>,
+    {
         Self::made(
             Of::Queue(queue.arc()),
             command,
@@ -98,7 +125,7 @@ impl<D: Driver> Event<D> {
     }
 
     #[inline]
-    fn made(of: Of<D>, command: ur_command_t, standing: Standing<D>) -> Self {
+    fn made(of: Of<D>, command: ur_command_t, standing: Standing) -> Self {
         Self {
             of: ManuallyDrop::new(of),
             standing: ManuallyDrop::new(standing),
@@ -125,16 +152,20 @@ impl<D: Driver> Event<D> {
     }
 
     /// The event of a captured command.
-    pub(crate) fn of_graph(
-        queue: &Object<Queue<D>>,
+    pub(crate) fn of_graph<Q: Body, G: Body>(
+        queue: &Object<Q>,
         command: ur_command_t,
-        graph: &Arc<Object<Graph<D>>>,
+        graph: &Arc<Object<G>>,
         node: u32,
-    ) -> Arc<Object<Self>> {
+    ) -> Arc<Object<Self>>
+    where
+        Object<Q>: CommandQueue<D>,
+    {
+        let graph = Arc::downgrade(graph) as Weak<AnyGraph>;
         hal::new::<D, _>(Self::made(
             Of::Queue(queue.arc()),
             command,
-            Standing::Captured(Arc::downgrade(graph), node),
+            Standing::Captured(graph, node),
         ))
     }
 
@@ -145,9 +176,12 @@ impl<D: Driver> Event<D> {
     /// The graph and the number of a captured command; an error if there is no graph any more.
     #[allow(clippy::type_complexity)]
     #[inline]
-    pub(crate) fn captured(&self) -> Option<(Result<Arc<Object<Graph<D>>>>, u32)> {
+    pub(crate) fn captured<G: Body>(&self) -> Option<(Result<Arc<Object<G>>>, u32)> {
         match &*self.standing {
-            Standing::Captured(graph, node) => Some((graph.upgrade().ok_or(CAPTURED), *node)),
+            Standing::Captured(graph, node) => {
+                let graph = graph.upgrade().and_then(|graph| graph.downcast().ok());
+                Some((graph.ok_or(CAPTURED), *node))
+            }
             _ => None,
         }
     }
@@ -251,7 +285,7 @@ impl<D: Driver> Event<D> {
         }
         if !rest.is_empty()
             && let Some(queue) = self.queue()
-            && let Some(reach) = queue.submit(reach, Work::Marker, None, true)?
+            && let Some(reach) = queue.mark(reach)?
             && let Some(point) = reach.done.single()
             && let Some(mark) = engine.mark(point)?
         {
@@ -270,15 +304,18 @@ impl<D: Driver> Event<D> {
         }
     }
 
-    pub fn queue(&self) -> Option<&Arc<Object<Queue<D>>>> {
+    fn queue(&self) -> Option<&Arc<dyn CommandQueue<D>>> {
         match &*self.of {
             Of::Queue(queue) => Some(queue),
             Of::Context(_) => None,
         }
     }
 
-    /// The queue that its command went to: of an adopted event what the backend tells.
-    fn command_queue(&self) -> Result<Option<&Arc<Object<Queue<D>>>>> {
+    /// The queue that its command went to: of an adopted event what `adopted` finds, asked once.
+    fn command_queue(
+        &self,
+        adopted: impl FnOnce(&D::Marker) -> Result<Option<Arc<dyn CommandQueue<D>>>>,
+    ) -> Result<Option<&Arc<dyn CommandQueue<D>>>> {
         let native = self.native.get().filter(|native| native.foreign.is_some());
         let Some(native) = native else {
             return Ok(self.queue());
@@ -286,8 +323,7 @@ impl<D: Driver> Event<D> {
         if let Some(queue) = native.queue.get() {
             return Ok(queue.as_ref());
         }
-        let queue =
-            <D as crate::stream::Hooks<D>>::queue_of_adopted(self.context(), &native.marker)?;
+        let queue = adopted(&native.marker)?;
         Ok(native.queue.get_or_init(|| queue).as_ref())
     }
 
@@ -507,10 +543,19 @@ impl<D: Driver> Callback<D> {
     }
 }
 
-impl<D: Driver> hal::Event<D> for Event<D> {
-    fn get_info(this: &Object<Self>, prop_name: EventInfo, out: InfoOut<'_>) -> Result<()> {
-        match prop_name {
-            EventInfo::CommandQueue => out.handle(this.command_queue()?.map(|queue| &**queue)),
+impl<D: Driver> Event<D> {
+    /// `adopted`: finds the queue of an adopted event's command.
+    pub(crate) fn info(
+        this: &Object<Self>,
+        what: EventInfo,
+        out: InfoOut<'_>,
+        adopted: impl FnOnce(&D::Marker) -> Result<Option<Arc<dyn CommandQueue<D>>>>,
+    ) -> Result<()> {
+        match what {
+            EventInfo::CommandQueue => {
+                let queue = this.command_queue(adopted)?;
+                out.value(queue.map_or(ptr::null_mut(), |queue| queue.handle()))
+            }
             EventInfo::Context => out.handle(Some(&**this.context())),
             EventInfo::CommandType => out.value(this.command),
             EventInfo::CommandExecutionStatus => out.value(this.status()),
@@ -518,13 +563,9 @@ impl<D: Driver> hal::Event<D> for Event<D> {
         }
     }
 
-    fn get_profiling_info(
-        this: &Object<Self>,
-        prop_name: ProfilingInfo,
-        out: InfoOut<'_>,
-    ) -> Result<()> {
+    pub(crate) fn profiling_info(&self, what: ProfilingInfo, out: InfoOut<'_>) -> Result<()> {
         let unknown = Error::new(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE);
-        let times = match &*this.standing {
+        let times = match &*self.standing {
             Standing::Command(_, times) => times.clone(),
             Standing::Recorded(signal) => signal.times(),
             Standing::Captured(..) => None,
@@ -535,35 +576,20 @@ impl<D: Driver> hal::Event<D> for Event<D> {
             0 => Err(unknown),
             time => Ok(time),
         };
-        out.value(match prop_name {
+        out.value(match what {
             ProfilingInfo::CommandQueued | ProfilingInfo::CommandSubmit => times.queued,
             ProfilingInfo::CommandStart => stamp(&times.stamps.start)?,
             ProfilingInfo::CommandEnd | ProfilingInfo::CommandComplete => stamp(&times.stamps.end)?,
         })
     }
 
-    fn wait(event_wait_list: Handles<'_, Self>) -> Result<()> {
-        let mut result = Ok(());
-        for event in event_wait_list.iter() {
-            result = result.and(event.wait_here());
-        }
-        for event in event_wait_list.iter() {
-            event.context().domain().settle();
-        }
-        result
-    }
-
-    fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        <D as crate::stream::Hooks<D>>::event_native_handle(this)
-    }
-
-    fn set_callback(
+    pub(crate) fn add_callback(
         this: &Object<Self>,
-        exec_status: ur_execution_info_t,
+        status: ur_execution_info_t,
         notify: <ur_event_callback_t as hal::Unwrapped>::Fn,
         user_data: *mut c_void,
     ) -> Result<()> {
-        let frontier = match exec_status {
+        let frontier = match status {
             UR_EXECUTION_INFO_COMPLETE => this.reach()?.done.clone(),
             UR_EXECUTION_INFO_RUNNING => this.reach()?.before(),
             // Every command is submitted when its event is made.
@@ -573,7 +599,7 @@ impl<D: Driver> hal::Event<D> for Event<D> {
         let callback = Callback {
             run: notify,
             event: this.arc(),
-            status: exec_status,
+            status,
             data: user_data,
         };
         this.engine()

@@ -10,9 +10,9 @@
 
 use crate::abi::UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
 use crate::object::{Error, Result};
-use crate::stream::engine::enter;
 use crate::stream::engine::reach::Reached;
 use crate::stream::event::Times;
+use crate::stream::lock::enter;
 use std::sync::Mutex;
 
 pub(crate) struct Signal {

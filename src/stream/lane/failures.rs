@@ -11,7 +11,7 @@
 
 use super::{Driver, LaneCore, Reach, State};
 use crate::object::Result;
-use crate::stream::engine::{FAILED, is_failure};
+use crate::stream::driver::{FAILED, is_failure};
 use crate::stream::{Progress, Work};
 use crate::timeline::Failure;
 use std::sync::atomic::Ordering;

@@ -11,8 +11,8 @@
 //! Lock ranks: a lane's lock comes before this one's.
 
 use crate::stream::Driver;
-use crate::stream::engine::enter;
 use crate::stream::lane::LaneCore;
+use crate::stream::lock::enter;
 use crate::timeline::LaneId;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, Weak};

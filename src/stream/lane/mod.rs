@@ -1,5 +1,8 @@
 //! One physical in-order stream and what is known to come before its next command.
 //!
+//! Owns submission: order on the stream, waits for other lanes, markers, failures, and its cache of blocks. Uses
+//! `engine` and `driver`; asks its context by [`LaneOwner`]. Must never know a queue, an event or a pool's handle.
+//!
 //! The submission lock keeps the order of epochs equal to the order in which the driver receives
 //! commands, so the driver is called under it: to submit, to wait and to record, and, once there are
 //! many records, to ask about one. Nobody waits for a lane's lock while holding another's: markers of
@@ -7,36 +10,39 @@
 
 pub(crate) mod here;
 pub(crate) mod lanes;
+pub(crate) mod rooms;
 
 mod failures;
 mod guests;
 mod lone;
 mod marks;
+pub(crate) mod part;
 mod turn;
 
-pub use turn::Progress;
 pub(crate) use turn::Turn;
 
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
 use crate::pool::{Ends, PoolKey, Stash, Taken};
 use crate::stream::engine::reach::{Issued, Reach, Reached, Recent, Ticket, Tickets};
-use crate::stream::engine::{HostLine, HostPoint, HostSignal, Mark};
+use crate::stream::engine::{CompletionSource, HostLine, HostPoint, HostSignal, Mark, Scope};
+
+use crate::stream::driver::Progress;
 use crate::stream::lane::here::Here;
-use crate::stream::recording::replay::Part;
-use crate::stream::usm::memory::Memory;
-use crate::stream::usm::rooms::{self, Rooms};
-use crate::stream::{Context, Driver, Engine, Stamps, Work};
+use crate::stream::lane::rooms::Rooms;
+use crate::stream::{Driver, Engine, Stamps, Work};
 use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
+use lanes::Lanes;
 use lone::{Lone, LoneGuard};
 use marks::Look;
+use part::Part;
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::hint::cold_path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 /// What every command looks at comes first, as in [`Queue`](crate::stream::Queue).
 #[repr(C)]
@@ -72,7 +78,17 @@ pub(crate) struct LaneCore<D: Driver> {
     /// Native commands that put work on the stream now.
     guests: AtomicUsize,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
-    context: Arc<Object<Context<D>>>,
+    owner: Arc<dyn LaneOwner<D>>,
+}
+
+/// What lanes are opened in and keep as long as work is pending on them: a context.
+pub(crate) trait LaneOwner<D: Driver>: Send + Sync {
+    fn scope(&self) -> &Scope<D>;
+
+    fn lanes(&self) -> &Lanes<D>;
+
+    /// Until when what is known of allocations holds.
+    fn ends(&self) -> &Arc<Ends>;
 }
 
 /// Points of other lanes that a lane has yet to wait for, one a lane.
@@ -105,27 +121,28 @@ pub(crate) struct State<D: Driver> {
 
 impl<D: Driver> LaneCore<D> {
     pub fn open(
-        context: &Arc<Object<Context<D>>>,
+        owner: Arc<dyn LaneOwner<D>>,
         device: &Arc<Object<D::Device>>,
         flags: ur_queue_flags_t,
         in_order: bool,
     ) -> Result<Arc<Self>> {
-        let make = |clock: &Arc<Clock>| D::lane(context.domain(), device, flags, clock);
-        Self::over(context, device, in_order, make)
+        let home = Arc::clone(&owner);
+        let make = |clock: &Arc<Clock>| D::lane(home.scope(), device, flags, clock);
+        Self::over(owner, device, in_order, make)
     }
 
     /// A lane over the stream that `make` gives.
     pub fn over(
-        context: &Arc<Object<Context<D>>>,
+        owner: Arc<dyn LaneOwner<D>>,
         device: &Arc<Object<D::Device>>,
         in_order: bool,
         make: impl FnOnce(&Arc<Clock>) -> Result<D::Lane>,
     ) -> Result<Arc<Self>> {
-        let domain = context.domain();
-        let order = Lane::with(Clock::of(context.domain().engine().is_deterministic()));
+        let engine = owner.scope().engine();
+        let order = Lane::with(Clock::of(engine.is_deterministic()));
         let clock = Arc::clone(order.clock());
         let native = make(&clock)?;
-        let stash = Stash::new(&clock, &domain.memory.ends);
+        let stash = Stash::new(&clock, owner.ends());
         let state = State {
             order,
             recent: Recent::default(),
@@ -140,7 +157,7 @@ impl<D: Driver> LaneCore<D> {
         let lane = Arc::new(Self {
             clock,
             device: Arc::clone(device),
-            engine: Arc::clone(domain.engine()),
+            engine: Arc::clone(engine),
             native,
             exposed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -152,12 +169,13 @@ impl<D: Driver> LaneCore<D> {
             last: AtomicU64::new(0),
             marked: AtomicBool::new(false),
             parked: AtomicBool::new(false),
-            ends: Arc::clone(&domain.memory.ends),
-            origin: domain.engine().origin(),
-            context: Arc::clone(context),
+            ends: Arc::clone(owner.ends()),
+            origin: engine.origin(),
+            owner,
         });
-        lane.engine.add_lane(&lane);
-        domain.lanes().add(&lane);
+        let source = Arc::downgrade(&lane) as Weak<dyn CompletionSource<D>>;
+        lane.engine.add_lane(lane.clock.id(), source);
+        lane.owner.lanes().add(&lane);
         Ok(lane)
     }
 
@@ -411,7 +429,7 @@ impl<D: Driver> LaneCore<D> {
         let line = state
             .hosts
             .get_or_insert_with(|| HostLine::new(&self.engine));
-        let held = self.engine.place(self.context.domain(), signal, line);
+        let held = self.engine.place(self.owner.scope(), signal, line);
         let mut order = before.order.clone();
         order.join_point(&held.point);
         state.wait_for(&order);
@@ -480,15 +498,12 @@ impl<D: Driver> LaneCore<D> {
         state.tip()
     }
 
-    /// What the lane did may come again: pools see to that while the host waits anyway.
-    pub fn plan(&self, memory: &Memory<D>) {
+    /// What the lane did may come again: `plan` sees to that while the host waits anyway. It is not
+    /// called if no pool may gain by it.
+    pub fn plan(&self, plan: impl FnOnce(&[PoolKey], &Arc<Stash>, &Lane)) {
         let keys = self.stash.wants_plans();
-        if keys.is_empty() {
-            return;
-        }
-        let state = self.state.lock();
-        for core in memory.pools() {
-            core.plan(&keys, &self.stash, &state.order);
+        if !keys.is_empty() {
+            plan(&keys, &self.stash, &self.state.lock().order);
         }
     }
 
@@ -555,7 +570,7 @@ impl<D: Driver> LaneCore<D> {
     /// Lets the lane go once everything on it has ended, without waiting for that here.
     pub fn retire(self: Arc<Self>) {
         let tip = self.tip();
-        self.context.domain().add_orphan(&tip);
+        self.owner.scope().add_orphan(&tip);
         // Now, rather than when the lane is dropped, which depends on time.
         self.stash.retire();
         if tip.is_done() {
@@ -594,7 +609,7 @@ impl<D: Driver> LaneCore<D> {
     #[inline(never)]
     fn wake(&self) {
         self.parked.store(false, Ordering::Relaxed);
-        self.context.domain().lanes().wake(self.clock.id());
+        self.owner.lanes().wake(self.clock.id());
     }
 
     /// Parks an idle lane on which nobody else puts work. True if it is parked. Waits for no lock, as who
@@ -651,7 +666,7 @@ fn tip(order: &Lane, recent: &Recent) -> Frontier {
 
 impl<D: Driver> Drop for LaneCore<D> {
     fn drop(&mut self) {
-        self.context.domain().lanes().remove(self.clock.id());
+        self.owner.lanes().remove(self.clock.id());
         self.engine.remove(&self.clock);
         if let Some(hosts) = &self.state.lock().hosts {
             self.engine.remove(hosts.clock());

@@ -7,247 +7,247 @@
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::pool::{Acquired, Block, Miss, Order, PoolKey, Request, Story, Taken};
-use crate::stream::engine::enter;
 use crate::stream::engine::reach::{Reach, Reached};
 use crate::stream::event::Event;
 use crate::stream::lane::LaneCore;
-use crate::stream::queue::Shape;
+use crate::stream::lock::enter;
 use crate::stream::queue::out_of_order::OutOfOrder;
+use crate::stream::queue::{Shape, native_alloc};
+use crate::stream::settings::pool_trace::{Entry, Trace};
 use crate::stream::usm::pool_core::{Answer, PoolCore};
-use crate::stream::usm::pool_trace::{Entry, Trace};
 use crate::stream::{Context, Driver, Kind, Queue, UsmPool};
 use crate::timeline::Frontier;
 use std::cell::RefCell;
 use std::ffi::c_void;
 
-impl<D: Driver> Queue<D> {
-    #[inline(always)]
-    pub(crate) fn alloc(
-        this: &Object<Self>,
-        kind: Kind,
-        pool: Option<&Object<UsmPool<D>>>,
-        size: usize,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-    ) -> Result<*mut c_void> {
-        this.live(waits)?;
-        if waits.is_empty()
-            && this.watched.is_none()
-            && let Shape::InOrder(lane) = &this.shape
-            && let Some(key) = this.key(kind, pool)
-        {
-            let bytes = size as u64;
-            if !event.wanted() {
-                let miss = match lane.take(key, bytes) {
-                    Ok(addr) => return Ok(address(addr)),
-                    Err(miss) => miss,
-                };
-                let take = |lane: &LaneCore<D>, (key, bytes)| lane.take(key, bytes);
-                if let Ok(addr) = this.on_credit(pool, (key, bytes), miss, take) {
-                    return Ok(address(addr));
-                }
-            } else if !this.is_profiled() {
-                let taken = lane.take_told(key, bytes).or_else(|miss| {
-                    this.on_credit(pool, (key, bytes), miss, |lane, (key, bytes)| {
-                        lane.take_told(key, bytes)
-                    })
+#[inline(always)]
+pub(crate) fn alloc<D: Driver>(
+    this: &Object<Queue<D>>,
+    kind: Kind,
+    pool: Option<&Object<UsmPool<D>>>,
+    size: usize,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<*mut c_void> {
+    this.live(waits)?;
+    if waits.is_empty()
+        && this.watched.is_none()
+        && let Shape::InOrder(lane) = &this.shape
+        && let Some(key) = key(this, kind, pool)
+    {
+        let bytes = size as u64;
+        if !event.wanted() {
+            let miss = match lane.take(key, bytes) {
+                Ok(addr) => return Ok(address(addr)),
+                Err(miss) => miss,
+            };
+            let take = |lane: &LaneCore<D>, (key, bytes)| lane.take(key, bytes);
+            if let Ok(addr) = on_credit(this, pool, (key, bytes), miss, take) {
+                return Ok(address(addr));
+            }
+        } else if !this.is_profiled() {
+            let taken = lane.take_told(key, bytes).or_else(|miss| {
+                on_credit(this, pool, (key, bytes), miss, |lane, (key, bytes)| {
+                    lane.take_told(key, bytes)
+                })
+            });
+            if let Ok((addr, reach)) = taken {
+                event.make(D::table(), || {
+                    Event::new(this, command_of(kind), reach, None)
                 });
-                if let Ok((addr, reach)) = taken {
-                    event.make(D::table(), || {
-                        Event::new(this, command_of(kind), reach, None)
-                    });
-                    return Ok(address(addr));
-                }
+                return Ok(address(addr));
             }
         }
-        Self::alloc_slowly(this, kind, pool, size, waits, event)
     }
+    alloc_slowly(this, kind, pool, size, waits, event)
+}
 
-    /// Takes what the lane's own store has but no credit for, if credit can be found.
-    #[cold]
-    #[inline(never)]
-    fn on_credit<T>(
-        &self,
-        pool: Option<&Object<UsmPool<D>>>,
-        ask: (PoolKey, u64),
-        miss: Miss,
-        take: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> Taken<T>,
-    ) -> Taken<T> {
-        let (Miss::NoCredit(lack), Shape::InOrder(lane)) = (miss, &self.shape) else {
-            return Err(miss);
-        };
-        let find = |pool: &UsmPool<D>| pool.core().used.find_credit(&lane.stash, ask.0, lack);
-        let found = match pool {
-            Some(pool) => find(pool),
-            None => {
-                Context::current_pool(self.context(), self.home()).is_ok_and(|pool| find(&pool))
-            }
-        };
-        if found { take(lane, ask) } else { Err(miss) }
-    }
+/// Takes what the lane's own store has but no credit for, if credit can be found.
+#[cold]
+#[inline(never)]
+fn on_credit<D: Driver, T>(
+    this: &Queue<D>,
+    pool: Option<&Object<UsmPool<D>>>,
+    ask: (PoolKey, u64),
+    miss: Miss,
+    take: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> Taken<T>,
+) -> Taken<T> {
+    let (Miss::NoCredit(lack), Shape::InOrder(lane)) = (miss, &this.shape) else {
+        return Err(miss);
+    };
+    let find = |pool: &UsmPool<D>| pool.core().used.find_credit(&lane.stash, ask.0, lack);
+    let found = match pool {
+        Some(pool) => find(pool),
+        None => Context::current_pool(this.context(), this.home()).is_ok_and(|pool| find(&pool)),
+    };
+    if found { take(lane, ask) } else { Err(miss) }
+}
 
-    /// As [`Queue::alloc`], where the lane's own store does not serve.
-    #[inline(never)]
-    fn alloc_slowly(
-        this: &Object<Self>,
-        kind: Kind,
-        pool: Option<&Object<UsmPool<D>>>,
-        size: usize,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-    ) -> Result<*mut c_void> {
-        let pool = match pool {
-            Some(pool) => {
-                this.context().check_pool(pool)?;
-                pool.arc()
-            }
-            None => Context::current_pool(this.context(), this.home())?,
-        };
-        let part = pool.core().part(kind, this.home());
-        let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        let waits = Event::join_list(this.context(), waits)?;
-        if pool.core().parts()[part].native.is_some() {
-            let part = (pool.core(), part);
-            return Self::alloc_native(this, part, command_of(kind), size, &waits, event);
+/// As [`alloc`], where the lane's own store does not serve.
+#[inline(never)]
+fn alloc_slowly<D: Driver>(
+    this: &Object<Queue<D>>,
+    kind: Kind,
+    pool: Option<&Object<UsmPool<D>>>,
+    size: usize,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<*mut c_void> {
+    let pool = match pool {
+        Some(pool) => {
+            this.context().check_pool(pool)?;
+            pool.arc()
         }
-        let (block, reach) = loop {
-            let mut entry = this.entry();
-            let story = entry.as_ref().map(|_| RefCell::default());
-            let ask = Ask {
-                pool: pool.core(),
-                part,
-                size,
-                wanted: event.wanted(),
-                story: story.as_ref(),
+        None => Context::current_pool(this.context(), this.home())?,
+    };
+    let part = pool.core().part(kind, this.home());
+    let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+    let waits = Event::join_list(this.context(), waits)?;
+    if pool.core().parts()[part].native.is_some() {
+        let part = (pool.core(), part);
+        return native_alloc::alloc(this, part, command_of(kind), size, &waits, event);
+    }
+    let (block, reach) = loop {
+        let mut entry = entry(this);
+        let story = entry.as_ref().map(|_| RefCell::default());
+        let ask = Ask {
+            pool: pool.core(),
+            part,
+            size,
+            wanted: event.wanted(),
+            story: story.as_ref(),
+        };
+        let served = match &this.shape {
+            Shape::InOrder(lane) => ask.in_order(lane, &waits),
+            Shape::OutOfOrder(lanes) => ask.out_of_order(&mut enter(lanes), &waits),
+        };
+        if let Ok(Served::Once(wait)) = &served {
+            // No lock is held, since what completes may need it.
+            drop(entry);
+            this.context().domain().engine().wait(wait)?;
+            continue;
+        }
+        if let (Some(entry), Some(story)) = (&mut entry, &story) {
+            let block = match &served {
+                Ok(Served::Block(block, _)) => Some(*block),
+                Ok(Served::Once(_)) | Err(_) => None,
             };
-            let served = match &this.shape {
-                Shape::InOrder(lane) => ask.in_order(lane, &waits),
-                Shape::OutOfOrder(lanes) => ask.out_of_order(&mut enter(lanes), &waits),
-            };
-            if let Ok(Served::Once(wait)) = &served {
-                // No lock is held, since what completes may need it.
-                drop(entry);
-                this.context().domain().engine().wait(wait)?;
-                continue;
-            }
-            if let (Some(entry), Some(story)) = (&mut entry, &story) {
-                let block = match &served {
-                    Ok(Served::Block(block, _)) => Some(*block),
-                    Ok(Served::Once(_)) | Err(_) => None,
-                };
-                entry.alloc(pool.core().number(), kind, size, block, &story.borrow());
-            }
-            if let Served::Block(block, reach) = served? {
-                break (block, reach);
-            }
-        };
-        if let Some(reach) = reach.filter(|_| event.wanted()) {
-            let (reach, times) = this.timed(Reached::clone(&reach)).inspect_err(|_| {
-                // Nobody gets to know the block.
-                pool.core().release(part, block.addr, reach.done.clone());
-            })?;
-            Self::deliver(this, command_of(kind), Some(reach), times, event, false)?;
+            entry.alloc(pool.core().number(), kind, size, block, &story.borrow());
         }
-        Ok(address(block.addr))
+        if let Served::Block(block, reach) = served? {
+            break (block, reach);
+        }
+    };
+    if let Some(reach) = reach.filter(|_| event.wanted()) {
+        let (reach, times) = this.timed(Reached::clone(&reach)).inspect_err(|_| {
+            // Nobody gets to know the block.
+            pool.core().release(part, block.addr, reach.done.clone());
+        })?;
+        Queue::deliver(this, command_of(kind), Some(reach), times, event, false)?;
     }
+    Ok(address(block.addr))
+}
 
-    /// What a stash knows the memory by that is asked for, once it was used.
-    #[inline(always)]
-    fn key(&self, kind: Kind, pool: Option<&Object<UsmPool<D>>>) -> Option<PoolKey> {
-        match pool {
-            None => self.context().current_key(self.home_at(), kind),
-            Some(pool) => {
-                self.context().check_pool(pool).ok()?;
-                pool.core().key(kind, self.home())
-            }
+/// What a stash knows the memory by that is asked for, once it was used.
+#[inline(always)]
+fn key<D: Driver>(
+    this: &Queue<D>,
+    kind: Kind,
+    pool: Option<&Object<UsmPool<D>>>,
+) -> Option<PoolKey> {
+    match pool {
+        None => this.context().current_key(this.home_at(), kind),
+        Some(pool) => {
+            this.context().check_pool(pool).ok()?;
+            pool.core().key(kind, this.home())
         }
     }
+}
 
-    /// The right to write into a trace, where there is one.
-    fn entry(&self) -> Option<Entry<'static>> {
-        let stream = self.watched?;
-        Some(Trace::get()?.begin(Some(stream)))
-    }
+/// The right to write into a trace, where there is one.
+fn entry<D: Driver>(this: &Queue<D>) -> Option<Entry<'static>> {
+    let stream = this.watched?;
+    Some(Trace::get()?.begin(Some(stream)))
+}
 
-    #[inline(always)]
-    pub(crate) fn free(
-        this: &Object<Self>,
-        addr: usize,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-    ) -> Result<()> {
-        this.live(waits)?;
-        if waits.is_empty()
-            && this.watched.is_none()
-            && let Shape::InOrder(lane) = &this.shape
-            && this.context().domain().memory.is_flat()
-        {
-            if !event.wanted() {
-                if lane.free(addr) {
-                    return Ok(());
-                }
-            } else if !this.is_profiled()
-                && let Some(reach) = lane.free_told(addr)
-            {
-                let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
-                event.make(D::table(), || Event::new(this, command, reach, None));
+#[inline(always)]
+pub(crate) fn free<D: Driver>(
+    this: &Object<Queue<D>>,
+    addr: usize,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<()> {
+    this.live(waits)?;
+    if waits.is_empty()
+        && this.watched.is_none()
+        && let Shape::InOrder(lane) = &this.shape
+        && this.context().domain().memory.is_flat()
+    {
+        if !event.wanted() {
+            if lane.free(addr) {
                 return Ok(());
             }
-        }
-        Self::free_slowly(this, addr, waits, event)
-    }
-
-    /// As [`Queue::free`], where more is wanted than to give the lane its block back.
-    #[inline(never)]
-    fn free_slowly(
-        this: &Object<Self>,
-        addr: usize,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-    ) -> Result<()> {
-        let memory = &this.context().domain().memory;
-        let unknown = UR_RESULT_ERROR_INVALID_MEM_OBJECT;
-        if let Some(found) = memory.native(addr) {
-            return Self::free_native(this, found, addr as u64, waits, event);
-        }
-        let waits = Event::join_list(this.context(), waits)?;
-        let mut entry = this.entry();
-        let reach = match &this.shape {
-            Shape::InOrder(lane) => {
-                // A refused free must not have made the queue wait.
-                ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
-                let mut state = lane.after(&waits)?;
-                lane.cover(&mut state)?;
-                let freed = memory.is_flat() && lane.free(addr);
-                ensure(freed || memory.free(addr, &state.tip()), unknown)?;
-                if let Some(entry) = &mut entry {
-                    entry.free(addr as u64, &state.tip());
-                }
-                event.wanted().then(|| lane.reach(&mut state))
-            }
-            Shape::OutOfOrder(lanes) => {
-                let mut lanes = enter(lanes);
-                let reach = lanes.reach_of(&waits);
-                ensure(memory.free(addr, &reach.done), unknown)?;
-                if let Some(entry) = &mut entry {
-                    entry.free(addr as u64, &reach.done);
-                }
-                lanes.add_loose(&reach);
-                Some(Reached::new(reach))
-            }
-        };
-        drop(entry);
-        let Some(reach) = reach.filter(|_| event.wanted()) else {
+        } else if !this.is_profiled()
+            && let Some(reach) = lane.free_told(addr)
+        {
+            let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
+            event.make(D::table(), || Event::new(this, command, reach, None));
             return Ok(());
-        };
-        // The block is free, whatever becomes of the event's times.
-        let (reach, times) = match this.is_profiled() {
-            true => this.timed(Reached::clone(&reach)).unwrap_or((reach, None)),
-            false => (reach, None),
-        };
-        let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
-        Self::deliver(this, command, Some(reach), times, event, false)
+        }
     }
+    free_slowly(this, addr, waits, event)
+}
+
+/// As [`free`], where more is wanted than to give the lane its block back.
+#[inline(never)]
+fn free_slowly<D: Driver>(
+    this: &Object<Queue<D>>,
+    addr: usize,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<()> {
+    let memory = &this.context().domain().memory;
+    let unknown = UR_RESULT_ERROR_INVALID_MEM_OBJECT;
+    if let Some(found) = memory.native(addr) {
+        return native_alloc::free(this, found, addr as u64, waits, event);
+    }
+    let waits = Event::join_list(this.context(), waits)?;
+    let mut entry = entry(this);
+    let reach = match &this.shape {
+        Shape::InOrder(lane) => {
+            // A refused free must not have made the queue wait.
+            ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
+            let mut state = lane.after(&waits)?;
+            lane.cover(&mut state)?;
+            let freed = memory.is_flat() && lane.free(addr);
+            ensure(freed || memory.free(addr, &state.tip()), unknown)?;
+            if let Some(entry) = &mut entry {
+                entry.free(addr as u64, &state.tip());
+            }
+            event.wanted().then(|| lane.reach(&mut state))
+        }
+        Shape::OutOfOrder(lanes) => {
+            let mut lanes = enter(lanes);
+            let reach = lanes.reach_of(&waits);
+            ensure(memory.free(addr, &reach.done), unknown)?;
+            if let Some(entry) = &mut entry {
+                entry.free(addr as u64, &reach.done);
+            }
+            lanes.add_loose(&reach);
+            Some(Reached::new(reach))
+        }
+    };
+    drop(entry);
+    let Some(reach) = reach.filter(|_| event.wanted()) else {
+        return Ok(());
+    };
+    // The block is free, whatever becomes of the event's times.
+    let (reach, times) = match this.is_profiled() {
+        true => this.timed(Reached::clone(&reach)).unwrap_or((reach, None)),
+        false => (reach, None),
+    };
+    let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
+    Queue::deliver(this, command, Some(reach), times, event, false)
 }
 
 fn address(addr: u64) -> *mut c_void {

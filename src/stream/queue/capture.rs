@@ -16,17 +16,17 @@
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
-use crate::stream::engine::enter;
 use crate::stream::event::Event;
+use crate::stream::lock::enter;
 use crate::stream::queue::Shape;
+use crate::stream::queue::graph::Graph;
 use crate::stream::recording::Node;
 use crate::stream::recording::command::Command;
-use crate::stream::recording::graph::Graph;
 use crate::stream::{Driver, Queue};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-const NOT_HERE: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
+pub(super) const NOT_HERE: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 
 /// A queue's part in a capture. What is asked most comes first.
 #[repr(C)]
@@ -98,94 +98,76 @@ impl<D: Driver> Capture<D> {
     }
 }
 
-impl<D: Driver> Queue<D> {
-    /// `urQueueBeginGraphCaptureExp`, `urQueueBeginCaptureIntoGraphExp`
-    pub(crate) fn begin_capture(this: &Object<Self>, graph: &Arc<Object<Graph<D>>>) -> Result<()> {
-        this.engine().check()?;
-        let own = Arc::ptr_eq(graph.context().domain(), this.context().domain());
-        ensure(own, UR_RESULT_ERROR_INVALID_GRAPH)?;
-        ensure(!this.capture.is_on(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
-        graph.begin(this)?;
-        this.capture.set(graph)
-    }
+/// `urQueueBeginGraphCaptureExp`, `urQueueBeginCaptureIntoGraphExp`
+pub(crate) fn begin<D: Driver>(
+    this: &Object<Queue<D>>,
+    graph: &Arc<Object<Graph<D>>>,
+) -> Result<()> {
+    this.engine().check()?;
+    let own = Arc::ptr_eq(graph.context().domain(), this.context().domain());
+    ensure(own, UR_RESULT_ERROR_INVALID_GRAPH)?;
+    ensure(!this.capture.is_on(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+    graph.begin(this)?;
+    this.capture.set(graph)
+}
 
-    /// `urQueueEndGraphCaptureExp`
-    pub(crate) fn end_capture(this: &Object<Self>) -> Result<Arc<Object<Graph<D>>>> {
-        let none = Error::new(UR_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING);
-        let graph = this.capture.graph().map_err(|_| none)?;
-        for queue in graph.end(this)? {
-            queue.capture.clear();
-        }
-        this.capture.clear();
-        Ok(graph)
+/// `urQueueEndGraphCaptureExp`
+pub(crate) fn end<D: Driver>(this: &Object<Queue<D>>) -> Result<Arc<Object<Graph<D>>>> {
+    let none = Error::new(UR_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING);
+    let graph = this.capture.graph().map_err(|_| none)?;
+    for queue in graph.end(this)? {
+        queue.capture.clear();
     }
+    this.capture.clear();
+    Ok(graph)
+}
 
-    /// For what cannot be captured.
-    #[inline]
-    pub(crate) fn live(&self, waits: Handles<'_, Event<D>>) -> Result<()> {
-        match self.is_captured(waits) {
-            true => Err(NOT_HERE),
-            false => Ok(()),
-        }
+/// Records a command. The queue joins the capture that an event of the list belongs to.
+pub(crate) fn record<D: Driver>(
+    this: &Object<Queue<D>>,
+    made: Command<'_, D>,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+    span: Span,
+) -> Result<()> {
+    this.engine().check()?;
+    let mut node = Node::new(made, None)?;
+    let mut graph = this.capture.is_on().then(|| this.capture.graph());
+    for event in waits.iter() {
+        let Some((other, at)) = event.captured() else {
+            node.waits.push(event.arc());
+            continue;
+        };
+        let other = other?;
+        let graph = graph.get_or_insert_with(|| Ok(Arc::clone(&other)));
+        let same = graph.as_ref().is_ok_and(|graph| Arc::ptr_eq(graph, &other));
+        ensure(same, NOT_HERE.code())?;
+        node.after.push(at);
     }
-
-    /// Whether a command with this wait list is captured.
-    #[inline(always)]
-    pub(crate) fn is_captured(&self, waits: Handles<'_, Event<D>>) -> bool {
-        self.capture.is_on() || !waits.is_empty() && Self::are_captured(waits)
+    let graph = graph.ok_or(NOT_HERE)??;
+    if !this.capture.is_on() {
+        graph.join(this)?;
+        this.capture.set(&graph)?;
     }
-
-    fn are_captured(waits: Handles<'_, Event<D>>) -> bool {
-        waits.iter().any(|event| event.is_captured())
+    let mut place = enter(&this.capture.place);
+    let place = place.as_mut().ok_or(NOT_HERE)?;
+    node.after.extend(&place.floor);
+    if matches!(span, Span::Everything | Span::FullBarrier) {
+        node.after.extend(&place.since);
     }
-
-    /// Records a command. The queue joins the capture that an event of the list belongs to.
-    pub(crate) fn record(
-        this: &Object<Self>,
-        made: Command<'_, D>,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-        span: Span,
-    ) -> Result<()> {
-        this.engine().check()?;
-        let mut node = Node::new(made, None)?;
-        let mut graph = this.capture.is_on().then(|| this.capture.graph());
-        for event in waits.iter() {
-            let Some((other, at)) = event.captured() else {
-                node.waits.push(event.arc());
-                continue;
-            };
-            let other = other?;
-            let graph = graph.get_or_insert_with(|| Ok(Arc::clone(&other)));
-            let same = graph.as_ref().is_ok_and(|graph| Arc::ptr_eq(graph, &other));
-            ensure(same, NOT_HERE.code())?;
-            node.after.push(at);
-        }
-        let graph = graph.ok_or(NOT_HERE)??;
-        if !this.capture.is_on() {
-            graph.join(this)?;
-            this.capture.set(&graph)?;
-        }
-        let mut place = enter(&this.capture.place);
-        let place = place.as_mut().ok_or(NOT_HERE)?;
-        node.after.extend(&place.floor);
-        if matches!(span, Span::Everything | Span::FullBarrier) {
-            node.after.extend(&place.since);
-        }
-        node.after.sort_unstable();
-        node.after.dedup();
-        let kind = node.kind;
-        let at = place.graph.push(node)?;
-        let holds = matches!(span, Span::Barrier | Span::FullBarrier);
-        if holds || matches!(this.shape, Shape::InOrder(_)) {
-            place.floor = vec![at];
-            place.since.clear();
-        } else {
-            place.since.push(at);
-        }
-        if event.wanted() {
-            event.set(&Event::of_graph(this, kind, &place.graph, at));
-        }
-        Ok(())
+    node.after.sort_unstable();
+    node.after.dedup();
+    let kind = node.kind;
+    let at = place.graph.push(node)?;
+    let holds = matches!(span, Span::Barrier | Span::FullBarrier);
+    if holds || matches!(this.shape, Shape::InOrder(_)) {
+        place.floor = vec![at];
+        place.since.clear();
+    } else {
+        place.since.push(at);
     }
+    if event.wanted() {
+        event.set(&Event::of_graph(this, kind, &place.graph, at));
+    }
+    Ok(())
 }

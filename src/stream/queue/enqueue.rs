@@ -9,8 +9,9 @@
 
 use crate::abi::*;
 use crate::object::{Handles, Object, OutHandle, Result};
+use crate::stream::driver::Progress;
 use crate::stream::event::Event;
-use crate::stream::lane::{LaneCore, Progress, Turn};
+use crate::stream::lane::{LaneCore, Turn};
 use crate::stream::queue::Shape;
 use crate::stream::{Driver, LaunchRequest, PlainLaunch, Queue, Work};
 use std::ffi::c_void;

@@ -1,20 +1,18 @@
 //! Host tasks: the user's functions as commands of a queue, run on the engine's threads.
 
 use crate::abi::*;
-use crate::hal::Unwrapped;
 use crate::object::{Handles, Object, OutHandle, Result};
 use crate::stream::engine::HostPoint;
 use crate::stream::engine::reach::Reach;
 use crate::stream::event::{Event, Times};
-use crate::stream::queue::capture::Span;
+use crate::stream::queue::capture::{self, Span};
 use crate::stream::recording::command::Command;
+use crate::stream::work::call::{Call, HostFunction};
 use crate::stream::{Driver, Queue, Work};
 use crate::timeline::Failure;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-type Function = <ur_exp_host_task_function_t as Unwrapped>::Fn;
 
 /// A task that waits for its turn. Dropped without having run, it completes all the same.
 struct Task<D: Driver> {
@@ -51,70 +49,56 @@ impl<D: Driver> Task<D> {
     }
 }
 
-/// A user's function and its data.
-#[derive(Clone, Copy)]
-pub(crate) struct Call {
-    pub run: Function,
-    pub data: *mut c_void,
+pub(crate) fn enqueue<D: Driver>(
+    this: &Object<Queue<D>>,
+    run: HostFunction,
+    data: *mut c_void,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<()> {
+    let engine = this.engine();
+    engine.check()?;
+    let call = Call { run, data };
+    if this.is_captured(waits) {
+        let made = Command {
+            host: Some(call),
+            ..Command::new(UR_COMMAND_HOST_TASK_EXP, Work::Marker)
+        };
+        return capture::record(this, made, waits, event, Span::Command);
+    }
+    let waits = Event::join_list(this.context(), waits)?;
+    let times = if event.wanted() {
+        this.times(false)?
+    } else {
+        None
+    };
+    let signal = engine.host_signal(this.context().domain())?;
+    let (point, before) = this.hold(&waits, signal)?;
+    let reach = before.held_by(&point.point);
+    let stamps = times
+        .as_ref()
+        .map(|times: &Times| Arc::clone(&times.stamps));
+    start(this, call, point, stamps, before)?;
+    let reach = event.wanted().then(|| reach.into());
+    Queue::deliver(this, UR_COMMAND_HOST_TASK_EXP, reach, times, event, false)
 }
 
-// SAFETY: whoever enqueues a host task promises that it may run on another thread.
-unsafe impl Send for Call {}
-// SAFETY: as above; a captured task runs once an execution, and those follow each other.
-unsafe impl Sync for Call {}
-
-impl<D: Driver> Queue<D> {
-    pub(crate) fn host_task(
-        this: &Object<Self>,
-        run: Function,
-        data: *mut c_void,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-    ) -> Result<()> {
-        let engine = this.engine();
-        engine.check()?;
-        let call = Call { run, data };
-        if this.is_captured(waits) {
-            let made = Command {
-                host: Some(call),
-                ..Command::new(UR_COMMAND_HOST_TASK_EXP, Work::Marker)
-            };
-            return Self::record(this, made, waits, event, Span::Command);
-        }
-        let waits = Event::join_list(this.context(), waits)?;
-        let times = if event.wanted() {
-            this.times(false)?
-        } else {
-            None
-        };
-        let signal = engine.host_signal(this.context().domain())?;
-        let (point, before) = this.hold(&waits, signal)?;
-        let reach = before.held_by(&point.point);
-        let stamps = times
-            .as_ref()
-            .map(|times: &Times| Arc::clone(&times.stamps));
-        Self::start(this, call, point, stamps, before)?;
-        let reach = event.wanted().then(|| reach.into());
-        Self::deliver(this, UR_COMMAND_HOST_TASK_EXP, reach, times, event, false)
-    }
-
-    /// Has a task run after `before`; the queue is held by its point already.
-    pub(crate) fn start(
-        this: &Object<Self>,
-        call: Call,
-        point: HostPoint<D>,
-        stamps: Option<Arc<crate::stream::Stamps>>,
-        before: Reach,
-    ) -> Result<()> {
-        let task = Task {
-            call,
-            stamps,
-            point,
-            queue: this.arc(),
-        };
-        this.engine().when(before, move |failure| match failure {
-            None => task.call(),
-            Some(_) => task.fail(),
-        })
-    }
+/// Has a task run after `before`; the queue is held by its point already.
+pub(crate) fn start<D: Driver>(
+    this: &Object<Queue<D>>,
+    call: Call,
+    point: HostPoint<D>,
+    stamps: Option<Arc<crate::stream::Stamps>>,
+    before: Reach,
+) -> Result<()> {
+    let task = Task {
+        call,
+        stamps,
+        point,
+        queue: this.arc(),
+    };
+    this.engine().when(before, move |failure| match failure {
+        None => task.call(),
+        Some(_) => task.fail(),
+    })
 }

@@ -3,29 +3,41 @@
 //! An in-order queue is one lane. An out-of-order queue is a few, and its own lock keeps choosing a
 //! lane and submitting to it one step, so that nothing slips onto a lane that has just been made to
 //! wait for the host.
+//!
+//! Owns the handle, and how each kind of command goes to lanes: `enqueue` in one stretch, `alloc` as bookkeeping,
+//! `host_task`, `native_command`, `replay` of a recording, and `capture` into a `graph` instead. Uses every folder
+//! below `api`. Must never know a backend.
 
 pub(crate) mod alloc;
 pub(crate) mod capture;
 pub(crate) mod enqueue;
+pub(crate) mod graph;
 pub(crate) mod host_task;
+mod native_alloc;
 pub(crate) mod native_command;
 pub(crate) mod out_of_order;
+pub(crate) mod replay;
 
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
-use crate::stream::context::domain::Failures;
 use crate::stream::engine::loans::Loans;
 use crate::stream::engine::reach::{Reach, Reached};
-use crate::stream::engine::{HostPoint, HostSignal, enter};
-use crate::stream::event::{Event, Times};
-use crate::stream::lane::{LaneCore, Progress};
+use crate::stream::engine::{HostPoint, HostSignal};
+use crate::stream::lock::enter;
+
+use crate::stream::driver::Progress;
+use crate::stream::engine::Failures;
+use crate::stream::event::{CommandQueue, Event, Times};
+use crate::stream::lane::LaneCore;
 use crate::stream::queue::capture::{Capture, Span};
 use crate::stream::queue::out_of_order::OutOfOrder;
 use crate::stream::recording::command::Command;
-use crate::stream::usm::pool_trace::Trace;
+use crate::stream::recording::command::Site;
+use crate::stream::settings::pool_trace::Trace;
 use crate::stream::{Context, Driver, Engine, Stamps, Work};
 use crate::timeline::{Clock, Failure, Frontier, LaneId};
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
 /// A queue's handle. What every command looks at comes first, on as few cache lines as may be: the
@@ -81,7 +93,12 @@ impl<D: Driver> Queue<D> {
                 &context, &device, flags,
             ))))
         } else {
-            Shape::InOrder(LaneCore::open(&context, &device, flags, true)?)
+            Shape::InOrder(LaneCore::open(
+                Arc::clone(&context) as _,
+                &device,
+                flags,
+                true,
+            )?)
         };
         Ok(Self::made(Self {
             context,
@@ -108,7 +125,7 @@ impl<D: Driver> Queue<D> {
         let home_at = context.index(device)?;
         let home = context.device(device)?;
         let (device, context) = (device.arc(), context.arc());
-        let lane = LaneCore::over(&context, &device, true, |_| Ok(lane))?;
+        let lane = LaneCore::over(Arc::clone(&context) as _, &device, true, |_| Ok(lane))?;
         lane.expose()?;
         let shape = Shape::InOrder(lane);
         Ok(Self::made(Self {
@@ -154,6 +171,37 @@ impl<D: Driver> Queue<D> {
         match &self.shape {
             Shape::InOrder(lane) => Ok(look(lane.expose()?)),
             Shape::OutOfOrder(lanes) => Ok(look(enter(lanes).shown()?.expose()?)),
+        }
+    }
+
+    /// For what cannot be captured.
+    #[inline]
+    pub(crate) fn live(&self, waits: Handles<'_, Event<D>>) -> Result<()> {
+        match self.is_captured(waits) {
+            true => Err(capture::NOT_HERE),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a command with this wait list is captured.
+    #[inline(always)]
+    pub(crate) fn is_captured(&self, waits: Handles<'_, Event<D>>) -> bool {
+        self.capture.is_on() || !waits.is_empty() && Self::are_captured(waits)
+    }
+
+    fn are_captured(waits: Handles<'_, Event<D>>) -> bool {
+        waits.iter().any(|event| event.is_captured())
+    }
+
+    /// The lane of the native command whose function runs on this thread, the innermost.
+    fn lent_here(&self) -> Option<Arc<LaneCore<D>>> {
+        self.lent.here()
+    }
+
+    pub(crate) fn site(&self) -> Site<'_, D> {
+        Site {
+            context: self.context(),
+            device: self.device(),
         }
     }
 
@@ -203,7 +251,7 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         if this.is_captured(waits) {
             ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
-            return Self::record(this, made, waits, event, Span::Command);
+            return capture::record(this, made, waits, event, Span::Command);
         }
         let Command { kind, work, .. } = made;
         Self::give_with(this, kind, waits, event, blocking, |lane, epoch, stamps| {
@@ -358,7 +406,7 @@ impl<D: Driver> Queue<D> {
                 (false, false) => Span::Command,
             };
             let made = Command::new(command, Work::Marker);
-            return Self::record(this, made, list, event, span);
+            return capture::record(this, made, list, event, span);
         }
         let waits = Event::join_list(this.context(), list)?;
         let reach = match &this.shape {
@@ -419,7 +467,12 @@ impl<D: Driver> Queue<D> {
         self.engine().check()?;
         let all = self.everything();
         if let Shape::InOrder(lane) = &self.shape {
-            lane.plan(&self.context.domain().memory);
+            let pools = || self.context.domain().memory.pools();
+            lane.plan(|keys, stash, order| {
+                pools()
+                    .iter()
+                    .for_each(|core| core.plan(keys, stash, order));
+            });
         }
         let waited = self.engine().wait(&all);
         let failed = match &self.shape {
@@ -447,6 +500,29 @@ impl<D: Driver> Queue<D> {
             QueueInfo::ReferenceCount => out.value(this.api_refs()),
             QueueInfo::Empty => out.boolean(this.engine().is_done(&this.everything())?),
         }
+    }
+}
+
+impl<D: Driver> CommandQueue<D> for Object<Queue<D>> {
+    #[inline]
+    fn context(&self) -> &Arc<Object<Context<D>>> {
+        &self.context
+    }
+
+    fn device(&self) -> &Object<D::Device> {
+        &self.device
+    }
+
+    fn handle(&self) -> *mut c_void {
+        Object::handle(self)
+    }
+
+    fn mark(&self, after: &Reach) -> Result<Option<Reached>> {
+        self.submit(after, Work::Marker, None, true)
+    }
+
+    fn forget(&self, done: &Frontier) {
+        Queue::forget(self, done);
     }
 }
 

@@ -7,9 +7,11 @@
 
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
+use crate::stream::driver::FAILED;
+use crate::stream::driver::Progress;
 use crate::stream::engine::reach::{Reach, Reached};
-use crate::stream::engine::{FAILED, HostPoint, HostSignal};
-use crate::stream::lane::{LaneCore, Progress};
+use crate::stream::engine::{HostPoint, HostSignal};
+use crate::stream::lane::LaneCore;
 use crate::stream::{Context, Driver, Stamps, Work};
 use crate::timeline::{Failure, Frontier, Gathered, PointRef};
 use std::borrow::Cow;
@@ -289,7 +291,12 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     fn add_lane(&mut self) -> Result<usize> {
-        let lane = LaneCore::open(&self.context, &self.device, self.flags, false)?;
+        let lane = LaneCore::open(
+            Arc::clone(&self.context) as _,
+            &self.device,
+            self.flags,
+            false,
+        )?;
         self.lanes.push(lane);
         Ok(self.lanes.len() - 1)
     }

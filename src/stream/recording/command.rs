@@ -7,9 +7,9 @@
 
 use crate::abi::*;
 use crate::object::{Object, Result, ensure};
-use crate::stream::queue::host_task::Call;
+use crate::stream::work::call::Call;
 use crate::stream::work::transfer::{self, Box3, OUTSIDE};
-use crate::stream::{Context, Driver, LaunchRequest, Pitched, Queue, Work};
+use crate::stream::{Context, Driver, LaunchRequest, Pitched, Work};
 use std::ffi::{CStr, c_void};
 
 /// One command, and the objects that it needs for as long as it may run.
@@ -84,15 +84,6 @@ impl Corner {
 
     fn of(&self, region: ur_rect_region_t) -> Result<Box3> {
         Box3::new(self.origin, region, self.row_pitch, self.slice_pitch)
-    }
-}
-
-impl<D: Driver> Queue<D> {
-    pub(crate) fn site(&self) -> Site<'_, D> {
-        Site {
-            context: self.context(),
-            device: self.device(),
-        }
     }
 }
 

@@ -9,14 +9,13 @@
 use crate::abi::*;
 use crate::hal::{self, CommandBufferInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
-use crate::stream::engine::enter;
-use crate::stream::engine::reach::Reach;
 use crate::stream::event::Event;
+use crate::stream::lock::enter;
 use crate::stream::recording::command::{Command, Site};
 use crate::stream::recording::native_record::Records;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
-use crate::stream::{Context, Driver, Queue};
+use crate::stream::{Context, Driver};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -135,6 +134,10 @@ impl<D: Driver> CommandBuffer<D> {
         &self.device
     }
 
+    pub(crate) fn profiles(&self) -> bool {
+        self.profiles
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State<D>> {
         enter(&self.state)
     }
@@ -224,26 +227,6 @@ impl<D: Driver> CommandBuffer<D> {
         Ok(())
     }
 
-    /// `urEnqueueCommandBufferExp`
-    pub(crate) fn enqueue(
-        this: &Object<Self>,
-        queue: &Object<Queue<D>>,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-    ) -> Result<()> {
-        let own = Arc::ptr_eq(this.context.domain(), queue.context().domain())
-            && Arc::ptr_eq(&this.device, queue.device());
-        ensure(own, UR_RESULT_ERROR_INVALID_QUEUE)?;
-        queue.live(waits)?;
-        let waits = Event::join_list(queue.context(), waits)?;
-        let mut state = this.state();
-        let State::Finalized(replay) = &mut *state else {
-            return Err(Error::new(UR_RESULT_ERROR_INVALID_OPERATION));
-        };
-        let command = UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP;
-        Queue::replay(queue, replay, command, &waits, event, this.profiles)
-    }
-
     pub(crate) fn info(
         this: &Object<Self>,
         what: CommandBufferInfo,
@@ -258,29 +241,5 @@ impl<D: Driver> CommandBuffer<D> {
                 ..Default::default()
             }),
         }
-    }
-}
-
-impl<D: Driver> Queue<D> {
-    /// Enqueues all of a recording as one command.
-    pub(crate) fn replay(
-        this: &Object<Self>,
-        replay: &mut Replay<D>,
-        command: ur_command_t,
-        waits: &Reach,
-        event: OutHandle<'_, Event<D>>,
-        profiles: bool,
-    ) -> Result<()> {
-        if replay.recording().nodes.is_empty() {
-            let times = match event.wanted() {
-                true => this.times(profiles)?,
-                false => None,
-            };
-            let reach = this.submit(waits, crate::stream::Work::Marker, times.as_ref(), true)?;
-            return Self::deliver(this, command, reach, times, event, false);
-        }
-        let queued = this.times(profiles)?.map(|times| times.queued);
-        let (reach, times) = replay.submit(this, waits, queued, event.wanted())?;
-        Self::deliver(this, command, Some(reach), times, event, false)
     }
 }

@@ -1,14 +1,14 @@
 //! Recorded commands: what a command buffer holds, and what a captured graph does.
 //!
 //! Owns what is needed to submit each command again: its work, the commands that it follows, the
-//! events that it waits for and signals, and all objects that it uses. Knows no queue and no lane.
+//! events that it waits for and signals, and all objects that it uses; command buffers, their updates and what is
+//! made of a recording for submission. Uses `event` and what is below. Must never know a queue or a lane.
 //!
 //! Commands are numbered in the order in which they were recorded, and each follows only earlier
 //! ones. So that order is a schedule, and what is made of several in a row keeps it one.
 
 pub(crate) mod command;
 pub(crate) mod command_buffer;
-pub(crate) mod graph;
 pub(crate) mod native_record;
 pub(crate) mod reduction;
 pub(crate) mod replay;
@@ -18,10 +18,10 @@ use crate::abi::*;
 use crate::hal::checks;
 use crate::object::{Body, Error, Object, Result};
 use crate::stream::event::Event;
-use crate::stream::queue::host_task::Call;
 use crate::stream::recording::command::{Command, Site};
 use crate::stream::recording::reduction::Reduction;
 use crate::stream::recording::replay::Unit;
+use crate::stream::work::call::Call;
 use crate::stream::{Driver, LaunchRequest, Step, Work};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,7 +159,7 @@ impl<D: Driver> Recording<D> {
         let mut from = 0;
         while from < self.nodes.len() {
             let made = (from < steps.len())
-                .then(|| D::compile(site.context, site.device, &steps, from, updatable))
+                .then(|| D::compile(site.context.domain(), site.device, &steps, from, updatable))
                 .flatten();
             let (count, compiled) = match made {
                 Some((count, compiled)) if count > 0 => (count, Some(compiled)),

@@ -12,22 +12,14 @@
 use crate::abi::*;
 use crate::hal::Unwrapped;
 use crate::object::{Object, Out, Result, ensure};
-use crate::stream::engine::enter;
 use crate::stream::engine::loans::Loans;
+use crate::stream::lock::enter;
 use crate::stream::recording::command::Command;
 use crate::stream::recording::command_buffer::{CommandBuffer, State};
 use crate::stream::recording::{Node, Recording};
-use crate::stream::{Driver, Hooks, Work};
+use crate::stream::{Driver, NativeRecord, Work};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
-
-/// A native object that others add commands to.
-pub trait NativeRecord<D: Driver>: Send + Sync {
-    fn handle(&self) -> ur_native_handle_t;
-
-    /// All that it holds now, as one command.
-    fn work(&self) -> Result<Work<D>>;
-}
 
 type Record<D> = Arc<dyn NativeRecord<D>>;
 
@@ -89,10 +81,7 @@ impl<D: Driver> CommandBuffer<D> {
 
     /// What a child's native commands are added to. It must be as if they were added here.
     fn record_of(&self, child: &Object<Self>) -> Result<Record<D>> {
-        ensure(
-            <D as Hooks<D>>::RECORDS_NEST,
-            UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
-        )?;
+        ensure(D::RECORDS_NEST, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         let (own, other) = (self.site(), child.site());
         let same = std::ptr::eq(own.context, other.context)
             && std::ptr::eq(own.device, other.device)
@@ -132,7 +121,7 @@ impl<D: Driver> CommandBuffer<D> {
 
     fn new_record(&self) -> Result<Record<D>> {
         let site = self.site();
-        <D as Hooks<D>>::native_record(site.context, site.device)
+        D::native_record(site.context.domain(), site.device)
     }
 
     /// What was added to the buffer's own object, if anybody ever asked for that.

@@ -5,7 +5,7 @@
 
 use crate::object::Object;
 use crate::pool::{Block, Ends};
-use crate::stream::engine::enter;
+use crate::stream::lock::enter;
 use crate::stream::usm::pool_core::{Part, PoolCore};
 use crate::stream::{Driver, Kind};
 use crate::timeline::Frontier;

@@ -6,53 +6,17 @@
 //! the figures over all kinds together, and when memory beyond the threshold goes back.
 
 use crate::abi::*;
-use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
+use crate::object::{Error, Result, ensure};
 use crate::pool::{Block, WaitPolicy};
-use crate::stream::engine::enter;
-use crate::stream::engine::reach::Reach;
-use crate::stream::event::Event;
-use crate::stream::lane::Progress;
-use crate::stream::queue::Shape;
+use crate::stream::lock::enter;
+use crate::stream::settings::Settings;
 use crate::stream::usm::pool_core::PoolCore;
-use crate::stream::usm::settings::Settings;
-use crate::stream::{Domain, Driver, Kind, Queue};
+use crate::stream::{Domain, Driver, Kind, NativePool};
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-/// A backend's own pool. Dropped when nothing of it is live, whatever is pending.
-pub trait NativePool<D: Driver>: Send + Sync {
-    /// Memory for what the lane is given from now on. It is the lane's command with this epoch.
-    fn alloc(&self, lane: &D::Lane, epoch: u64, bytes: usize) -> Result<usize>;
-
-    /// Ends an allocation behind all that the lane was given, as its command with this epoch.
-    fn free(&self, lane: &D::Lane, epoch: u64, addr: usize) -> Result<()>;
-
-    /// Memory that may be used at once, in any order. The host may be made to wait.
-    fn alloc_now(&self, bytes: usize) -> Result<usize>;
-
-    /// Ends an allocation all use of which is over. Never waits.
-    fn free_now(&self, addr: usize);
-
-    /// Bytes that it has from the system.
-    fn reserved(&self) -> Result<u64>;
-
-    /// How many bytes it may keep when the host has waited for its work.
-    fn set_threshold(&self, bytes: u64);
-
-    /// Gives back what is unused until at most so many bytes are reserved.
-    fn trim(&self, keep: u64);
-}
-
-/// What is asked of a backend's own pool when it is made.
-pub struct NativeLimits {
-    /// Most bytes to reserve; 0 for no limit.
-    pub max_bytes: u64,
-    /// Bytes that may stay reserved though unused.
-    pub threshold: u64,
-}
 
 /// A part of a pool that the backend serves, and what is live of it.
 pub(crate) struct NativePart<D: Driver> {
@@ -67,7 +31,7 @@ pub(crate) struct NativePart<D: Driver> {
 #[derive(Clone, Copy)]
 pub(crate) struct Live {
     /// What the backend knows it by; not above its address.
-    base: u64,
+    pub base: u64,
     bytes: u64,
 }
 
@@ -111,7 +75,7 @@ impl<D: Driver> NativePart<D> {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    fn serve(&self, ask: impl FnOnce() -> Result<usize>) -> Result<usize> {
+    pub(crate) fn serve(&self, ask: impl FnOnce() -> Result<usize>) -> Result<usize> {
         self.begun.store(true, Ordering::Release);
         ask()
     }
@@ -126,15 +90,15 @@ impl<D: Driver> Drop for NativePart<D> {
 }
 
 /// An allocation that is counted as used but has no memory yet.
-struct Asked<'a, D: Driver> {
+pub(crate) struct Asked<'a, D: Driver> {
     core: &'a Arc<PoolCore<D>>,
     part: usize,
-    native: &'a NativePart<D>,
+    pub native: &'a NativePart<D>,
     size: usize,
 }
 
 impl<'a, D: Driver> Asked<'a, D> {
-    fn new(core: &'a Arc<PoolCore<D>>, part: usize, size: usize) -> Result<Self> {
+    pub(crate) fn new(core: &'a Arc<PoolCore<D>>, part: usize, size: usize) -> Result<Self> {
         ensure(size > 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         let native = core.parts()[part].native.as_ref();
         let native = native.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
@@ -149,7 +113,7 @@ impl<'a, D: Driver> Asked<'a, D> {
     }
 
     /// Has memory found and, where there is none, idle memory of ours given back for it.
-    fn serve<R>(&self, mut ask: impl FnMut() -> Result<R>) -> Result<R> {
+    pub(crate) fn serve<R>(&self, mut ask: impl FnMut() -> Result<R>) -> Result<R> {
         ask().or_else(|error| {
             let again = is_out_of_memory(&error) && self.core.shed_for(self.part);
             if again { ask() } else { Err(error) }
@@ -157,7 +121,7 @@ impl<'a, D: Driver> Asked<'a, D> {
     }
 
     /// It has memory, from `base` on, and begins at `addr`.
-    fn served(self, base: u64, addr: u64) -> *mut c_void {
+    pub(crate) fn served(self, base: u64, addr: u64) -> *mut c_void {
         let bytes = self.size as u64;
         let live = Live { base, bytes };
         self.core.add_live(self.part, addr, live);
@@ -189,7 +153,7 @@ fn dry(kind: Kind) -> ur_result_t {
 }
 
 impl<D: Driver> PoolCore<D> {
-    fn native(&self, part: usize) -> Option<&NativePart<D>> {
+    pub(crate) fn native(&self, part: usize) -> Option<&NativePart<D>> {
         self.parts()[part].native.as_ref()
     }
 
@@ -206,7 +170,7 @@ impl<D: Driver> PoolCore<D> {
 
     /// Takes the live allocation at `addr` out, before it is freed: its address may then be another's
     /// at any time.
-    fn take_live(self: &Arc<Self>, part: usize, addr: u64) -> Option<Live> {
+    pub(crate) fn take_live(self: &Arc<Self>, part: usize, addr: u64) -> Option<Live> {
         let live = enter(&self.native(part)?.live).remove(&addr)?;
         if let Some(domain) = self.domain() {
             domain.memory.remove_native(addr, &Arc::downgrade(self));
@@ -216,7 +180,7 @@ impl<D: Driver> PoolCore<D> {
     }
 
     /// The allocation could not be freed, and is live again.
-    fn put_back(self: &Arc<Self>, part: usize, addr: u64, live: Live) {
+    pub(crate) fn put_back(self: &Arc<Self>, part: usize, addr: u64, live: Live) {
         self.used.take(&block(addr, live.bytes), None);
         self.add_live(part, addr, live);
     }
@@ -300,87 +264,5 @@ impl<D: Driver> Domain<D> {
             }
         }
         true
-    }
-}
-
-impl<D: Driver> Queue<D> {
-    /// [`Queue::alloc`] from a part that the backend serves. Without an event nothing could follow a
-    /// command of an out-of-order queue, so that there the memory must be ready on return.
-    pub(crate) fn alloc_native(
-        this: &Object<Self>,
-        (core, part): (&Arc<PoolCore<D>>, usize),
-        command: ur_command_t,
-        size: usize,
-        waits: &Reach,
-        event: OutHandle<'_, Event<D>>,
-    ) -> Result<*mut c_void> {
-        let asked = Asked::new(core, part, size)?;
-        let native = asked.native;
-        let wanted = event.wanted();
-        let ask = || {
-            let mut base = 0;
-            let give = |lane: &D::Lane, epoch| {
-                base = native.serve(|| native.pool.alloc(lane, epoch, size))?;
-                Ok(Progress::Pending)
-            };
-            let reach = match &this.shape {
-                Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give)?,
-                Shape::OutOfOrder(lanes) if wanted => {
-                    enter(lanes).submit_with(waits, wanted, give)?
-                }
-                Shape::OutOfOrder(_) => {
-                    base = native.serve(|| native.pool.alloc_now(size))?;
-                    None
-                }
-            };
-            Ok((base as u64, reach))
-        };
-        let served = asked.serve(ask);
-        let (base, reach) = match served {
-            Err(error) if core.waits_for_native(&error)? => asked.serve(ask)?,
-            served => served?,
-        };
-        let memory = asked.served(base, base);
-        if let Some(reach) = reach.filter(|_| wanted) {
-            let done = reach.done.clone();
-            let (reach, times) = this.timed(reach).inspect_err(|_| {
-                // Nobody gets to know the memory.
-                let found = (Arc::clone(core), part);
-                this.context().domain().free_native(found, base, done);
-            })?;
-            Self::deliver(this, command, Some(reach), times, event, false)?;
-        }
-        Ok(memory)
-    }
-
-    /// [`Queue::free`] of what a native pool gave.
-    pub(crate) fn free_native(
-        this: &Object<Self>,
-        (core, part): (Arc<PoolCore<D>>, usize),
-        addr: u64,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-    ) -> Result<()> {
-        let unknown = Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT);
-        let waits = Event::join_list(this.context(), waits)?;
-        let native = core.native(part).ok_or(unknown)?;
-        let live = core.take_live(part, addr).ok_or(unknown)?;
-        let (base, wanted) = (live.base as usize, event.wanted());
-        let give = |lane: &D::Lane, epoch| {
-            native.pool.free(lane, epoch, base)?;
-            Ok(Progress::Pending)
-        };
-        let given = match &this.shape {
-            Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give),
-            Shape::OutOfOrder(lanes) => enter(lanes).submit_with(&waits, wanted, give),
-        };
-        let reach = given.inspect_err(|_| core.put_back(part, addr, live))?;
-        let Some(reach) = reach.filter(|_| wanted) else {
-            return Ok(());
-        };
-        // The memory is free, whatever becomes of the event's times.
-        let (reach, times) = this.timed(reach.clone()).unwrap_or((reach, None));
-        let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
-        Self::deliver(this, command, Some(reach), times, event, false)
     }
 }

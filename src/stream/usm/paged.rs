@@ -13,7 +13,7 @@
 use crate::abi::*;
 use crate::object::{Error, Object, Result};
 use crate::pool::Slab;
-use crate::stream::engine::enter;
+use crate::stream::lock::enter;
 use crate::stream::{Domain, Driver, Kind};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};

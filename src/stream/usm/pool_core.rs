@@ -1,19 +1,20 @@
 //! The memory behind a UR pool: one internal pool for each kind and device, limits over them all.
 
 use crate::abi::*;
-use crate::object::{Error, Object, Result};
+use crate::object::{Body, Error, Object, Result};
 use crate::pool::{
     Acquired, Block, Config, Counters, Ends, Figures, Meter, Pool, PoolError, PoolKey, Request,
     SourceError, Stash, WaitPolicy,
 };
-use crate::stream::engine::enter;
-use crate::stream::usm::native_pool::{NativeLimits, NativePart, block};
+use crate::stream::lock::enter;
+use crate::stream::settings::Settings;
+use crate::stream::settings::pool_log::Report;
+use crate::stream::usm::native_pool::{NativePart, block};
 use crate::stream::usm::paged::Paged;
-use crate::stream::usm::pool_log::Report;
-use crate::stream::usm::settings::Settings;
 use crate::stream::usm::source::{SlabSource, UserBlock};
-use crate::stream::{Domain, Driver, Kind, UsmPool};
+use crate::stream::{Domain, Driver, Kind, NativeLimits};
 use crate::timeline::{Frontier, Lane};
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -153,7 +154,7 @@ pub(crate) struct PoolCore<D: Driver> {
     ends: Arc<Ends>,
     /// How much of `reserved` is native parts', when last looked at.
     native: Mutex<u64>,
-    handle: OnceLock<Weak<Object<UsmPool<D>>>>,
+    handle: OnceLock<Weak<dyn Any + Send + Sync>>,
 }
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -468,13 +469,13 @@ impl<D: Driver> PoolCore<D> {
     }
 
     /// The handle of the pool, while there is one.
-    pub fn handle(&self) -> Option<Arc<Object<UsmPool<D>>>> {
-        self.handle.get()?.upgrade()
+    pub fn handle<P: Body>(&self) -> Option<Arc<Object<P>>> {
+        self.handle.get()?.upgrade()?.downcast().ok()
     }
 
-    pub fn set_handle(&self, handle: &Arc<Object<UsmPool<D>>>) {
+    pub fn set_handle<P: Body>(&self, handle: &Arc<Object<P>>) {
         // Set once, when the handle is made.
-        let _ = self.handle.set(Arc::downgrade(handle));
+        let _ = self.handle.set(Arc::downgrade(handle) as _);
     }
 
     /// Whether it is a pool of this domain.

@@ -1,16 +1,30 @@
-//! One piece of work for a lane, and the times that it took.
+//! Commands as a lane is given them, and the times that they took.
+//!
+//! Owns plain data: work, launches, fill patterns, ranges and boxes. Uses the C types alone. Must never know
+//! a driver, an order or an object.
 
+pub(crate) mod call;
 pub(crate) mod launch;
 pub(crate) mod pattern;
 pub(crate) mod transfer;
 
 use crate::abi::*;
-use crate::stream::{Driver, Pattern};
+use crate::stream::Pattern;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+/// What a backend adds to the commands that every backend has.
+pub trait Payload: Sized + 'static {
+    /// A kernel with its arguments, ready to be given to a lane. Owns copies of by-value arguments
+    /// and keeps alive what it needs. Cheap to clone: a recorded launch is given again and again.
+    type Launch: Clone + Send + Sync;
+    /// Work beyond what every backend has; [`Infallible`](std::convert::Infallible) if there is none.
+    /// Cheap to clone, too.
+    type Native: Clone + Send + Sync;
+}
+
 /// Commands without side conditions: what a lane can be given to run.
-pub enum Work<D: Driver> {
+pub enum Work<D: Payload> {
     /// Nothing: its completion alone matters.
     Marker,
     Copy {
@@ -53,7 +67,7 @@ pub enum Work<D: Driver> {
     Native(D::Native),
 }
 
-impl<D: Driver> Clone for Work<D> {
+impl<D: Payload> Clone for Work<D> {
     #[rustfmt::skip]
     fn clone(&self) -> Self {
         match *self {

@@ -5,6 +5,12 @@
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
+//!
+//! Owns these, and the trace and the log that they turn on. Uses `driver` for the kinds of memory. Must never know
+//! a lane or a pool's handle.
+
+pub(crate) mod pool_log;
+pub(crate) mod pool_trace;
 
 use crate::object::env::Env;
 use crate::pool::WaitPolicy;

@@ -22,8 +22,8 @@
 use crate::object::log;
 use crate::pool::{Block, Reuse, Slab, Story};
 use crate::stream::Kind;
-use crate::stream::engine::enter;
-use crate::stream::usm::settings::Settings;
+use crate::stream::lock::enter;
+use crate::stream::settings::Settings;
 use crate::timeline::{Frontier, LaneId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;

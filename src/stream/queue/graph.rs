@@ -7,8 +7,9 @@
 use crate::abi::*;
 use crate::hal::{self, Unwrapped};
 use crate::object::{Body, Error, Handles, Object, OutHandle, Result, ensure};
-use crate::stream::engine::enter;
 use crate::stream::event::Event;
+use crate::stream::lock::enter;
+use crate::stream::queue::replay;
 use crate::stream::recording::command::Site;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
@@ -139,7 +140,7 @@ impl<D: Driver> Graph<D> {
         Ok(state.recording.nodes.len() as u32 - 1)
     }
 
-    fn instantiate(this: &Object<Self>) -> Result<Arc<Object<ExecutableGraph<D>>>> {
+    pub(crate) fn instantiate(this: &Object<Self>) -> Result<Arc<Object<ExecutableGraph<D>>>> {
         this.context.domain().engine().check()?;
         let (recording, device) = {
             let state = enter(&this.state);
@@ -159,6 +160,41 @@ impl<D: Driver> Graph<D> {
             replay: Mutex::new(replay),
             graph: this.arc(),
         }))
+    }
+
+    /// `urGraphDestroyExp`
+    pub(crate) fn destroy(this: &Object<Self>) -> Result<()> {
+        let captures = enter(&this.state).origin().is_some();
+        ensure(!captures, NOT_NOW.code())?;
+        destroy(this)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        enter(&self.state).recording.nodes.is_empty()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Has a function called when nothing can use what the commands use any more. Each of several is.
+    pub(crate) fn add_callback(
+        &self,
+        run: <ur_exp_graph_destruction_callback_t as Unwrapped>::Fn,
+        data: *mut c_void,
+    ) {
+        enter(&self.callbacks).push(Callback { run, data });
+    }
+
+    /// Writes a picture of the graph into a file.
+    pub(crate) fn dump(&self, file_path: &CStr) -> Result<()> {
+        let path = OsStr::from_bytes(file_path.to_bytes());
+        std::fs::write(path, self.describe()).map_err(|error| {
+            let code = error.raw_os_error().unwrap_or_default();
+            let text = format!("writing a graph's contents: {error}");
+            log::error!("{text}");
+            Error::native(UR_RESULT_ERROR_UNKNOWN, code, &text)
+        })
     }
 
     /// A picture in the language of Graphviz.
@@ -205,6 +241,11 @@ impl<D: Driver> Drop for Graph<D> {
 }
 
 impl<D: Driver> ExecutableGraph<D> {
+    /// `urGraphExecutableGraphDestroyExp`
+    pub(crate) fn destroy(this: &Object<Self>) -> Result<()> {
+        destroy(this)
+    }
+
     /// `urEnqueueGraphExp`
     pub(crate) fn enqueue(
         this: &Object<Self>,
@@ -219,52 +260,6 @@ impl<D: Driver> ExecutableGraph<D> {
         let waits = Event::join_list(queue.context(), waits)?;
         let mut replay = enter(&this.replay);
         let command = UR_COMMAND_ENQUEUE_GRAPH_EXP;
-        Queue::replay(queue, &mut replay, command, &waits, event, false)
-    }
-}
-
-impl<B: Driver> hal::Graph<B> for Graph<B> {
-    fn instantiate_graph_exp(this: &Object<Self>) -> Result<Arc<Object<ExecutableGraph<B>>>> {
-        Self::instantiate(this)
-    }
-
-    fn destroy_exp(this: &Object<Self>) -> Result<()> {
-        let captures = enter(&this.state).origin().is_some();
-        ensure(!captures, NOT_NOW.code())?;
-        destroy(this)
-    }
-
-    fn is_empty_exp(this: &Object<Self>) -> Result<u8> {
-        Ok(enter(&this.state).recording.nodes.is_empty().into())
-    }
-
-    fn get_id_exp(this: &Object<Self>) -> Result<u64> {
-        Ok(this.id)
-    }
-
-    /// Each of several is called.
-    fn set_destruction_callback_exp(
-        this: &Object<Self>,
-        run: <ur_exp_graph_destruction_callback_t as Unwrapped>::Fn,
-        data: *mut c_void,
-    ) -> Result<()> {
-        enter(&this.callbacks).push(Callback { run, data });
-        Ok(())
-    }
-
-    fn dump_contents_exp(this: &Object<Self>, file_path: &CStr) -> Result<()> {
-        let path = OsStr::from_bytes(file_path.to_bytes());
-        std::fs::write(path, this.describe()).map_err(|error| {
-            let code = error.raw_os_error().unwrap_or_default();
-            let text = format!("writing a graph's contents: {error}");
-            log::error!("{text}");
-            Error::native(UR_RESULT_ERROR_UNKNOWN, code, &text)
-        })
-    }
-}
-
-impl<B: Driver> hal::ExecutableGraph<B> for ExecutableGraph<B> {
-    fn destroy_exp(this: &Object<Self>) -> Result<()> {
-        destroy(this)
+        replay::enqueue(queue, &mut replay, command, &waits, event, false)
     }
 }
