@@ -156,6 +156,7 @@ fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {
     for dir in [
         "src/abi",
         "src/hal/generated",
+        "src/stream/api/generated",
         "loader/src/generated",
         "conformance/src/generated",
         "tools/src/urinfo/generated",

@@ -44,8 +44,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use api::Runtime;
-pub use api::hooks::Hooks;
+pub use api::{Hooks, Runtime};
 pub use context::Context;
 pub use context::usm_pool::UsmPool;
 pub use driver::deferred::{Deferred, HostPoint, Marker, Promise, Shown, Signal, Stream};

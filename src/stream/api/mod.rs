@@ -1,19 +1,21 @@
 //! The `hal` traits of the engine's objects, for every driver, and what a backend may add to them.
 //!
+//! `generated` has the traits: which method the engine answers how, and which is a backend's hook, the list in
+//! scripts/src/generate/hal/engine.rs says.
+//!
 //! Owns the knot: only here a backend's handles are known to be the engine's. Uses every other folder, and none uses
 //! it. Must never hold state.
 
-mod command_buffer;
-mod context;
-mod event;
-mod graph;
+#[rustfmt::skip]
+mod generated;
+
 pub(crate) mod hooks;
-mod queue;
+
+pub use hooks::Hooks;
 
 use crate::hal::Backend;
 use crate::stream::{
-    CommandBuffer, Context, Driver, Event, ExecutableGraph, Graph, Hooks, Queue, RecordedCommand,
-    UsmPool,
+    CommandBuffer, Context, Driver, Event, ExecutableGraph, Graph, Queue, RecordedCommand, UsmPool,
 };
 
 /// A driver whose handles of queues, events, contexts, pools, command buffers and graphs are the

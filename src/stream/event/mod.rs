@@ -440,6 +440,16 @@ impl<D: Driver> Event<D> {
         Ok(())
     }
 
+    /// As [`Event::wait_here`] of each, then gives back what pools hold beyond their thresholds.
+    pub(crate) fn wait_all(events: Handles<'_, Self>) -> Result<()> {
+        let waited = events.iter().map(|event| event.wait_here());
+        let result = waited.fold(Ok(()), Result::and);
+        for event in events.iter() {
+            event.context().domain().settle();
+        }
+        result
+    }
+
     fn fail(&self) -> Error {
         self.failed.store(true, Ordering::Relaxed);
         Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)

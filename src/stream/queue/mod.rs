@@ -13,6 +13,7 @@ pub(crate) mod capture;
 pub(crate) mod enqueue;
 pub(crate) mod graph;
 pub(crate) mod host_task;
+pub(crate) mod mapping;
 mod native_alloc;
 pub(crate) mod native_command;
 pub(crate) mod out_of_order;
@@ -376,6 +377,25 @@ impl<D: Driver> Queue<D> {
         };
         let (reach, times) = this.timed(reach)?;
         Self::deliver(this, command, Some(reach), times, event, false)
+    }
+
+    /// `urEnqueueTimestampRecordingExp`
+    pub(crate) fn timestamp(
+        this: &Object<Self>,
+        blocking: bool,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        this.live(waits)?;
+        let waits = Event::join_list(this.context(), waits)?;
+        let times = this.times(true)?;
+        let reach = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
+        let times = times.map(|Times { queued, stamps }| Times {
+            queued,
+            stamps: Stamps::one(stamps),
+        });
+        let command = UR_COMMAND_TIMESTAMP_RECORDING_EXP;
+        Self::deliver(this, command, reach, times, event, blocking)
     }
 
     /// What reaches as far, with its times where the queue keeps them.

@@ -15,7 +15,7 @@ use crate::stream::recording::command::{Command, Site};
 use crate::stream::recording::native_record::Records;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
-use crate::stream::{Context, Driver};
+use crate::stream::{Context, Driver, LaunchRequest, PlainLaunch};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -187,6 +187,25 @@ impl<D: Driver> CommandBuffer<D> {
         }
         out.sync_point.set(this.push(recording, node));
         Ok(())
+    }
+
+    /// As [`CommandBuffer::append`], of a launch whose sizes have `dims` dimensions.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn append_launch(
+        this: &Object<Self>,
+        kernel: &Object<D::Kernel>,
+        dims: u32,
+        launch: PlainLaunch<'_>,
+        choice: Handles<'_, D::Kernel>,
+        sync_points: &[ur_exp_command_buffer_sync_point_t],
+        waits: Handles<'_, Event<D>>,
+        out: Outputs<'_, D>,
+    ) -> Result<()> {
+        let itself = choice.iter().any(|other| std::ptr::eq(other, kernel));
+        ensure(!itself, UR_RESULT_ERROR_INVALID_VALUE)?;
+        let request = LaunchRequest::new(dims, launch, None)?;
+        let made = this.site().launch(kernel, request)?;
+        Self::append(this, made, choice, sync_points, waits, out)
     }
 
     /// Records a command: its sync point.
