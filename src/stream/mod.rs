@@ -21,10 +21,7 @@
 //! | `queue` | queues, and what is enqueued; graphs |
 //! | `api` | the `hal` traits of all these, and what a backend may add to them |
 //!
-//! Lock ranks, taken downwards only and at most one of each: a command buffer's; its native objects'; an out-of-order
-//! queue's; a lane's; a pool's (under which nothing is called); and leaves, under which nothing else
-//! is locked: the engine's places and domains, a domain's lanes and points, its pools and slabs,
-//! gauges, address spaces, what is live of native pools, threads, a context's current pools, a recorded command's signal. What a pool knows of its native parts comes just before its gauges.
+//! Locks are taken in the order of `timeline::rank`.
 
 mod api;
 mod context;
@@ -32,7 +29,6 @@ mod driver;
 mod engine;
 mod event;
 mod lane;
-mod lock;
 mod queue;
 mod recording;
 mod settings;

@@ -13,11 +13,11 @@ use crate::pool::{Ends, PoolKey};
 use crate::stream::engine::Scope;
 use crate::stream::lane::LaneOwner;
 use crate::stream::lane::lanes::Lanes;
-use crate::stream::lock::enter;
 use crate::stream::{Domain, Driver, Engine, Kind, UsmPool};
+use crate::timeline::sync::Mutex;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// A context's handle.
 pub struct Context<D: Driver> {
@@ -105,13 +105,13 @@ impl<D: Driver> Context<D> {
     /// The pool that a null pool argument stands for.
     pub(crate) fn current_pool(this: &Object<Self>, device: &Object<D::Device>) -> Result<Pool<D>> {
         let at = this.index(device)?;
-        let current = enter(&this.current)[at].clone();
+        let current = this.current.lock()[at].clone();
         if let Some(pool) = current {
             return Ok(pool);
         }
         let pool = Self::default_pool(this, device)?;
         if this.current_key(at, Kind::Host).is_none() {
-            let current = enter(&this.current);
+            let current = this.current.lock();
             if current[at].is_none() {
                 this.note_keys(at, &pool);
             }
@@ -147,7 +147,7 @@ impl<D: Driver> Context<D> {
         });
         crate::object::ensure(serves, UR_RESULT_ERROR_INVALID_VALUE)?;
         let new = (!pool.is_default()).then(|| pool.arc());
-        let mut current = enter(&self.current);
+        let mut current = self.current.lock();
         self.note_keys(at, pool);
         let old = std::mem::replace(&mut current[at], new);
         drop(current);
@@ -165,7 +165,7 @@ impl<D: Driver> Context<D> {
         run: <ur_context_extended_deleter_t as hal::Unwrapped>::Fn,
         data: *mut c_void,
     ) {
-        enter(&self.deleters).push(Deleter { run, data });
+        self.deleters.lock().push(Deleter { run, data });
     }
 
     pub(crate) fn info(this: &Object<Self>, what: ContextInfo, out: InfoOut<'_>) -> Result<()> {
@@ -201,12 +201,12 @@ impl<D: Driver> LaneOwner<D> for Object<Context<D>> {
 
 impl<D: Driver> Drop for Context<D> {
     fn drop(&mut self) {
-        for deleter in std::mem::take(&mut *enter(&self.deleters)) {
+        for deleter in std::mem::take(&mut *self.deleters.lock()) {
             // SAFETY: set by the user for this moment, with data that it wants to see.
             let call = || unsafe { (deleter.run)(deleter.data) };
             D::call_user_anyway(&self.devices()[0], call);
         }
-        enter(&self.current).clear();
+        self.current.lock().clear();
         self.domain.memory.clear();
     }
 }

@@ -3,13 +3,13 @@
 use crate::abi::*;
 use crate::hal::{self, UsmPoolInfo};
 use crate::object::{Body, Error, InfoIn, InfoOut, Object, Result, chain, ensure};
-use crate::stream::lock::enter;
 use crate::stream::settings::pool_log;
 use crate::stream::usm::pool_core::{Plan, PoolCore};
 use crate::stream::usm::source::UserBlock;
 use crate::stream::{Context, Driver, Kind, Work};
+use crate::timeline::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 /// A pool's handle. Its memory, the core, outlives it while blocks of it are live or pending.
 pub struct UsmPool<D: Driver> {
@@ -25,7 +25,7 @@ impl<D: Driver> Body for UsmPool<D> {
     const KIND: crate::object::Kind = crate::object::Kind::UsmPool;
 
     fn released(this: &Object<Self>) {
-        let context = enter(&this.keep).take();
+        let context = this.keep.lock().take();
         drop(context);
     }
 }

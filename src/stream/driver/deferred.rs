@@ -18,10 +18,12 @@
 use crate::object::{Error, Result};
 use crate::stream::Notice;
 use crate::stream::driver::FAILED;
+use crate::timeline::rank;
+use crate::timeline::sync::{Condvar, Mutex, MutexGuard};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// A backend's stream, as far as giving it work goes.
 pub trait Stream: Send + Sync + Sized + 'static {
@@ -70,7 +72,7 @@ pub struct Deferred<S: Stream> {
     keeps: AtomicBool,
     /// Whether something failed that all that follows comes after.
     failed: AtomicBool,
-    held: Mutex<Held<S>>,
+    held: Mutex<Held<S>, { rank::DRIVER }>,
 }
 
 struct Held<S: Stream> {
@@ -219,7 +221,7 @@ impl<S: Stream> Deferred<S> {
     }
 
     fn held(&self) -> MutexGuard<'_, Held<S>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     fn keep(&self, held: &mut Held<S>, step: Step<S>) {
@@ -588,7 +590,7 @@ impl Bell {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<Notice>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     fn ring(&self) {
@@ -613,8 +615,9 @@ impl Bell {
     }
 
     fn block(&self) {
-        let waiting = |_: &mut Vec<Notice>| !self.is_rung();
-        let done = self.changed.wait_while(self.waiting(), waiting);
-        drop(done.unwrap_or_else(PoisonError::into_inner));
+        let mut waiting = self.waiting();
+        while !self.is_rung() {
+            waiting = self.changed.wait(waiting);
+        }
     }
 }

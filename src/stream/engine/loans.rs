@@ -1,7 +1,7 @@
 //! What is lent to functions of the user's, each for as long as it runs on its thread.
 
-use crate::stream::lock::enter;
-use std::sync::{Arc, Mutex};
+use crate::timeline::sync::Mutex;
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 /// In the order in which they were lent, so that a thread's last is its innermost.
@@ -16,7 +16,7 @@ impl<T: ?Sized> Default for Loans<T> {
 impl<T: ?Sized> Loans<T> {
     pub fn lend(&self, what: &Arc<T>) -> Loan<'_, T> {
         let thread = thread::current().id();
-        enter(&self.0).push((thread, Arc::clone(what)));
+        self.0.lock().push((thread, Arc::clone(what)));
         let what = Arc::clone(what);
         Loan {
             from: self,
@@ -28,7 +28,7 @@ impl<T: ?Sized> Loans<T> {
     /// What the innermost function on this thread has.
     pub fn here(&self) -> Option<Arc<T>> {
         let here = thread::current().id();
-        let lent = enter(&self.0);
+        let lent = self.0.lock();
         let own = lent.iter().rev().find(|(thread, _)| *thread == here);
         own.map(|(_, what)| Arc::clone(what))
     }
@@ -46,7 +46,7 @@ impl<T: ?Sized> Drop for Loan<'_, T> {
         let own = |(thread, what): &(ThreadId, Arc<T>)| {
             *thread == self.thread && std::ptr::addr_eq(Arc::as_ptr(what), Arc::as_ptr(&self.what))
         };
-        let mut lent = enter(&self.from.0);
+        let mut lent = self.from.0.lock();
         if let Some(at) = lent.iter().rposition(own) {
             lent.remove(at);
         }

@@ -14,17 +14,17 @@ use crate::object::{Object, Origin, Result, ensure};
 use crate::stream::driver::{FAILED, is_failure};
 use crate::stream::engine::reach::Reach;
 use crate::stream::engine::threads::{Job, Threads};
-use crate::stream::lock::enter;
 use crate::stream::settings::Settings;
 use crate::stream::settings::pool_trace::Trace;
 use crate::stream::{Devices, Driver, Notice};
+use crate::timeline::sync::{Mutex, RwLock};
 
 use crate::timeline::{Clock, Failure, Frontier, LaneId, Point, PointRef};
 use rustc_hash::FxHashMap;
 pub(crate) use scope::{Failures, Scope};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 /// One an adapter: its lanes, its host-signalled points and its threads.
 pub struct Engine<D: Driver> {
@@ -119,7 +119,9 @@ impl<D: Driver> Engine<D> {
     /// Waits until everything enqueued on the device has completed, in whatever context, then gives
     /// back what pools hold beyond their thresholds: `urDeviceWaitExp`.
     pub fn wait_device(&self, device: &Object<D::Device>) -> Result<()> {
-        let contexts: Vec<_> = enter(&self.contexts)
+        let contexts: Vec<_> = self
+            .contexts
+            .lock()
             .iter()
             .filter_map(Weak::upgrade)
             .collect();
@@ -154,7 +156,7 @@ impl<D: Driver> Engine<D> {
     }
 
     pub(crate) fn add_context(&self, context: Weak<dyn Pending<D>>) {
-        let mut contexts = enter(&self.contexts);
+        let mut contexts = self.contexts.lock();
         contexts.retain(|old| old.strong_count() > 0);
         contexts.push(context);
     }
@@ -166,17 +168,14 @@ impl<D: Driver> Engine<D> {
     /// A lane has ended: nothing on it is waited for any more.
     pub(crate) fn remove(&self, clock: &Clock) {
         clock.raise(u64::MAX);
-        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.write();
         let place = places.remove(&clock.id());
         drop(places);
         drop(place);
     }
 
     fn insert(&self, id: LaneId, place: Place<D>) {
-        self.places
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id, place);
+        self.places.write().insert(id, place);
     }
 
     /// A marker that proves the point complete; none if it is complete already.
@@ -186,7 +185,7 @@ impl<D: Driver> Engine<D> {
             return Ok(None);
         }
         let lane = {
-            let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+            let places = self.places.read();
             match places.get(&point.lane()) {
                 // It has ended since.
                 None => return Ok(None),
@@ -247,7 +246,7 @@ impl<D: Driver> Engine<D> {
     }
 
     fn lane_of(&self, point: &Point) -> Option<Arc<dyn CompletionSource<D>>> {
-        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        let places = self.places.read();
         match places.get(&point.lane()) {
             Some(Place::Lane(lane)) => lane.upgrade(),
             _ => None,
@@ -363,7 +362,7 @@ impl<D: Driver> Engine<D> {
     /// which it blocks for has one of its own, as the later one may wait for what it sets off.
     fn block_for(self: &Arc<Self>, mark: Mark<D>, notice: Notice) {
         let (lane, epoch) = (mark.point.lane(), mark.point.epoch);
-        let mut blocked = enter(&self.blocked);
+        let mut blocked = self.blocked.lock();
         let alone = match blocked.get_mut(&lane) {
             Some(Blocked { at, later }) if *at <= epoch => {
                 let place = later.partition_point(|(other, _)| other.point.epoch <= epoch);
@@ -380,7 +379,7 @@ impl<D: Driver> Engine<D> {
         drop(blocked);
         // One promise is for the notice, one for the job that blocks.
         if self.threads.promise().is_err() {
-            let left = (!alone).then(|| enter(&self.blocked).remove(&lane));
+            let left = (!alone).then(|| self.blocked.lock().remove(&lane));
             return drop(left);
         }
         let engine = Arc::clone(self);
@@ -397,7 +396,7 @@ impl<D: Driver> Engine<D> {
     }
 
     fn next_blocked(&self, lane: LaneId) -> Option<(Mark<D>, Notice)> {
-        let mut blocked = enter(&self.blocked);
+        let mut blocked = self.blocked.lock();
         let Blocked { at, later } = blocked.get_mut(&lane)?;
         let next = later.pop_front();
         match &next {
@@ -449,7 +448,7 @@ impl<D: Driver> Engine<D> {
         point: Point,
         end: u64,
     ) -> HostPoint<D> {
-        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.write();
         let none = || Place::Host(VecDeque::new(), 0);
         if let Place::Host(pending, last) = places.entry(point.lane()).or_insert_with(none) {
             pending.push_back((point.epoch, marker));
@@ -467,7 +466,7 @@ impl<D: Driver> Engine<D> {
 
     /// A point was signalled: how far its line has come depends on those before it.
     fn signalled(&self, point: &Point) {
-        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.write();
         let Some(Place::Host(pending, last)) = places.get_mut(&point.lane()) else {
             return;
         };

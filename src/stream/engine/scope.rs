@@ -2,11 +2,11 @@
 
 use crate::object::{Object, Result};
 use crate::stream::driver::FAILED;
-use crate::stream::lock::enter;
 use crate::stream::{Devices, Driver, Engine};
+use crate::timeline::sync::Mutex;
 use crate::timeline::{Failure, Frontier, Gathered, Point};
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Failures of what is on no lane, until they are reported.
 #[derive(Default)]
@@ -14,14 +14,14 @@ pub(crate) struct Failures(Mutex<Vec<Arc<Failure>>>);
 
 impl Failures {
     pub fn add(&self, why: &Arc<Failure>) {
-        let mut all = enter(&self.0);
+        let mut all = self.0.lock();
         all.retain(|failure| !failure.is_reported());
         all.push(Arc::clone(why));
     }
 
     /// A wait covers them all: an error if any had not been reported.
     pub fn report(&self) -> Result<()> {
-        let all = std::mem::take(&mut *enter(&self.0));
+        let all = std::mem::take(&mut *self.0.lock());
         match all.iter().filter(|failure| failure.report()).count() {
             0 => Ok(()),
             _ => Err(FAILED),
@@ -69,11 +69,11 @@ impl<D: Driver> Scope<D> {
     }
 
     pub(crate) fn add_host_point(&self, point: &Point) {
-        enter(&self.host_points).grow().join_point(point);
+        self.host_points.lock().grow().join_point(point);
     }
 
     pub(crate) fn host_points(&self) -> Frontier {
-        let mut points = enter(&self.host_points);
+        let mut points = self.host_points.lock();
         points.prune();
         points.all.clone()
     }
@@ -82,14 +82,14 @@ impl<D: Driver> Scope<D> {
     /// deterministic run it stays pending until the program awaits it.
     pub(crate) fn add_orphan(&self, tip: &Frontier) {
         if self.engine.is_deterministic() {
-            let mut orphans = enter(&self.orphans);
+            let mut orphans = self.orphans.lock();
             orphans.prune();
             orphans.join(tip);
         }
     }
 
     pub(crate) fn orphans(&self) -> Frontier {
-        enter(&self.orphans).clone()
+        self.orphans.lock().clone()
     }
 
     /// A host task of one of the context's queues did not run.

@@ -5,8 +5,9 @@
 
 use crate::abi::UR_RESULT_ERROR_OUT_OF_RESOURCES;
 use crate::object::{Error, Result};
+use crate::timeline::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -126,14 +127,11 @@ fn work(shared: &Shared) {
             break;
         }
         state.idle += 1;
-        let (again, timeout) = shared
-            .wake
-            .wait_timeout(state, IDLE)
-            .unwrap_or_else(PoisonError::into_inner);
+        let (again, timed_out) = shared.wake.wait_timeout(state, IDLE);
         state = again;
         state.idle -= 1;
         let last = state.live == 1 && state.promised > 0;
-        if timeout.timed_out() && state.jobs.is_empty() && !last {
+        if timed_out && state.jobs.is_empty() && !last {
             break;
         }
     }

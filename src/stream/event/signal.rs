@@ -5,15 +5,12 @@
 //! | idle | its recording was not submitted since the event was made: it counts as complete |
 //! | submitted | the present execution's reach; each submission puts its own in place |
 //! | failed | the present submission failed before it came to this command |
-//!
-//! The lock is a leaf.
 
 use crate::abi::UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
 use crate::object::{Error, Result};
 use crate::stream::engine::reach::Reached;
 use crate::stream::event::Times;
-use crate::stream::lock::enter;
-use std::sync::Mutex;
+use crate::timeline::sync::Mutex;
 
 pub(crate) struct Signal {
     /// The recording and its command.
@@ -39,7 +36,7 @@ impl Signal {
 
     /// How far the present execution reaches.
     pub fn reach(&self) -> Result<Reached> {
-        match &*enter(&self.state) {
+        match &*self.state.lock() {
             State::Idle => Ok(Reached::default()),
             State::Submitted(reach, _) => Ok(reach.clone()),
             State::Failed => Err(Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)),
@@ -47,7 +44,7 @@ impl Signal {
     }
 
     pub fn times(&self) -> Option<Times> {
-        match &*enter(&self.state) {
+        match &*self.state.lock() {
             State::Submitted(_, times) => times.clone(),
             State::Idle | State::Failed => None,
         }
@@ -59,7 +56,7 @@ impl Signal {
             Some((reach, times)) => State::Submitted(reach, times),
             None => State::Failed,
         };
-        let before = std::mem::replace(&mut *enter(&self.state), next);
+        let before = std::mem::replace(&mut *self.state.lock(), next);
         drop(before);
     }
 }

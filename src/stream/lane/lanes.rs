@@ -7,15 +7,13 @@
 //! |---|---|---|
 //! | busy | [`Lanes::add`]; its next command or wait ([`Lanes::wake`]) | being parked; its end |
 //! | parked: seen idle, with nothing to wait for | [`Lanes::park`] | [`Lanes::wake`]; its end |
-//!
-//! Lock ranks: a lane's lock comes before this one's.
 
 use crate::stream::Driver;
 use crate::stream::lane::LaneCore;
-use crate::stream::lock::enter;
 use crate::timeline::LaneId;
+use crate::timeline::sync::Mutex;
 use rustc_hash::FxHashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 /// Busy lanes up to which it is not worth to look for idle ones: what parks one wakes it again.
 const FEW: usize = 32;
@@ -42,7 +40,7 @@ impl<D: Driver> Default for Lanes<D> {
 
 impl<D: Driver> Lanes<D> {
     pub fn add(&self, lane: &Arc<LaneCore<D>>) {
-        let mut kept = enter(&self.0);
+        let mut kept = self.0.lock();
         if kept.busy.len() >= 2 * kept.left + FEW {
             kept.leave_out_ended();
         }
@@ -51,19 +49,19 @@ impl<D: Driver> Lanes<D> {
 
     /// A lane has ended.
     pub fn remove(&self, lane: LaneId) {
-        enter(&self.0).parked.remove(&lane);
+        self.0.lock().parked.remove(&lane);
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<Arc<LaneCore<D>>> {
-        let kept = enter(&self.0);
+        let kept = self.0.lock();
         let all = kept.busy.iter().chain(kept.parked.values());
         all.filter_map(Weak::upgrade).collect()
     }
 
     /// Those that may have something pending.
     pub fn busy(&self) -> Vec<Arc<LaneCore<D>>> {
-        let mut kept = enter(&self.0);
+        let mut kept = self.0.lock();
         let busy: Vec<_> = kept.busy.iter().filter_map(Weak::upgrade).collect();
         if busy.len() + FEW < kept.busy.len() {
             kept.leave_out_ended();
@@ -78,7 +76,7 @@ impl<D: Driver> Lanes<D> {
         }
         // Let go after the lock: the end of a lane takes it.
         let mut held = Vec::new();
-        let mut kept = enter(&self.0);
+        let mut kept = self.0.lock();
         let Kept { busy, parked, .. } = &mut *kept;
         busy.retain(|weak| {
             let Some(lane) = weak.upgrade() else {
@@ -97,7 +95,7 @@ impl<D: Driver> Lanes<D> {
 
     /// A lane that was parked is not any more.
     pub fn wake(&self, lane: LaneId) {
-        let mut kept = enter(&self.0);
+        let mut kept = self.0.lock();
         // Not there yet if this is while it is being parked: then it stays where it is.
         if let Some(weak) = kept.parked.remove(&lane) {
             kept.busy.push(weak);
@@ -107,7 +105,7 @@ impl<D: Driver> Lanes<D> {
     /// How many are looked at where everything enqueued is asked for.
     #[cfg(test)]
     pub fn watched(&self) -> usize {
-        enter(&self.0).busy.len()
+        self.0.lock().busy.len()
     }
 }
 

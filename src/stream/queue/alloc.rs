@@ -10,7 +10,6 @@ use crate::pool::{Acquired, Block, Miss, Order, PoolKey, Request, Story, Taken};
 use crate::stream::engine::reach::{Reach, Reached};
 use crate::stream::event::Event;
 use crate::stream::lane::LaneCore;
-use crate::stream::lock::enter;
 use crate::stream::queue::out_of_order::OutOfOrder;
 use crate::stream::queue::{Shape, native_alloc};
 use crate::stream::settings::pool_trace::{Entry, Trace};
@@ -119,7 +118,7 @@ fn alloc_slowly<D: Driver>(
         };
         let served = match &this.shape {
             Shape::InOrder(lane) => ask.in_order(lane, &waits),
-            Shape::OutOfOrder(lanes) => ask.out_of_order(&mut enter(lanes), &waits),
+            Shape::OutOfOrder(lanes) => ask.out_of_order(&mut lanes.lock(), &waits),
         };
         if let Ok(Served::Once(wait)) = &served {
             // No lock is held, since what completes may need it.
@@ -227,7 +226,7 @@ fn free_slowly<D: Driver>(
             event.wanted().then(|| lane.reach(&mut state))
         }
         Shape::OutOfOrder(lanes) => {
-            let mut lanes = enter(lanes);
+            let mut lanes = lanes.lock();
             let reach = lanes.reach_of(&waits);
             ensure(memory.free(addr, &reach.done), unknown)?;
             if let Some(entry) = &mut entry {

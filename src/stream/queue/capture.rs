@@ -17,14 +17,15 @@
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::stream::event::Event;
-use crate::stream::lock::enter;
 use crate::stream::queue::Shape;
 use crate::stream::queue::graph::Graph;
 use crate::stream::recording::Node;
 use crate::stream::recording::command::Command;
 use crate::stream::{Driver, Queue};
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 pub(super) const NOT_HERE: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 
@@ -33,7 +34,7 @@ pub(super) const NOT_HERE: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION)
 pub(crate) struct Capture<D: Driver> {
     /// Whether there is one: what every command asks, and nothing more where there is none.
     on: AtomicBool,
-    place: Mutex<Option<Place<D>>>,
+    place: Mutex<Option<Place<D>>, { rank::CAPTURE }>,
 }
 
 /// Where a capturing queue is in its graph.
@@ -73,14 +74,14 @@ impl<D: Driver> Capture<D> {
     }
 
     pub fn graph(&self) -> Result<Arc<Object<Graph<D>>>> {
-        let place = enter(&self.place);
+        let place = self.place.lock();
         let graph = place.as_ref().map(|place| Arc::clone(&place.graph));
         graph.ok_or(NOT_HERE)
     }
 
     /// Begins at a graph, unless there is a capture already.
     fn set(&self, graph: &Arc<Object<Graph<D>>>) -> Result<()> {
-        let mut place = enter(&self.place);
+        let mut place = self.place.lock();
         ensure(place.is_none(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
         *place = Some(Place {
             graph: Arc::clone(graph),
@@ -93,7 +94,7 @@ impl<D: Driver> Capture<D> {
 
     pub fn clear(&self) {
         self.on.store(false, Ordering::Relaxed);
-        let place = enter(&self.place).take();
+        let place = self.place.lock().take();
         drop(place);
     }
 }
@@ -149,7 +150,7 @@ pub(crate) fn record<D: Driver>(
         graph.join(this)?;
         this.capture.set(&graph)?;
     }
-    let mut place = enter(&this.capture.place);
+    let mut place = this.capture.place.lock();
     let place = place.as_mut().ok_or(NOT_HERE)?;
     node.after.extend(&place.floor);
     if matches!(span, Span::Everything | Span::FullBarrier) {

@@ -8,24 +8,25 @@ use crate::abi::*;
 use crate::hal::{self, Unwrapped};
 use crate::object::{Body, Error, Handles, Object, OutHandle, Result, ensure};
 use crate::stream::event::Event;
-use crate::stream::lock::enter;
 use crate::stream::queue::replay;
 use crate::stream::recording::command::Site;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
 use crate::stream::{Context, Driver, Queue};
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 /// A graph's handle.
 pub struct Graph<D: Driver> {
     context: Arc<Object<Context<D>>>,
     id: u64,
-    state: Mutex<State<D>>,
+    state: Mutex<State<D>, { rank::GRAPH }>,
     callbacks: Mutex<Vec<Callback>>,
 }
 
@@ -40,7 +41,7 @@ struct State<D: Driver> {
 /// An executable graph's handle.
 pub struct ExecutableGraph<D: Driver> {
     device: Arc<Object<D::Device>>,
-    replay: Mutex<Replay<D>>,
+    replay: Mutex<Replay<D>, { rank::COMMAND_BUFFER }>,
     graph: Arc<Object<Graph<D>>>,
 }
 
@@ -105,7 +106,7 @@ impl<D: Driver> Graph<D> {
 
     /// A capture into it begins on this queue.
     pub(crate) fn begin(&self, queue: &Object<Queue<D>>) -> Result<()> {
-        let mut state = enter(&self.state);
+        let mut state = self.state.lock();
         state.queues.retain(|queue| queue.strong_count() > 0);
         let fresh = state.queues.is_empty() && state.recording.nodes.is_empty();
         ensure(fresh, NOT_SO.code())?;
@@ -117,14 +118,14 @@ impl<D: Driver> Graph<D> {
     /// Another queue joins the capture.
     pub(crate) fn join(&self, queue: &Object<Queue<D>>) -> Result<()> {
         let own = Arc::ptr_eq(self.context.domain(), queue.context().domain());
-        let mut state = enter(&self.state);
+        let mut state = self.state.lock();
         ensure(own && state.origin().is_some(), NOT_NOW.code())?;
         state.add(queue)
     }
 
     /// The capture ends on the queue that it was begun on: the others that joined.
     pub(crate) fn end(&self, queue: &Object<Queue<D>>) -> Result<Vec<Arc<Object<Queue<D>>>>> {
-        let mut state = enter(&self.state);
+        let mut state = self.state.lock();
         let first = state.origin().ok_or(NOT_NOW)?;
         ensure(std::ptr::eq(&*first, queue), NOT_NOW.code())?;
         let queues = std::mem::take(&mut state.queues);
@@ -134,7 +135,7 @@ impl<D: Driver> Graph<D> {
 
     /// Adds a command of the capture under way: its number.
     pub(crate) fn push(&self, node: Node<D>) -> Result<u32> {
-        let mut state = enter(&self.state);
+        let mut state = self.state.lock();
         ensure(state.origin().is_some(), NOT_NOW.code())?;
         state.recording.nodes.push(node);
         Ok(state.recording.nodes.len() as u32 - 1)
@@ -143,7 +144,7 @@ impl<D: Driver> Graph<D> {
     pub(crate) fn instantiate(this: &Object<Self>) -> Result<Arc<Object<ExecutableGraph<D>>>> {
         this.context.domain().engine().check()?;
         let (recording, device) = {
-            let state = enter(&this.state);
+            let state = this.state.lock();
             let done = state.origin().is_none() && !state.recording.nodes.is_empty();
             ensure(done, NOT_SO.code())?;
             // Who has commands has a device.
@@ -164,13 +165,13 @@ impl<D: Driver> Graph<D> {
 
     /// `urGraphDestroyExp`
     pub(crate) fn destroy(this: &Object<Self>) -> Result<()> {
-        let captures = enter(&this.state).origin().is_some();
+        let captures = this.state.lock().origin().is_some();
         ensure(!captures, NOT_NOW.code())?;
         destroy(this)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        enter(&self.state).recording.nodes.is_empty()
+        self.state.lock().recording.nodes.is_empty()
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -183,7 +184,7 @@ impl<D: Driver> Graph<D> {
         run: <ur_exp_graph_destruction_callback_t as Unwrapped>::Fn,
         data: *mut c_void,
     ) {
-        enter(&self.callbacks).push(Callback { run, data });
+        self.callbacks.lock().push(Callback { run, data });
     }
 
     /// Writes a picture of the graph into a file.
@@ -199,7 +200,7 @@ impl<D: Driver> Graph<D> {
 
     /// A picture in the language of Graphviz.
     fn describe(&self) -> String {
-        let state = enter(&self.state);
+        let state = self.state.lock();
         let mut out = format!("digraph ur_graph_{} {{\n", self.id);
         for (at, node) in state.recording.nodes.iter().enumerate() {
             let name = node.kind.name().unwrap_or("unknown");
@@ -232,7 +233,7 @@ impl<D: Driver> State<D> {
 
 impl<D: Driver> Drop for Graph<D> {
     fn drop(&mut self) {
-        for callback in std::mem::take(&mut *enter(&self.callbacks)) {
+        for callback in std::mem::take(&mut *self.callbacks.lock()) {
             // SAFETY: set by the user for this moment, with data that it wants to see.
             let call = || unsafe { (callback.run)(callback.data) };
             D::call_user_anyway(&self.context.devices()[0], call);
@@ -258,7 +259,7 @@ impl<D: Driver> ExecutableGraph<D> {
         ensure(own, UR_RESULT_ERROR_INVALID_QUEUE)?;
         queue.live(waits)?;
         let waits = Event::join_list(queue.context(), waits)?;
-        let mut replay = enter(&this.replay);
+        let mut replay = this.replay.lock();
         let command = UR_COMMAND_ENQUEUE_GRAPH_EXP;
         replay::enqueue(queue, &mut replay, command, &waits, event, false)
     }

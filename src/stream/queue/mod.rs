@@ -25,7 +25,8 @@ use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, en
 use crate::stream::engine::loans::Loans;
 use crate::stream::engine::reach::{Reach, Reached};
 use crate::stream::engine::{HostPoint, HostSignal};
-use crate::stream::lock::enter;
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
 
 use crate::stream::driver::Progress;
 use crate::stream::engine::Failures;
@@ -39,7 +40,7 @@ use crate::stream::settings::pool_trace::Trace;
 use crate::stream::{Context, Driver, Engine, Stamps, Work};
 use crate::timeline::{Clock, Failure, Frontier, LaneId};
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A queue's handle. What every command looks at comes first, on as few cache lines as may be: the
 /// driver leaves little of ours there from one command to the next.
@@ -64,7 +65,7 @@ pub struct Queue<D: Driver> {
 
 pub(crate) enum Shape<D: Driver> {
     InOrder(Arc<LaneCore<D>>),
-    OutOfOrder(Box<Mutex<OutOfOrder<D>>>),
+    OutOfOrder(Box<Mutex<OutOfOrder<D>, { rank::OUT_OF_ORDER }>>),
 }
 
 impl<D: Driver> Body for Queue<D> {
@@ -157,7 +158,7 @@ impl<D: Driver> Queue<D> {
     ) -> Option<Arc<Object<Self>>> {
         let has = |queue: &Arc<Object<Self>>| match &queue.shape {
             Shape::InOrder(lane) => is(lane.native()),
-            Shape::OutOfOrder(lanes) => enter(lanes).lanes().any(|lane| is(lane.native())),
+            Shape::OutOfOrder(lanes) => lanes.lock().lanes().any(|lane| is(lane.native())),
         };
         context.domain().queues().into_iter().find(has)
     }
@@ -171,7 +172,7 @@ impl<D: Driver> Queue<D> {
         }
         match &self.shape {
             Shape::InOrder(lane) => Ok(look(lane.expose()?)),
-            Shape::OutOfOrder(lanes) => Ok(look(enter(lanes).shown()?.expose()?)),
+            Shape::OutOfOrder(lanes) => Ok(look(lanes.lock().shown()?.expose()?)),
         }
     }
 
@@ -307,7 +308,7 @@ impl<D: Driver> Queue<D> {
             }
             Shape::OutOfOrder(lanes) => {
                 let waits = Event::join_list(this.context(), waits)?;
-                enter(lanes).submit_with(&waits, wanted, give)
+                lanes.lock().submit_with(&waits, wanted, give)
             }
         }?;
         Self::deliver(this, command, reach, times, event, blocking)
@@ -343,7 +344,7 @@ impl<D: Driver> Queue<D> {
         let stamps = times.map(|times| Arc::clone(&times.stamps));
         match &self.shape {
             Shape::InOrder(lane) => lane.submit(waits, work, stamps, wanted),
-            Shape::OutOfOrder(lanes) => enter(lanes).submit(waits, work, stamps, wanted),
+            Shape::OutOfOrder(lanes) => lanes.lock().submit(waits, work, stamps, wanted),
         }
     }
 
@@ -437,7 +438,8 @@ impl<D: Driver> Queue<D> {
             Shape::OutOfOrder(lanes) => {
                 let everything = list.is_empty();
                 Some(
-                    enter(lanes)
+                    lanes
+                        .lock()
                         .join_events(&waits, everything, barrier)?
                         .into(),
                 )
@@ -454,7 +456,7 @@ impl<D: Driver> Queue<D> {
     ) -> Result<(HostPoint<D>, Reach)> {
         match &self.shape {
             Shape::InOrder(lane) => lane.hold(waits, signal),
-            Shape::OutOfOrder(lanes) => Ok(enter(lanes).hold(waits, signal)),
+            Shape::OutOfOrder(lanes) => Ok(lanes.lock().hold(waits, signal)),
         }
     }
 
@@ -462,7 +464,7 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn everything(&self) -> Frontier {
         match &self.shape {
             Shape::InOrder(lane) => lane.tip(),
-            Shape::OutOfOrder(lanes) => enter(lanes).everything(),
+            Shape::OutOfOrder(lanes) => lanes.lock().everything(),
         }
     }
 
@@ -470,7 +472,7 @@ impl<D: Driver> Queue<D> {
         self.engine().check()?;
         match &self.shape {
             Shape::InOrder(lane) => lane.flush(),
-            Shape::OutOfOrder(lanes) => enter(lanes).flush(),
+            Shape::OutOfOrder(lanes) => lanes.lock().flush(),
         }
     }
 
@@ -479,7 +481,7 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn forget(&self, done: &Frontier) {
         match &self.shape {
             Shape::InOrder(lane) => lane.forget(),
-            Shape::OutOfOrder(lanes) => enter(lanes).forget(done),
+            Shape::OutOfOrder(lanes) => lanes.lock().forget(done),
         }
     }
 
@@ -497,7 +499,7 @@ impl<D: Driver> Queue<D> {
         let waited = self.engine().wait(&all);
         let failed = match &self.shape {
             Shape::InOrder(lane) => lane.report(),
-            Shape::OutOfOrder(lanes) => enter(lanes).report(),
+            Shape::OutOfOrder(lanes) => lanes.lock().report(),
         };
         self.context.domain().settle();
         let tasks = self.failures.report();
@@ -559,7 +561,7 @@ impl<D: Driver> Drop for Queue<D> {
     fn drop(&mut self) {
         match &self.shape {
             Shape::InOrder(lane) => Arc::clone(lane).retire(),
-            Shape::OutOfOrder(lanes) => enter(lanes).retire(),
+            Shape::OutOfOrder(lanes) => lanes.lock().retire(),
         }
     }
 }

@@ -5,7 +5,6 @@ use crate::object::{Error, Handles, Object, OutHandle, Result};
 use crate::stream::driver::Progress;
 use crate::stream::engine::reach::Reach;
 use crate::stream::event::Event;
-use crate::stream::lock::enter;
 use crate::stream::queue::Shape;
 use crate::stream::usm::native_pool::Asked;
 use crate::stream::usm::pool_core::PoolCore;
@@ -34,7 +33,7 @@ pub(crate) fn alloc<D: Driver>(
         };
         let reach = match &this.shape {
             Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give)?,
-            Shape::OutOfOrder(lanes) if wanted => enter(lanes).submit_with(waits, wanted, give)?,
+            Shape::OutOfOrder(lanes) if wanted => lanes.lock().submit_with(waits, wanted, give)?,
             Shape::OutOfOrder(_) => {
                 base = native.serve(|| native.pool.alloc_now(size))?;
                 None
@@ -79,7 +78,7 @@ pub(crate) fn free<D: Driver>(
     };
     let given = match &this.shape {
         Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give),
-        Shape::OutOfOrder(lanes) => enter(lanes).submit_with(&waits, wanted, give),
+        Shape::OutOfOrder(lanes) => lanes.lock().submit_with(&waits, wanted, give),
     };
     let reach = given.inspect_err(|_| core.put_back(part, addr, live))?;
     let Some(reach) = reach.filter(|_| wanted) else {

@@ -10,7 +10,6 @@ use crate::stream::engine::loans::Loan;
 use crate::stream::engine::reach::Reach;
 use crate::stream::event::{Event, Times};
 use crate::stream::lane::LaneCore;
-use crate::stream::lock::enter;
 use crate::stream::queue::Shape;
 use crate::stream::{Driver, Queue, Stamps, Work};
 use std::ffi::c_void;
@@ -111,7 +110,7 @@ fn lend<'a, D: Driver>(
             lane.lend()?;
             (Arc::clone(lane), waits.clone())
         }
-        Shape::OutOfOrder(lanes) => enter(lanes).lend(waits)?,
+        Shape::OutOfOrder(lanes) => lanes.lock().lend(waits)?,
     };
     let loan = Borrowed(this.lent.lend(&lane));
     let stamps = times.map(|times| Arc::clone(&times.stamps));

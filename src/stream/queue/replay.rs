@@ -10,7 +10,6 @@ use crate::stream::driver::Progress;
 use crate::stream::engine::reach::{Reach, Reached};
 use crate::stream::event::{Event, Times};
 use crate::stream::lane::part::{Given, Held, Part};
-use crate::stream::lock::enter;
 use crate::stream::queue::out_of_order::OutOfOrder;
 use crate::stream::queue::{Shape, host_task};
 use crate::stream::recording::command_buffer::{CommandBuffer, State};
@@ -81,7 +80,7 @@ impl<D: Driver> Replay<D> {
         let units = &self.program.units;
         let (reach, result) = match &queue.shape {
             Shape::InOrder(lane) => lane.submit_all(&waits, &mut parts),
-            Shape::OutOfOrder(lanes) => spread(units, &mut enter(lanes), &waits, &mut parts),
+            Shape::OutOfOrder(lanes) => spread(units, &mut lanes.lock(), &waits, &mut parts),
         };
         signal(&self.program, &parts, queued);
         let started = parts.iter_mut().map(|part| start(part, queue));

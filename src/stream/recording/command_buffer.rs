@@ -3,21 +3,20 @@
 //! | from | to | by |
 //! |---|---|---|
 //! | open | finalized | `urCommandBufferFinalizeExp`: nothing is appended any more, submissions begin |
-//!
-//! A buffer's lock comes before a queue's: a submission holds both.
 
 use crate::abi::*;
 use crate::hal::{self, CommandBufferInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use crate::stream::event::Event;
-use crate::stream::lock::enter;
 use crate::stream::recording::command::{Command, Site};
 use crate::stream::recording::native_record::Records;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
 use crate::stream::{Context, Driver, LaunchRequest, PlainLaunch};
+use crate::timeline::rank;
+use crate::timeline::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 /// What an update can change, on every backend: everything.
 pub const UPDATES: ur_device_command_buffer_update_capability_flags_t =
@@ -34,7 +33,7 @@ pub struct CommandBuffer<D: Driver> {
     profiles: bool,
     /// What the numbers of its sync points start from: another buffer's are then most likely none.
     first_sync_point: u32,
-    state: Mutex<State<D>>,
+    state: Mutex<State<D>, { rank::COMMAND_BUFFER }>,
     /// Handles given out, which the buffer owns.
     handles: Mutex<Vec<Arc<Object<RecordedCommand<D>>>>>,
     pub(crate) records: Records<D>,
@@ -62,7 +61,7 @@ impl<D: Driver> Body for CommandBuffer<D> {
     const KIND: crate::object::Kind = crate::object::Kind::CommandBuffer;
 
     fn released(this: &Object<Self>) {
-        let handles = std::mem::take(&mut *enter(&this.handles));
+        let handles = std::mem::take(&mut *this.handles.lock());
         for handle in handles {
             if let Err(error) = handle.release() {
                 log::error!("a command's handle was released before: {:?}", error.code());
@@ -139,7 +138,7 @@ impl<D: Driver> CommandBuffer<D> {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State<D>> {
-        enter(&self.state)
+        self.state.lock()
     }
 
     /// What an update works on.
@@ -183,7 +182,7 @@ impl<D: Driver> CommandBuffer<D> {
                 node: at as usize,
             });
             out.command.set(&handle);
-            enter(&this.handles).push(handle);
+            this.handles.lock().push(handle);
         }
         out.sync_point.set(this.push(recording, node));
         Ok(())

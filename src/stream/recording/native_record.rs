@@ -13,19 +13,20 @@ use crate::abi::*;
 use crate::hal::Unwrapped;
 use crate::object::{Object, Out, Result, ensure};
 use crate::stream::engine::loans::Loans;
-use crate::stream::lock::enter;
 use crate::stream::recording::command::Command;
 use crate::stream::recording::command_buffer::{CommandBuffer, State};
 use crate::stream::recording::{Node, Recording};
 use crate::stream::{Driver, NativeRecord, Work};
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 type Record<D> = Arc<dyn NativeRecord<D>>;
 
 /// A command buffer's native objects.
 pub(crate) struct Records<D: Driver> {
-    own: Mutex<Option<Record<D>>>,
+    own: Mutex<Option<Record<D>>, { rank::NATIVE_RECORDS }>,
     /// Those of native commands whose functions run now.
     lent: Loans<dyn NativeRecord<D>>,
 }
@@ -108,7 +109,7 @@ impl<D: Driver> CommandBuffer<D> {
     fn own_record(&self) -> Result<Record<D>> {
         // A buffer's lock comes before its records'.
         let state = self.state();
-        let mut own = enter(&self.records.own);
+        let mut own = self.records.own.lock();
         if let Some(record) = &*own {
             return Ok(Arc::clone(record));
         }
@@ -126,7 +127,7 @@ impl<D: Driver> CommandBuffer<D> {
 
     /// What was added to the buffer's own object, if anybody ever asked for that.
     pub(crate) fn recorded_natively(&self) -> Result<Option<Node<D>>> {
-        let own = enter(&self.records.own).clone();
+        let own = self.records.own.lock().clone();
         own.map(|record| node(record.work()?)).transpose()
     }
 }

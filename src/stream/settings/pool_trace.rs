@@ -16,25 +16,25 @@
 //! memory usable, where the pool grew, waited or failed. The first four columns are those of traces
 //! recorded elsewhere.
 //!
-//! While it traces, a library's pools serve one request at a time. Lock ranks: the trace's comes before
-//! any queue's.
+//! While it traces, a library's pools serve one request at a time.
 
 use crate::object::log;
 use crate::pool::{Block, Reuse, Slab, Story};
 use crate::stream::Kind;
-use crate::stream::lock::enter;
 use crate::stream::settings::Settings;
+use crate::timeline::rank;
+use crate::timeline::sync::{Mutex, MutexGuard};
 use crate::timeline::{Frontier, LaneId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 pub(crate) struct Trace {
     start: Instant,
-    book: Mutex<Book>,
+    book: Mutex<Book, { rank::TRACE }>,
 }
 
 /// What has to be known to name things.
@@ -91,7 +91,7 @@ impl Trace {
     /// Keeps all other pool calls out until the entry is dropped.
     pub fn begin(&self, stream: Option<LaneId>) -> Entry<'_> {
         Entry {
-            book: enter(&self.book),
+            book: self.book.lock(),
             ns: self.start.elapsed().as_nanos(),
             stream,
         }
@@ -264,7 +264,7 @@ mod tests {
     fn memory_remembers_whose_it_was() {
         let null = File::create("/dev/null").expect("is there");
         let trace = Trace::over(null);
-        let mut book = enter(&trace.book);
+        let mut book = trace.book.lock();
         book.bury(range(0, 100), Some(1));
         book.bury(range(100, 200), Some(2));
         assert_eq!(book.owners(&[range(50, 150)]), "1,2");

@@ -3,13 +3,13 @@
 use crate::object::{Body, Object, Result};
 use crate::stream::engine::{Pending, Scope};
 use crate::stream::lane::lanes::Lanes;
-use crate::stream::lock::enter;
 use crate::stream::usm::memory::Memory;
 use crate::stream::{Driver, Engine};
+use crate::timeline::sync::Mutex;
 use crate::timeline::{Clock, Frontier};
 use std::any::Any;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 /// The queues of a context, and how many there were when ended ones were last left out.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl<D: Driver> Domain<D> {
     }
 
     pub(crate) fn add_queue<Q: Body>(&self, queue: &Arc<Object<Q>>) {
-        let mut queues = enter(&self.queues);
+        let mut queues = self.queues.lock();
         if queues.all.len() >= 2 * queues.left + FEW {
             queues.all.retain(|old| old.strong_count() > 0);
             queues.left = queues.all.len();
@@ -75,7 +75,7 @@ impl<D: Driver> Domain<D> {
 
     /// The queues that are of this type, as all of a backend's are.
     pub(crate) fn queues<Q: Body>(&self) -> Vec<Arc<Object<Q>>> {
-        let queues = enter(&self.queues);
+        let queues = self.queues.lock();
         let all = queues.all.iter().filter_map(Weak::upgrade);
         all.filter_map(|queue| queue.downcast().ok()).collect()
     }

@@ -5,17 +5,18 @@
 
 use crate::object::Object;
 use crate::pool::{Block, Ends};
-use crate::stream::lock::enter;
 use crate::stream::usm::pool_core::{Part, PoolCore};
 use crate::stream::{Driver, Kind};
 use crate::timeline::Frontier;
+use crate::timeline::rank;
+use crate::timeline::sync::{Mutex, ReadGuard, RwLock};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Weak};
 
 pub(crate) struct Memory<D: Driver> {
     /// Every pool that still holds memory or a handle.
-    pools: Mutex<Vec<Arc<PoolCore<D>>>>,
+    pools: Mutex<Vec<Arc<PoolCore<D>>>, { rank::POOLS }>,
     slabs: RwLock<Slabs<D>>,
     /// Slabs over user memory. While there are none, an address is one pool's.
     nested: AtomicUsize,
@@ -84,17 +85,17 @@ impl<D: Driver> Default for Memory<D> {
 
 impl<D: Driver> Memory<D> {
     pub fn add_pool(&self, core: &Arc<PoolCore<D>>) {
-        enter(&self.pools).push(Arc::clone(core));
+        self.pools.lock().push(Arc::clone(core));
         self.stir();
     }
 
     pub fn pools(&self) -> Vec<Arc<PoolCore<D>>> {
-        enter(&self.pools).clone()
+        self.pools.lock().clone()
     }
 
     /// Ends all pools, as their context ends.
     pub fn clear(&self) {
-        let pools = std::mem::take(&mut *enter(&self.pools));
+        let pools = std::mem::take(&mut *self.pools.lock());
         for core in &pools {
             core.close();
         }
@@ -109,7 +110,7 @@ impl<D: Driver> Memory<D> {
         part: usize,
     ) {
         let entry = Entry { bytes, core, part };
-        let mut slabs = self.slabs.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slabs = self.slabs.write();
         if nested {
             slabs.nested.push((base, entry));
             self.nested.store(slabs.nested.len(), Ordering::Release);
@@ -122,7 +123,7 @@ impl<D: Driver> Memory<D> {
     }
 
     pub fn remove_slab(&self, base: u64, nested: bool, core: &Weak<PoolCore<D>>) {
-        let mut slabs = self.slabs.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slabs = self.slabs.write();
         if nested {
             slabs
                 .nested
@@ -164,10 +165,12 @@ impl<D: Driver> Memory<D> {
             let block = core.parts()[part].lookup(addr as u64)?;
             Some(Found { core, part, block })
         };
-        match self.is_flat() {
-            true => look(self.slabs().owner(addr as u64)?),
-            false => self.owners(addr).find_map(look),
+        if !self.is_flat() {
+            return self.owners(addr).find_map(look);
         }
+        // The slabs' lock is given up before a pool's is taken.
+        let owner = self.slabs().owner(addr as u64)?;
+        look(owner)
     }
 
     /// How many bytes there are from `addr` to the end of its live allocation. Memory that is none of
@@ -226,7 +229,7 @@ impl<D: Driver> Memory<D> {
 
     #[cold]
     fn is_restless(&self, stirs: u64) -> bool {
-        let pools = enter(&self.pools);
+        let pools = self.pools.lock();
         let wants = pools.iter().any(|core| core.wants_settling());
         // With a threshold, growing alone may be a reason.
         if !wants && pools.iter().all(|core| core.threshold() == u64::MAX) {
@@ -241,7 +244,7 @@ impl<D: Driver> Memory<D> {
             core.settle();
         }
         let mut gone = Vec::new();
-        enter(&self.pools).retain(|core| {
+        self.pools.lock().retain(|core| {
             let drained = core.is_drained();
             if drained {
                 gone.push(Arc::clone(core));
@@ -262,8 +265,8 @@ impl<D: Driver> Memory<D> {
         nested.into_iter().chain(own)
     }
 
-    fn slabs(&self) -> RwLockReadGuard<'_, Slabs<D>> {
-        self.slabs.read().unwrap_or_else(PoisonError::into_inner)
+    fn slabs(&self) -> ReadGuard<'_, Slabs<D>> {
+        self.slabs.read()
     }
 }
 

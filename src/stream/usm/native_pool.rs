@@ -8,15 +8,15 @@
 use crate::abi::*;
 use crate::object::{Error, Result, ensure};
 use crate::pool::{Block, WaitPolicy};
-use crate::stream::lock::enter;
 use crate::stream::settings::Settings;
 use crate::stream::usm::pool_core::PoolCore;
 use crate::stream::{Domain, Driver, Kind, NativePool};
 use crate::timeline::Frontier;
+use crate::timeline::sync::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// A part of a pool that the backend serves, and what is live of it.
 pub(crate) struct NativePart<D: Driver> {
@@ -47,17 +47,17 @@ impl<D: Driver> NativePart<D> {
 
     /// The live allocation that holds `addr`.
     pub fn lookup(&self, addr: u64) -> Option<Block> {
-        let live = enter(&self.live);
+        let live = self.live.lock();
         let (start, found) = live.range(..=addr).next_back()?;
         (addr - start < found.bytes).then(|| block(*start, found.bytes))
     }
 
     pub fn is_idle(&self) -> bool {
-        enter(&self.live).is_empty()
+        self.live.lock().is_empty()
     }
 
     pub fn starts(&self) -> Vec<u64> {
-        enter(&self.live).keys().copied().collect()
+        self.live.lock().keys().copied().collect()
     }
 
     pub fn has_begun(&self) -> bool {
@@ -83,7 +83,7 @@ impl<D: Driver> NativePart<D> {
 
 impl<D: Driver> Drop for NativePart<D> {
     fn drop(&mut self) {
-        let live = std::mem::take(&mut *enter(&self.live));
+        let live = std::mem::take(&mut *self.live.lock());
         live.values()
             .for_each(|live| self.pool.free_now(live.base as usize));
     }
@@ -161,7 +161,7 @@ impl<D: Driver> PoolCore<D> {
         let Some(native) = self.native(part) else {
             return;
         };
-        enter(&native.live).insert(addr, live);
+        native.live.lock().insert(addr, live);
         if let Some(domain) = self.domain() {
             let core = Arc::downgrade(self);
             domain.memory.add_native(addr, live.bytes, core, part);
@@ -171,7 +171,7 @@ impl<D: Driver> PoolCore<D> {
     /// Takes the live allocation at `addr` out, before it is freed: its address may then be another's
     /// at any time.
     pub(crate) fn take_live(self: &Arc<Self>, part: usize, addr: u64) -> Option<Live> {
-        let live = enter(&self.native(part)?.live).remove(&addr)?;
+        let live = self.native(part)?.live.lock().remove(&addr)?;
         if let Some(domain) = self.domain() {
             domain.memory.remove_native(addr, &Arc::downgrade(self));
         }

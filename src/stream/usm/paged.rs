@@ -13,12 +13,13 @@
 use crate::abi::*;
 use crate::object::{Error, Object, Result};
 use crate::pool::Slab;
-use crate::stream::lock::enter;
 use crate::stream::{Domain, Driver, Kind};
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::iter::successors;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What a range of addresses is reserved in, at least.
 const WINDOW: usize = 16 << 30;
@@ -36,7 +37,7 @@ pub(crate) struct Paged<D: Driver> {
 /// Pages of one size.
 struct Size {
     page: usize,
-    space: Mutex<Space>,
+    space: Mutex<Space, { rank::ADDRESSES }>,
 }
 
 #[derive(Default)]
@@ -129,7 +130,7 @@ impl<D: Driver> Paged<D> {
     ) -> Result<Slab> {
         let base = self.addresses(size, bytes, window)?;
         let slab = Slab { base, bytes };
-        let mut space = enter(&size.space);
+        let mut space = size.space.lock();
         let pages = match pieces {
             [] => Cow::Borrowed(new),
             pieces => {
@@ -158,7 +159,7 @@ impl<D: Driver> Paged<D> {
     /// Takes back whole pages that nothing uses, at this address or an older one.
     pub fn release(&self, slab: Slab) {
         let size = self.size_at(slab.base);
-        let mut space = enter(&size.space);
+        let mut space = size.space.lock();
         let pages: Vec<u64> = space
             .leave(slab)
             .into_iter()
@@ -182,7 +183,7 @@ impl<D: Driver> Paged<D> {
     /// Nothing uses the old addresses of a piece any more.
     pub fn retire(&self, piece: Slab) {
         let size = self.size_at(piece.base);
-        let mut space = enter(&size.space);
+        let mut space = size.space.lock();
         space.stale.push_back(piece);
         space.stale_bytes += piece.bytes;
         let most = match D::LEAVES_MAPPED {
@@ -231,7 +232,7 @@ impl<D: Driver> Paged<D> {
 
     /// Free addresses, those lowest that suffice: growth then mostly continues what there is.
     fn addresses(&self, size: &Size, bytes: u64, window: &dyn Fn(Slab)) -> Result<u64> {
-        let mut space = enter(&size.space);
+        let mut space = size.space.lock();
         if let Some(base) = space.take(bytes) {
             return Ok(base);
         }
@@ -262,7 +263,7 @@ impl<D: Driver> Paged<D> {
     /// Ends all reservations, unless there is memory in them still. Those that ended are told.
     pub fn close(&self, window: &dyn Fn(Slab)) {
         for size in &self.sizes {
-            let mut space = enter(&size.space);
+            let mut space = size.space.lock();
             if !space.present.is_empty() {
                 continue;
             }
@@ -276,7 +277,7 @@ impl<D: Driver> Paged<D> {
     /// The pages that lie around an address. None of one size are among those of another.
     fn size_at(&self, addr: u64) -> &Size {
         let has = |size: &&Size| {
-            let space = enter(&size.space);
+            let space = size.space.lock();
             let mut windows = space.windows.iter();
             windows.any(|window| (window.base..window.end()).contains(&addr))
         };

@@ -6,17 +6,18 @@ use crate::pool::{
     Acquired, Block, Config, Counters, Ends, Figures, Meter, Pool, PoolError, PoolKey, Request,
     SourceError, Stash, WaitPolicy,
 };
-use crate::stream::lock::enter;
 use crate::stream::settings::Settings;
 use crate::stream::settings::pool_log::Report;
 use crate::stream::usm::native_pool::{NativePart, block};
 use crate::stream::usm::paged::Paged;
 use crate::stream::usm::source::{SlabSource, UserBlock};
 use crate::stream::{Domain, Driver, Kind, NativeLimits};
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
 use crate::timeline::{Frontier, Lane};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Bytes now and at most, with a bound that is never exceeded. Exact, with threads too.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Gauge {
 
     /// False, and nothing added, if it would exceed the bound.
     pub fn add(&self, bytes: u64) -> bool {
-        let mut level = enter(&self.level);
+        let mut level = self.level.lock();
         match level.0.checked_add(bytes) {
             Some(sum) if sum <= self.most => {
                 *level = (sum, level.1.max(sum));
@@ -47,26 +48,26 @@ impl Gauge {
 
     /// What a part of it was, and is now, whatever the bound.
     pub fn shift(&self, was: u64, is: u64) {
-        let mut level = enter(&self.level);
+        let mut level = self.level.lock();
         let sum = level.0.saturating_sub(was).saturating_add(is);
         *level = (sum, level.1.max(sum));
     }
 
     pub fn sub(&self, bytes: u64) {
-        let mut level = enter(&self.level);
+        let mut level = self.level.lock();
         level.0 = level.0.saturating_sub(bytes);
     }
 
     pub fn current(&self) -> u64 {
-        enter(&self.level).0
+        self.level.lock().0
     }
 
     pub fn high(&self) -> u64 {
-        enter(&self.level).1
+        self.level.lock().1
     }
 
     pub fn reset_high(&self) {
-        let mut level = enter(&self.level);
+        let mut level = self.level.lock();
         level.1 = level.0;
     }
 }
@@ -153,7 +154,7 @@ pub(crate) struct PoolCore<D: Driver> {
     nested: bool,
     ends: Arc<Ends>,
     /// How much of `reserved` is native parts', when last looked at.
-    native: Mutex<u64>,
+    native: Mutex<u64, { rank::NATIVE_PARTS }>,
     handle: OnceLock<Weak<dyn Any + Send + Sync>>,
 }
 
@@ -501,7 +502,7 @@ impl<D: Driver> PoolCore<D> {
         if begun.peek().is_none() {
             return;
         }
-        let mut level = enter(&self.native);
+        let mut level = self.native.lock();
         let now = begun.map(NativePart::reserved).sum();
         self.reserved.shift(*level, now);
         *level = now;
@@ -509,7 +510,7 @@ impl<D: Driver> PoolCore<D> {
 
     /// Counts bytes of a native part as used, unless that would exceed the maximum.
     pub fn admit(&self, bytes: u64) -> bool {
-        let _one_by_one = enter(&self.native);
+        let _one_by_one = self.native.lock();
         let most = if self.max_bytes == 0 {
             u64::MAX
         } else {
