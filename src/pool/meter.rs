@@ -9,6 +9,7 @@
 use super::plan::{Joint, Shared};
 use super::request::Block;
 use super::stash::{Cache, Inner, Lent, Miss, PoolKey, Stash, Taken};
+use crate::timeline::rank;
 use crate::timeline::sync::{BriefGuard, Mutex};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Meter {
     key: PoolKey,
-    level: Mutex<Level>,
+    level: Mutex<Level, { rank::USAGE }>,
 }
 
 #[derive(Debug, Default)]

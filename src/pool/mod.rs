@@ -18,8 +18,7 @@
 //! `policy` chooses, with `others` and `pages`, `stats` and `meter` count, `ends` tells what is known of
 //! them to be out of date, `stash` is what a lane has for itself, `plan` what it does again and again,
 //! `lending` who has what, `old` which addresses memory has left; this file
-//! locks, keeps limits and talks to the source. Lock ranks: the pool's one lock comes after any queue's lock, its meter's
-//! after that, stashes' in the order of their lanes, joint plans' last; nothing is called under them.
+//! locks, keeps limits and talks to the source. Nothing is called under its locks, whose order `timeline::rank` has.
 
 #![forbid(unsafe_code)]
 
@@ -62,6 +61,7 @@ pub use stash::{PoolKey, Stash};
 pub use state::Leavable;
 pub use stats::{Counters, Figures};
 
+use crate::timeline::rank;
 use crate::timeline::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::timeline::{Frontier, Lane};
 use lending::Lending;
@@ -77,7 +77,7 @@ pub struct Pool<S: Source> {
     source: S,
     key: PoolKey,
     meter: Arc<Meter>,
-    state: Mutex<State>,
+    state: Mutex<State, { rank::POOL }>,
     /// Old addresses that may still be used.
     lingering: AtomicU64,
     /// Signalled when a call to the source has ended.

@@ -14,8 +14,6 @@
 //! A cached block counts as free in all figures. The pool takes them back before it grows, and from
 //! lanes that a request comes after whenever they might serve it. How much may become live here
 //! before a high has to be looked at is `credit` (see `meter`).
-//!
-//! Lock ranks: a pool's, its meter's, stashes in the order of their lanes, joint plans.
 
 mod tracks;
 
@@ -24,6 +22,7 @@ use super::plan::{Busy, Patience, Record, Track};
 use super::policy::round;
 use super::request::Block;
 use super::table::Table;
+use crate::timeline::rank;
 use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::sync::Arc;
@@ -167,7 +166,7 @@ pub(crate) struct Cache {
 #[repr(align(128))]
 pub struct Stash {
     clock: Arc<Clock>,
-    inner: Brief<Inner>,
+    inner: Brief<Inner, { rank::CACHE }>,
 }
 
 #[derive(Debug, Default)]

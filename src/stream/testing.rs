@@ -10,8 +10,9 @@ pub use bench::*;
 pub use world::{FakeLane, Flag, Line, Marker, World};
 
 use super::{
-    CommandBuffer, Compiled, Context, Domain, Driver, Event, ExecutableGraph, FAILED, Graph, Hooks,
-    Kind, LaunchRequest, Notice, Queue, RecordedCommand, Stamps, Step, UsmPool, Work,
+    CommandBuffer, Compiled, Context, Devices, Driver, Event, ExecutableGraph, FAILED, Graph,
+    Hooks, Kind, LaunchRequest, Notice, Payload, Queue, RecordedCommand, Runtime, Stamps, Step,
+    UsmPool, Work,
 };
 use crate::abi::*;
 use crate::hal::{self, Backend};
@@ -31,7 +32,8 @@ crate::export!(@table Polled);
 
 /// Fake backends: what the helpers below need of one.
 pub trait AnyFake:
-    Driver<State = Arc<World>, Device = FakeDevice, Mem = FakeMem, Launch = u32, Lane = FakeLane>
+    Runtime
+    + Driver<State = Arc<World>, Device = FakeDevice, Mem = FakeMem, Launch = u32, Lane = FakeLane>
 {
 }
 impl AnyFake for Tracked {}
@@ -99,25 +101,28 @@ macro_rules! fake {
 
         impl Hooks<Self> for $fake {}
 
+        impl Payload for $fake {
+            type Launch = u32;
+            type Native = std::convert::Infallible;
+        }
+
         impl Driver for $fake {
             type State = Arc<World>;
             type Lane = FakeLane;
             type Marker = Marker;
             type Signal = (Arc<World>, Arc<Flag>);
-            type Launch = u32;
             type Checked = ();
             type Plain = ();
-            type Native = std::convert::Infallible;
             const TRACKS: bool = $tracks;
             const SPANS: bool = $tracks;
 
             fn lane(
-                domain: &Domain<Self>,
+                devices: &Devices<Self>,
                 _device: &Object<FakeDevice>,
                 _flags: ur_queue_flags_t,
                 clock: &Arc<Clock>,
             ) -> Result<FakeLane> {
-                let world = Arc::clone(domain.state());
+                let world = Arc::clone(devices.state());
                 let line = Arc::new(Line {
                     number: world.next.fetch_add(1, Ordering::Relaxed),
                     clock: Arc::clone(clock),
@@ -154,13 +159,13 @@ macro_rules! fake {
             }
 
             fn compile(
-                context: &Object<Context<Self>>,
+                devices: &Devices<Self>,
                 _device: &Object<FakeDevice>,
                 steps: &[Step<'_, Self>],
                 from: usize,
                 _updatable: bool,
             ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
-                let most = context.domain().state().compiles.load(Ordering::Relaxed);
+                let most = devices.state().compiles.load(Ordering::Relaxed);
                 let launches = steps[from..].iter().map_while(|step| match step.work {
                     Work::Launch(label) => Some(*label),
                     _ => None,
@@ -267,9 +272,9 @@ macro_rules! fake {
                 lane.line.failed.swap(false, Ordering::Relaxed)
             }
 
-            fn host_point(domain: &Domain<Self>) -> Result<(Marker, Self::Signal)> {
+            fn host_point(devices: &Devices<Self>) -> Result<(Marker, Self::Signal)> {
                 let flag = Arc::new(Flag::default());
-                let world = Arc::clone(domain.state());
+                let world = Arc::clone(devices.state());
                 Ok((
                     Marker::Flag(Arc::clone(&world), Arc::clone(&flag)),
                     (world, flag),
@@ -294,13 +299,13 @@ macro_rules! fake {
             }
 
             fn acquire(
-                domain: &Domain<Self>,
+                devices: &Devices<Self>,
                 _device: Option<&Object<FakeDevice>>,
                 kind: Kind,
                 bytes: usize,
                 zeroed: bool,
             ) -> Result<usize> {
-                let world = domain.state();
+                let world = devices.state();
                 world.acquires.fetch_add(1, Ordering::Relaxed);
                 let mut slabs = world.slabs.lock().unwrap();
                 let out: usize = slabs.values().map(|(_, bytes)| bytes).sum();
@@ -320,8 +325,8 @@ macro_rules! fake {
                 Ok(base)
             }
 
-            fn release(domain: &Domain<Self>, kind: Kind, addr: usize, bytes: usize) {
-                let slab = domain.state().slabs.lock().unwrap().remove(&addr);
+            fn release(devices: &Devices<Self>, kind: Kind, addr: usize, bytes: usize) {
+                let slab = devices.state().slabs.lock().unwrap().remove(&addr);
                 assert_eq!(slab, Some((kind, bytes)));
             }
 
@@ -333,24 +338,24 @@ macro_rules! fake {
                 (kind == Kind::Shared).then_some(vm::PAGE)
             }
 
-            fn reserve(domain: &Domain<Self>, _page: usize, bytes: usize) -> Result<usize> {
-                let base = domain.state().vm.lock().unwrap().reserve(bytes);
+            fn reserve(devices: &Devices<Self>, _page: usize, bytes: usize) -> Result<usize> {
+                let base = devices.state().vm.lock().unwrap().reserve(bytes);
                 base.ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))
             }
 
-            fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
-                domain.state().vm.lock().unwrap().unreserve(addr, bytes);
+            fn unreserve(devices: &Devices<Self>, addr: usize, bytes: usize) {
+                devices.state().vm.lock().unwrap().unreserve(addr, bytes);
             }
 
             fn create_pages(
-                domain: &Domain<Self>,
+                devices: &Devices<Self>,
                 _device: Option<&Object<FakeDevice>>,
                 _kind: Kind,
                 _page: usize,
                 count: usize,
                 zeroed: bool,
             ) -> Result<Vec<u64>> {
-                let world = domain.state();
+                let world = devices.state();
                 world.acquires.fetch_add(1, Ordering::Relaxed);
                 world
                     .zeroed
@@ -358,19 +363,19 @@ macro_rules! fake {
                 Ok(world.vm.lock().unwrap().create(count))
             }
 
-            fn destroy_pages(domain: &Domain<Self>, pages: &[u64]) {
-                domain.state().vm.lock().unwrap().destroy(pages);
+            fn destroy_pages(devices: &Devices<Self>, pages: &[u64]) {
+                devices.state().vm.lock().unwrap().destroy(pages);
             }
 
             fn map_pages(
-                domain: &Domain<Self>,
+                devices: &Devices<Self>,
                 _device: Option<&Object<FakeDevice>>,
                 _kind: Kind,
                 _page: usize,
                 addr: usize,
                 pages: &[u64],
             ) -> Result<()> {
-                match domain.state().vm.lock().unwrap().map(addr, pages) {
+                match devices.state().vm.lock().unwrap().map(addr, pages) {
                     true => Ok(()),
                     false => Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
                 }
@@ -378,9 +383,9 @@ macro_rules! fake {
 
             const LEAVES_MAPPED: bool = !$tracks;
 
-            fn unmap_pages(domain: &Domain<Self>, addr: usize, bytes: usize) {
+            fn unmap_pages(devices: &Devices<Self>, addr: usize, bytes: usize) {
                 let count = bytes / vm::PAGE;
-                domain.state().vm.lock().unwrap().unmap(addr, count);
+                devices.state().vm.lock().unwrap().unmap(addr, count);
             }
 
             fn buffer(

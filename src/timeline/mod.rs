@@ -29,6 +29,7 @@ mod failure;
 mod frontier;
 mod gathered;
 mod lane;
+pub mod rank;
 mod roster;
 pub mod sync;
 mod table;

@@ -1,9 +1,14 @@
-//! The synchronisation that `timeline` and `pool` use, so that loom can stand in for it. Lanes have a lock
-//! of their own besides (`src/stream/lane/lone.rs`).
+//! The synchronisation of this library, so that loom can stand in for it and debug builds check its order. Lanes have
+//! a lock of their own besides (`src/stream/lane/lone.rs`).
 //!
 //! Owns nothing. No lock is poisoned: the state behind it is only changed by code that cannot panic
 //! half-way, and an abort of the caller's process is worse. So the locks are ones that do not look
 //! for panics each time, which is a good part of what an uncontended lock costs.
+//!
+//! A lock's type says its rank: see [`rank`].
+
+use super::rank::{self, Held, Rank};
+use std::ops::{Deref, DerefMut};
 
 #[cfg(loom)]
 use loom::sync as imp;
@@ -15,72 +20,178 @@ pub use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use imp::MutexGuard;
-
 /// A lock whose `lock` cannot fail.
 #[derive(Debug)]
-pub struct Mutex<T>(imp::Mutex<T>);
+pub struct Mutex<T, const RANK: Rank = { rank::LEAF }>(imp::Mutex<T>);
 
-impl<T> Mutex<T> {
+/// A lock that many may hold to read and one to write.
+#[derive(Debug)]
+pub struct RwLock<T, const RANK: Rank = { rank::LEAF }>(imp::RwLock<T>);
+
+macro_rules! guard {
+    ($(#[$doc:meta])* $name:ident of $inner:ident $(, $mut:ident)?) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name<'a, T> {
+            inner: imp::$inner<'a, T>,
+            // Given up after the lock itself.
+            _held: Held,
+        }
+
+        impl<T> Deref for $name<'_, T> {
+            type Target = T;
+
+            #[inline(always)]
+            fn deref(&self) -> &T {
+                &self.inner
+            }
+        }
+
+        $(
+            impl<T> DerefMut for $name<'_, T> {
+                #[inline(always)]
+                fn deref_mut(&mut self) -> &$mut T {
+                    &mut self.inner
+                }
+            }
+        )?
+    };
+}
+
+guard!(
+    /// What a [`Mutex`] guards, until dropped.
+    MutexGuard of MutexGuard, mut
+);
+guard!(
+    /// What a [`RwLock`] guards, to read.
+    ReadGuard of RwLockReadGuard
+);
+guard!(
+    /// What a [`RwLock`] guards, to write.
+    WriteGuard of RwLockWriteGuard, mut
+);
+
+/// What a lock of `imp` gave.
+#[cfg(not(loom))]
+#[inline(always)]
+fn entered<G>(guard: G) -> G {
+    guard
+}
+
+#[cfg(loom)]
+fn entered<G>(guard: std::sync::LockResult<G>) -> G {
+    guard.unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl<T, const RANK: Rank> Mutex<T, RANK> {
     pub fn new(value: T) -> Self {
         Self(imp::Mutex::new(value))
     }
 
-    #[cfg(not(loom))]
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock()
+        let _held = Held::new(RANK);
+        let inner = entered(self.0.lock());
+        MutexGuard { inner, _held }
     }
 
-    #[cfg(loom)]
-    pub fn lock(&self) -> MutexGuard<'_, T> {
-        let guard = self.0.lock();
-        guard.unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// None if another thread has it.
+    #[cfg(all(test, not(loom)))]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let inner = self.0.try_lock()?;
+        let _held = Held::at_once(RANK);
+        Some(MutexGuard { inner, _held })
+    }
+}
+
+impl<T: Default, const RANK: Rank> Default for Mutex<T, RANK> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T, const RANK: Rank> RwLock<T, RANK> {
+    pub fn new(value: T) -> Self {
+        Self(imp::RwLock::new(value))
+    }
+
+    #[inline]
+    pub fn read(&self) -> ReadGuard<'_, T> {
+        let _held = Held::new(RANK);
+        let inner = entered(self.0.read());
+        ReadGuard { inner, _held }
+    }
+
+    #[inline]
+    pub fn write(&self) -> WriteGuard<'_, T> {
+        let _held = Held::new(RANK);
+        let inner = entered(self.0.write());
+        WriteGuard { inner, _held }
+    }
+}
+
+impl<T: Default, const RANK: Rank> Default for RwLock<T, RANK> {
+    fn default() -> Self {
+        Self::new(T::default())
     }
 }
 
 /// A lock for some dozen instructions at a time that almost nobody else ever wants: each allocation and
 /// free takes its lane's. To give it up is a plain store, where a [`Mutex`] asks, at the price of taking
 /// it, whether somebody sleeps; so nobody does but for a moment. Nothing that blocks may run under it.
+#[cfg(not(loom))]
 #[derive(Debug)]
-pub struct Brief<T>(brief::Lock<T>);
-
-pub use brief::Guard as BriefGuard;
+pub struct Brief<T, const RANK: Rank = { rank::LEAF }>(spin::mutex::SpinMutex<T>);
 
 /// In models a [`Mutex`] stands in for it.
 #[cfg(loom)]
-mod brief {
-    pub type Lock<T> = super::Mutex<T>;
-    pub type Guard<'a, T> = super::MutexGuard<'a, T>;
+pub use Mutex as Brief;
+#[cfg(loom)]
+pub use MutexGuard as BriefGuard;
+
+/// What a [`Brief`] guards, until dropped.
+#[cfg(not(loom))]
+pub struct BriefGuard<'a, T> {
+    inner: spin::mutex::SpinMutexGuard<'a, T>,
+    // Given up after the lock itself.
+    _held: Held,
 }
 
 #[cfg(not(loom))]
-mod brief {
-    pub type Lock<T> = spin::mutex::SpinMutex<T>;
-    pub type Guard<'a, T> = spin::mutex::SpinMutexGuard<'a, T>;
+impl<T> Deref for BriefGuard<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
 }
 
-impl<T> Brief<T> {
+#[cfg(not(loom))]
+impl<T> DerefMut for BriefGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+#[cfg(not(loom))]
+impl<T, const RANK: Rank> Brief<T, RANK> {
     pub fn new(value: T) -> Self {
-        Self(brief::Lock::new(value))
+        Self(spin::mutex::SpinMutex::new(value))
     }
 
-    #[cfg(not(loom))]
     #[inline]
     pub fn lock(&self) -> BriefGuard<'_, T> {
-        self.0.try_lock().unwrap_or_else(|| self.lock_slowly())
-    }
-
-    #[cfg(loom)]
-    pub fn lock(&self) -> BriefGuard<'_, T> {
-        self.0.lock()
+        let _held = Held::new(RANK);
+        let inner = self.0.try_lock().unwrap_or_else(|| self.lock_slowly());
+        BriefGuard { inner, _held }
     }
 
     /// Looks for much longer than the lock is ever held; then whoever has it does not run, and has to be
     /// let run, whatever its priority.
-    #[cfg(not(loom))]
     #[cold]
-    fn lock_slowly(&self) -> BriefGuard<'_, T> {
+    fn lock_slowly(&self) -> spin::mutex::SpinMutexGuard<'_, T> {
         loop {
             for _ in 0..100 {
                 if !self.0.is_locked()
@@ -112,14 +223,39 @@ impl Condvar {
 
     #[cfg(not(loom))]
     pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(&mut guard);
+        self.0.wait(&mut guard.inner);
         guard
     }
 
     #[cfg(loom)]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        let guard = self.0.wait(guard);
-        guard.unwrap_or_else(std::sync::PoisonError::into_inner)
+        let MutexGuard { inner, _held } = guard;
+        let inner = entered(self.0.wait(inner));
+        MutexGuard { inner, _held }
+    }
+
+    /// As [`Condvar::wait`], for no longer than this. Also whether it took that long.
+    #[cfg(not(loom))]
+    pub fn wait_timeout<'a, T>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        most: std::time::Duration,
+    ) -> (MutexGuard<'a, T>, bool) {
+        let waited = self.0.wait_for(&mut guard.inner, most);
+        (guard, waited.timed_out())
+    }
+
+    #[cfg(loom)]
+    pub fn wait_timeout<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        _: std::time::Duration,
+    ) -> (MutexGuard<'a, T>, bool) {
+        (self.wait(guard), false)
+    }
+
+    pub fn notify_one(&self) {
+        self.0.notify_one();
     }
 
     pub fn notify_all(&self) {

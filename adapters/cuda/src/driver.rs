@@ -8,8 +8,8 @@ use ur::abi::*;
 use ur::object::env::Env;
 use ur::object::{Error, Handles, Object, Result, ensure};
 use ur::stream::{
-    Compiled, Context, Domain, Driver, Kind, Landing, LaunchRequest, NativeLimits, NativePool,
-    Notice, PlainLaunch, Progress, Stamps, Step, Work,
+    Compiled, Devices, Driver, Kind, Landing, LaunchRequest, NativeLimits, NativePool,
+    NativeRecord, Notice, Payload, PlainLaunch, Progress, Stamps, Step, Work,
 };
 use ur::timeline::Clock;
 
@@ -45,18 +45,18 @@ impl State {
 }
 
 /// The context's first device.
-pub fn first(domain: &Domain<Cuda>) -> Result<&Arc<Gpu>> {
-    let first = domain.state().gpus.first();
+pub fn first(devices: &Devices<Cuda>) -> Result<&Arc<Gpu>> {
+    let first = devices.state().gpus.first();
     first.ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))
 }
 
 /// A device of the context, the first for memory of the host's.
-fn gpu<'a>(domain: &'a Domain<Cuda>, device: Option<&Object<Device>>) -> Result<&'a Arc<Gpu>> {
+fn gpu<'a>(devices: &'a Devices<Cuda>, device: Option<&Object<Device>>) -> Result<&'a Arc<Gpu>> {
     let at = match device {
-        Some(device) => domain.index_of(device),
+        Some(device) => devices.index_of(device),
         None => Some(0),
     };
-    let found = at.and_then(|at| domain.state().gpus.get(at));
+    let found = at.and_then(|at| devices.state().gpus.get(at));
     found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
 }
 
@@ -87,15 +87,18 @@ fn wants_native_pools() -> bool {
     *WANTS.get_or_init(|| Env::process().flag("UR_CUDA_NATIVE_POOLS", false))
 }
 
+impl Payload for Cuda {
+    type Launch = Arc<Launch>;
+    type Native = Native;
+}
+
 impl Driver for Cuda {
     type State = State;
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Launch = Arc<Launch>;
     type Checked = Ready;
     type Plain = Plain;
-    type Native = Native;
 
     /// Streams are asked, since to be told costs more than the rare question.
     const TRACKS: bool = false;
@@ -108,12 +111,12 @@ impl Driver for Cuda {
     }
 
     fn lane(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: &Object<Device>,
         flags: ur_queue_flags_t,
         _: &Arc<Clock>,
     ) -> Result<Lane> {
-        Lane::open(gpu(domain, Some(device))?, flags)
+        Lane::open(gpu(devices, Some(device))?, flags)
     }
 
     #[inline(always)]
@@ -177,8 +180,8 @@ impl Driver for Cuda {
         marker.notify(then)
     }
 
-    fn host_point(domain: &Domain<Self>) -> Result<(Marker, Signal)> {
-        host_point(first(domain)?)
+    fn host_point(devices: &Devices<Self>) -> Result<(Marker, Signal)> {
+        host_point(first(devices)?)
     }
 
     fn signal(signal: Signal) {
@@ -253,17 +256,17 @@ impl Driver for Cuda {
     }
 
     fn acquire(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: Option<&Object<Device>>,
         kind: Kind,
         bytes: usize,
         zeroed: bool,
     ) -> Result<usize> {
-        gpu(domain, device)?.slab(kind, bytes, zeroed)
+        gpu(devices, device)?.slab(kind, bytes, zeroed)
     }
 
-    fn release(domain: &Domain<Self>, kind: Kind, addr: usize, _: usize) {
-        if let Ok(gpu) = first(domain) {
+    fn release(devices: &Devices<Self>, kind: Kind, addr: usize, _: usize) {
+        if let Ok(gpu) = first(devices) {
             gpu.free_slab(kind, addr);
         }
     }
@@ -291,26 +294,26 @@ impl Driver for Cuda {
         (large > least).then_some(large)
     }
 
-    fn reserve(domain: &Domain<Self>, page: usize, bytes: usize) -> Result<usize> {
-        let gpu = first(domain)?;
+    fn reserve(devices: &Devices<Self>, page: usize, bytes: usize) -> Result<usize> {
+        let gpu = first(devices)?;
         pages(gpu)?.with(page).reserve(gpu.api, 0, bytes)
     }
 
-    fn unreserve(domain: &Domain<Self>, addr: usize, bytes: usize) {
-        if let Ok(pages) = first(domain).and_then(|gpu| pages(gpu)) {
+    fn unreserve(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        if let Ok(pages) = first(devices).and_then(|gpu| pages(gpu)) {
             pages.unreserve(addr, bytes);
         }
     }
 
     fn create_pages(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: Option<&Object<Device>>,
         kind: Kind,
         page: usize,
         count: usize,
         zeroed: bool,
     ) -> Result<Vec<u64>> {
-        let gpu = gpu(domain, device)?;
+        let gpu = gpu(devices, device)?;
         let pages = pages_of(gpu, kind)?.with(page);
         let bytes = count.saturating_mul(pages.bytes);
         let (there, none) = match kind {
@@ -327,40 +330,40 @@ impl Driver for Cuda {
         Ok(all)
     }
 
-    fn destroy_pages(domain: &Domain<Self>, all: &[u64]) {
-        if let Ok(pages) = first(domain).and_then(|gpu| pages(gpu)) {
+    fn destroy_pages(devices: &Devices<Self>, all: &[u64]) {
+        if let Ok(pages) = first(devices).and_then(|gpu| pages(gpu)) {
             all.iter().for_each(|page| pages.destroy(*page));
         }
     }
 
     fn map_pages(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: Option<&Object<Device>>,
         kind: Kind,
         page: usize,
         addr: usize,
         all: &[u64],
     ) -> Result<()> {
-        let gpu = gpu(domain, device)?;
+        let gpu = gpu(devices, device)?;
         let pages = pages_of(gpu, kind)?.with(page);
         if kind != Kind::Host {
             return pages.map_pages(gpu.api, addr, all, &[pages.home]);
         }
         let mut who = vec![pages.home];
-        who.extend(domain.state().gpus.iter().map(|gpu| gpu.place()));
+        who.extend(devices.state().gpus.iter().map(|gpu| gpu.place()));
         pages.map_pages(gpu.api, addr, all, &who)
     }
 
     const LEAVES_MAPPED: bool = true;
 
-    fn unmap_pages(domain: &Domain<Self>, addr: usize, bytes: usize) {
-        if let Ok(pages) = first(domain).and_then(|gpu| pages(gpu)) {
+    fn unmap_pages(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        if let Ok(pages) = first(devices).and_then(|gpu| pages(gpu)) {
             pages.with(bytes).unmap_pages(addr, 1);
         }
     }
 
     fn native_pool(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: Option<&Object<Device>>,
         kind: Kind,
         limits: &NativeLimits,
@@ -368,8 +371,8 @@ impl Driver for Cuda {
         if !wants_native_pools() {
             return None;
         }
-        let gpu = gpu(domain, device).ok()?;
-        let pool = Pool::create(gpu, &domain.state().gpus, kind, limits)?;
+        let gpu = gpu(devices, device).ok()?;
+        let pool = Pool::create(gpu, &devices.state().gpus, kind, limits)?;
         Some(Box::new(pool))
     }
 
@@ -417,13 +420,22 @@ impl Driver for Cuda {
     }
 
     fn compile(
-        _: &Object<Context<Self>>,
+        _: &Devices<Self>,
         device: &Object<Device>,
         steps: &[Step<'_, Self>],
         from: usize,
         _: bool,
     ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
         compile(&device.gpu().ok()?, steps, from)
+    }
+
+    const RECORDS_NEST: bool = true;
+
+    fn native_record(
+        _: &Devices<Self>,
+        device: &Object<Device>,
+    ) -> Result<Arc<dyn NativeRecord<Self>>> {
+        crate::exec::record(&device.gpu()?)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {

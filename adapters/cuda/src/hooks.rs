@@ -7,12 +7,11 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::hal::{Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
-use ur::stream::{Context, Event, Hooks, NativeCall, NativeRecord, Queue};
+use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
 
 use crate::Cuda;
 use crate::device::Device;
 use crate::driver::first;
-use crate::exec::record;
 use crate::interop;
 use crate::mem::Mem;
 use crate::program::Program;
@@ -32,8 +31,6 @@ fn pointer(address: usize) -> *mut c_void {
 }
 
 impl Hooks<Cuda> for Cuda {
-    const RECORDS_NEST: bool = true;
-
     fn mem_buffer_create(
         this: &OfContext,
         flags: ur_mem_flags_t,
@@ -211,13 +208,6 @@ impl Hooks<Cuda> for Cuda {
         Ok(first(this.domain())?.context().expose_provenance())
     }
 
-    fn native_record(
-        _: &OfContext,
-        device: &Object<Device>,
-    ) -> Result<Arc<dyn NativeRecord<Cuda>>> {
-        record(&device.gpu()?)
-    }
-
     fn native_command_exp(
         this: &OfQueue,
         run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
@@ -227,6 +217,6 @@ impl Hooks<Cuda> for Cuda {
         waits: Waits<'_>,
         event: EventOut<'_>,
     ) -> Result<()> {
-        Queue::call_native(this, None, waits, event, NativeCall { run, data })
+        NativeCall { run, data }.enqueue(this, None, waits, event)
     }
 }

@@ -11,7 +11,8 @@ use ur::abi::*;
 use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Error, Handles, InfoOut, Object, Result, ensure};
 use ur::stream::{
-    Context, Domain, Driver, Hooks, Kind, Landing, LaunchRequest, Notice, Pitched, Stamps, Work,
+    Context, Devices, Driver, Hooks, Kind, Landing, LaunchRequest, Notice, Payload, Pitched,
+    Stamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -26,15 +27,18 @@ use crate::pages::{self, PAGE_BYTES};
 use crate::program::Program;
 use crate::virtual_mem::{AddressSpace, PhysicalMem, granularity};
 
+impl Payload for Cpu {
+    type Launch = Arc<Launch>;
+    type Native = Infallible;
+}
+
 impl Driver for Cpu {
     type State = AddressSpace;
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Launch = Arc<Launch>;
     type Checked = ();
     type Plain = ();
-    type Native = Infallible;
 
     const TRACKS: bool = true;
     /// All contexts share one machine.
@@ -49,7 +53,7 @@ impl Driver for Cpu {
     }
 
     fn lane(
-        _: &Domain<Self>,
+        _: &Devices<Self>,
         device: &Object<Device>,
         _: ur_queue_flags_t,
         clock: &Arc<Clock>,
@@ -100,7 +104,7 @@ impl Driver for Cpu {
         marker.on_reach(then).err()
     }
 
-    fn host_point(_: &Domain<Self>) -> Result<(Marker, Signal)> {
+    fn host_point(_: &Devices<Self>) -> Result<(Marker, Signal)> {
         let crew = roots().device.machine.crew()?;
         Ok(Fence::host_point(&crew, &Clock::new()))
     }
@@ -125,16 +129,16 @@ impl Driver for Cpu {
         Some(PAGE_BYTES)
     }
 
-    fn reserve(domain: &Domain<Self>, _: usize, bytes: usize) -> Result<usize> {
-        pages::reserve(bytes, domain.engine().is_deterministic())
+    fn reserve(devices: &Devices<Self>, _: usize, bytes: usize) -> Result<usize> {
+        pages::reserve(bytes, devices.is_deterministic())
     }
 
-    fn unreserve(_: &Domain<Self>, addr: usize, bytes: usize) {
+    fn unreserve(_: &Devices<Self>, addr: usize, bytes: usize) {
         pages::unreserve(addr, bytes);
     }
 
     fn create_pages(
-        _: &Domain<Self>,
+        _: &Devices<Self>,
         _: Option<&Object<Device>>,
         kind: Kind,
         _: usize,
@@ -145,7 +149,7 @@ impl Driver for Cpu {
     }
 
     fn map_pages(
-        _: &Domain<Self>,
+        _: &Devices<Self>,
         _: Option<&Object<Device>>,
         _: Kind,
         _: usize,
@@ -155,7 +159,7 @@ impl Driver for Cpu {
         pages::map(addr, pages.len())
     }
 
-    fn unmap_pages(_: &Domain<Self>, addr: usize, bytes: usize) {
+    fn unmap_pages(_: &Devices<Self>, addr: usize, bytes: usize) {
         pages::unmap(addr, bytes);
     }
 

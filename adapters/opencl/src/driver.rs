@@ -9,7 +9,8 @@ use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{
-    Compiled, Context, Domain, Driver, Kind, Landing, LaunchRequest, Notice, Stamps, Step, Work,
+    Compiled, Devices, Driver, Kind, Landing, LaunchRequest, NativeRecord, Notice, Payload, Stamps,
+    Step, Work,
 };
 use ur::timeline::Clock;
 
@@ -19,21 +20,25 @@ use crate::device::Device;
 use crate::exec::{self, Lane, Marker, Native, Signal, State};
 use crate::kernel::{Kernel, Launch};
 use crate::mem::Mem;
+use crate::native_record;
 use crate::program::Program;
 use crate::record;
 
 /// What slabs are multiples of, and aligned to.
 const SLAB_BYTES: usize = 64 << 10;
 
+impl Payload for OpenCl {
+    type Launch = Arc<Launch>;
+    type Native = Native;
+}
+
 impl Driver for OpenCl {
     type State = State;
     type Lane = Arc<Lane>;
     type Marker = Marker;
     type Signal = Signal;
-    type Launch = Arc<Launch>;
     type Checked = ();
     type Plain = ();
-    type Native = Native;
 
     /// Commands are asked, since a callback for each of them costs more than the rare question.
     const TRACKS: bool = false;
@@ -53,12 +58,12 @@ impl Driver for OpenCl {
     }
 
     fn lane(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: &Object<Device>,
         flags: ur_queue_flags_t,
         _: &Arc<Clock>,
     ) -> Result<Arc<Lane>> {
-        Lane::open(&domain.state().context, device, flags)
+        Lane::open(&devices.state().context, device, flags)
     }
 
     fn submit(
@@ -102,8 +107,8 @@ impl Driver for OpenCl {
         marker.notify(then)
     }
 
-    fn host_point(domain: &Domain<Self>) -> Result<(Marker, Signal)> {
-        exec::host_point(&domain.state().context)
+    fn host_point(devices: &Devices<Self>) -> Result<(Marker, Signal)> {
+        exec::host_point(&devices.state().context)
     }
 
     fn signal(signal: Signal) {
@@ -161,28 +166,28 @@ impl Driver for OpenCl {
     }
 
     fn acquire(
-        domain: &Domain<Self>,
+        devices: &Devices<Self>,
         device: Option<&Object<Device>>,
         kind: Kind,
         bytes: usize,
         zeroed: bool,
     ) -> Result<usize> {
-        let state = domain.state();
-        let own = device.unwrap_or(&domain.devices()[0]);
-        let ask = |bytes| allocate(domain, own, kind, bytes);
-        let slab = state.acquire(bytes, SLAB_BYTES, ask, |start| free(domain, start))?;
+        let state = devices.state();
+        let own = device.unwrap_or(&devices.devices()[0]);
+        let ask = |bytes| allocate(devices, own, kind, bytes);
+        let slab = state.acquire(bytes, SLAB_BYTES, ask, |start| free(devices, start))?;
         if zeroed && let Err(error) = clear(state, own, slab, bytes) {
-            free(domain, state.forget(slab));
+            free(devices, state.forget(slab));
             return Err(error);
         }
         state.slabs.add(slab, bytes);
         Ok(slab)
     }
 
-    fn release(domain: &Domain<Self>, _: Kind, slab: usize, _: usize) {
-        let state = domain.state();
+    fn release(devices: &Devices<Self>, _: Kind, slab: usize, _: usize) {
+        let state = devices.state();
         state.slabs.remove(slab);
-        free(domain, state.forget(slab));
+        free(devices, state.forget(slab));
     }
 
     fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
@@ -225,13 +230,20 @@ impl Driver for OpenCl {
     }
 
     fn compile(
-        context: &Object<Context<Self>>,
+        devices: &Devices<Self>,
         device: &Object<Device>,
         steps: &[Step<'_, Self>],
         from: usize,
         updatable: bool,
     ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
-        record::compile(context, device, steps, from, updatable)
+        record::compile(devices, device, steps, from, updatable)
+    }
+
+    fn native_record(
+        devices: &Devices<Self>,
+        device: &Object<Device>,
+    ) -> Result<Arc<dyn NativeRecord<Self>>> {
+        native_record::open(devices, device)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {
@@ -241,12 +253,12 @@ impl Driver for OpenCl {
 
 /// One allocation of the driver's.
 fn allocate(
-    domain: &Domain<OpenCl>,
+    devices: &Devices<OpenCl>,
     device: &Object<Device>,
     kind: Kind,
     bytes: usize,
 ) -> Result<usize> {
-    let context = &domain.state().context;
+    let context = &devices.state().context;
     let (api, raw) = (context.api(), context.raw());
     let mut code = CL_SUCCESS;
     // SAFETY: a live context and device; no properties.
@@ -261,7 +273,7 @@ fn allocate(
             (Kind::Shared, ext) if let Some(alloc) = ext.clSharedMemAllocINTEL => {
                 alloc(raw, device.raw(), null(), bytes, 0, &mut code)
             }
-            _ => shared_virtual(domain, bytes)?,
+            _ => shared_virtual(devices, bytes)?,
         }
     };
     if start.is_null() || code != CL_SUCCESS {
@@ -284,23 +296,23 @@ fn allocate(
 }
 
 /// Shared virtual memory stands in for USM where all devices reach it without mapping.
-fn shared_virtual(domain: &Domain<OpenCl>, bytes: usize) -> Result<*mut c_void> {
+fn shared_virtual(devices: &Devices<OpenCl>, bytes: usize) -> Result<*mut c_void> {
     let fine = |device: &Arc<Object<Device>>| device.svm() & CL_DEVICE_SVM_FINE_GRAIN_BUFFER != 0;
-    let alloc = domain.state().context.api().core.clSVMAlloc;
+    let alloc = devices.state().context.api().core.clSVMAlloc;
     let alloc = alloc
-        .filter(|_| domain.devices().iter().all(fine))
+        .filter(|_| devices.devices().iter().all(fine))
         .ok_or(Error::unsupported())?;
     let atomic = |device: &Arc<Object<Device>>| device.svm() & CL_DEVICE_SVM_ATOMICS != 0;
     let mut flags = CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER;
-    if domain.devices().iter().all(atomic) {
+    if devices.devices().iter().all(atomic) {
         flags |= CL_MEM_SVM_ATOMICS;
     }
     // SAFETY: a live context.
-    Ok(unsafe { alloc(domain.state().context.raw(), flags, bytes, 0) })
+    Ok(unsafe { alloc(devices.state().context.raw(), flags, bytes, 0) })
 }
 
-fn free(domain: &Domain<OpenCl>, start: usize) {
-    let context = &domain.state().context;
+fn free(devices: &Devices<OpenCl>, start: usize) {
+    let context = &devices.state().context;
     let start = ptr::with_exposed_provenance_mut(start);
     // SAFETY: an allocation of this context that nothing uses any more.
     unsafe {

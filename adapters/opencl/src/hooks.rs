@@ -8,7 +8,7 @@ use opencl_sys::cl_device_id;
 use ur::abi::*;
 use ur::hal::Unwrapped;
 use ur::object::{Handles, Object, OutHandle, Result};
-use ur::stream::{Context, Event, Hooks, NativeCall, NativeRecord, Queue};
+use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
 
 use crate::OpenCl;
 use crate::device::Device;
@@ -16,7 +16,6 @@ use crate::exec::{self, Marker};
 use crate::interop;
 use crate::kernel::Kernel;
 use crate::mem::{Mem, Pitch, bring, copy_image};
-use crate::native_record;
 use crate::pipe;
 use crate::program::{Program, ids};
 use crate::sampler::Sampler;
@@ -179,13 +178,6 @@ impl Hooks<OpenCl> for OpenCl {
         interop::adopt_event(this, native, properties)
     }
 
-    fn native_record(
-        this: &OfContext,
-        device: &Object<Device>,
-    ) -> Result<Arc<dyn NativeRecord<OpenCl>>> {
-        native_record::open(this, device)
-    }
-
     fn queue_of_adopted(this: &OfContext, marker: &Marker) -> Result<Option<Arc<OfQueue>>> {
         interop::queue_of(this, marker)
     }
@@ -264,7 +256,7 @@ impl Hooks<OpenCl> for OpenCl {
         waits: Waits<'_>,
         event: EventOut<'_>,
     ) -> Result<()> {
-        Queue::call_native(this, bring(mems), waits, event, NativeCall { run, data })
+        NativeCall { run, data }.enqueue(this, bring(mems), waits, event)
     }
 
     fn read_host_pipe(

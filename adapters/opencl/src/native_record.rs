@@ -11,7 +11,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::ur_native_handle_t;
 use ur::object::{Error, Object, Result};
-use ur::stream::{Context, NativeRecord, Work};
+use ur::stream::{Devices, NativeRecord, Work};
 
 use crate::OpenCl;
 use crate::cl::{Api, EventRef, Version, check, failure};
@@ -29,13 +29,13 @@ struct Recorded {
 
 /// A new one.
 pub fn open(
-    context: &Object<Context<OpenCl>>,
+    devices: &Devices<OpenCl>,
     device: &Object<Device>,
 ) -> Result<Arc<dyn NativeRecord<OpenCl>>> {
     if !record::has_buffers(device, Version::new(0, 9)) {
         return Err(Error::unsupported());
     }
-    let context = &context.domain().state().context;
+    let context = &devices.state().context;
     let lane = Lane::open(context, device, Default::default())?;
     let buffer = Recorder::open(context.api(), lane.queue(), 0);
     let buffer = buffer.map_err(|code| failure(code, "clCreateCommandBufferKHR"))?;

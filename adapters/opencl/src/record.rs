@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Compiled, Context, Stamps, Step, Work};
+use ur::stream::{Compiled, Devices, Stamps, Step, Work};
 
 use crate::OpenCl;
 use crate::cl::{Api, QueueRef, Version};
@@ -289,7 +289,7 @@ struct Recorded {
 
 /// Makes one of as many commands from `from` on as follow each other and can be recorded.
 pub fn compile(
-    context: &Object<Context<OpenCl>>,
+    devices: &Devices<OpenCl>,
     device: &Object<Device>,
     steps: &[Step<'_, OpenCl>],
     from: usize,
@@ -309,7 +309,7 @@ pub fn compile(
     if chain < LEAST {
         return None;
     }
-    let context = &context.domain().state().context;
+    let context = &devices.state().context;
     let lane = Lane::open(context, device, Default::default()).ok()?;
     let fields = if updatable { device.updates() } else { 0 };
     let buffer = Recorder::open(context.api(), lane.queue(), fields).ok()?;

@@ -10,13 +10,14 @@ use crate::pool::request::{Block, Order, Reuse};
 use crate::pool::source::Slab;
 use crate::pool::stash::{Miss, Taken};
 use crate::pool::stats::Counters;
+use crate::timeline::rank;
 use crate::timeline::sync::Brief;
 use crate::timeline::{Clock, Frontier, Point};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The plan that lanes have together, shared by the pool and their stashes, whose locks come before this.
-pub(crate) type Shared = Arc<Brief<Joint>>;
+pub(crate) type Shared = Arc<Brief<Joint, { rank::JOINT_PLAN }>>;
 
 /// A lane's part in it.
 #[derive(Clone, Debug)]

@@ -11,11 +11,11 @@
 
 use super::{Driver, LaneCore, Reach, State};
 use crate::object::Result;
-use crate::stream::engine::{FAILED, enter, is_failure};
+use crate::stream::driver::{FAILED, is_failure};
 use crate::stream::{Progress, Work};
-use crate::timeline::{Failure, PointRef};
+use crate::timeline::sync::Mutex;
+use crate::timeline::{Failure, PointRef, rank};
 use std::borrow::Borrow;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 /// Dependents from which on those that have ended are forgotten, whenever there are twice as many.
@@ -24,7 +24,7 @@ const FEW: usize = 16;
 /// Commands whose stream does not tell that what they wait for failed: on an out-of-order queue it runs
 /// what comes behind on the same lane, and a lane that others put work on runs what waits for the host.
 #[derive(Default)]
-pub(super) struct Dependents(Mutex<Vec<Dependent>>);
+pub(super) struct Dependents(Mutex<Vec<Dependent>, { rank::DEPENDENTS }>);
 
 struct Dependent {
     epoch: u64,
@@ -70,7 +70,7 @@ impl<D: Driver> LaneCore<D> {
         }
         // What has failed by now is known before the command is given.
         self.record_untold();
-        let mut dependents = enter(&self.dependents.0);
+        let mut dependents = self.dependents.0.lock();
         if dependents.len() >= FEW && dependents.len() == dependents.capacity() {
             let completed = self.clock.completed();
             dependents.retain(|dependent| dependent.epoch > completed);
@@ -176,7 +176,7 @@ impl<D: Driver> LaneCore<D> {
             return;
         }
         // Under one lock, so that nobody takes for complete and right what another thread is recording.
-        let dependents = enter(&self.dependents.0);
+        let dependents = self.dependents.0.lock();
         if D::TELLS_FAILURES {
             for epoch in D::failed(&self.native) {
                 if self.clock.failure(epoch).is_none() {

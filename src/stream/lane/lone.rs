@@ -12,6 +12,7 @@
 //! | sleeps, and is called by who gives the lock up | it has the lock |
 //! | is waited for by who gives the lock up | the same, from a millisecond on |
 
+use crate::timeline::rank;
 use parking_lot::lock_api::{self, GuardNoSend, RawMutex};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -61,21 +62,24 @@ unsafe impl RawMutex for Raw {
 
     #[inline(always)]
     fn lock(&self) {
-        if !self.try_lock() {
+        rank::enter(rank::LANE);
+        if !self.take() {
             self.lock_slowly();
         }
     }
 
     #[inline(always)]
     fn try_lock(&self) -> bool {
-        let (free, taken) = (Ordering::Relaxed, Ordering::Acquire);
-        self.taken
-            .compare_exchange(false, true, taken, free)
-            .is_ok()
+        let taken = self.take();
+        if taken {
+            rank::enter_at_once(rank::LANE);
+        }
+        taken
     }
 
     #[inline(always)]
     unsafe fn unlock(&self) {
+        rank::leave(rank::LANE);
         self.taken.store(false, Ordering::Release);
         if self.first.load(Ordering::Relaxed) != NOTHING {
             self.call();
@@ -84,11 +88,19 @@ unsafe impl RawMutex for Raw {
 }
 
 impl Raw {
+    #[inline(always)]
+    fn take(&self) -> bool {
+        let (free, taken) = (Ordering::Relaxed, Ordering::Acquire);
+        self.taken
+            .compare_exchange(false, true, taken, free)
+            .is_ok()
+    }
+
     #[cold]
     fn lock_slowly(&self) {
         let _turn = self.turn.lock();
         for _ in 0..LOOKS {
-            if !self.taken.load(Ordering::Relaxed) && self.try_lock() {
+            if !self.taken.load(Ordering::Relaxed) && self.take() {
                 return;
             }
             std::hint::spin_loop();
@@ -97,7 +109,7 @@ impl Raw {
         let mut bed = self.bed.lock();
         // Before the next try: who gives the lock up after that sees it, but for the moment told above.
         self.first.store(SLEEPS, Ordering::SeqCst);
-        while !self.try_lock() {
+        while !self.take() {
             if since.elapsed() > LONG {
                 self.first.store(IS_WAITED_FOR, Ordering::Relaxed);
             }

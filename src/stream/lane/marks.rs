@@ -7,7 +7,8 @@
 
 use super::{Driver, LaneCore, Marks, State};
 use crate::object::{Error, Result};
-use crate::stream::engine::{Mark, is_failure};
+use crate::stream::driver::is_failure;
+use crate::stream::engine::{CompletionSource, Mark};
 use crate::timeline::{Point, PointRef};
 use std::hint::cold_path;
 use std::sync::atomic::Ordering;
@@ -212,5 +213,19 @@ impl<D: Driver> LaneCore<D> {
         self.marked
             .store(!state.marks.is_empty(), Ordering::Relaxed);
         Some(marker)
+    }
+}
+
+impl<D: Driver> CompletionSource<D> for LaneCore<D> {
+    fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>> {
+        LaneCore::mark(self, epoch)
+    }
+
+    fn record_end(&self, epoch: u64) {
+        LaneCore::record_end(self, epoch);
+    }
+
+    fn record_failure(&self, epoch: u64) -> Result<()> {
+        LaneCore::record_failure(self, epoch)
     }
 }

@@ -3,33 +3,8 @@
 use super::lone::LoneGuard;
 use super::{Driver, LaneCore, Reached, State};
 use crate::object::Result;
-use crate::stream::{Stamps, Work};
+use crate::stream::driver::Progress;
 use std::hint::cold_path;
-use std::sync::Arc;
-
-/// What became of work that a lane was given.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    Pending,
-    /// It is complete, and all before it is.
-    Done,
-}
-
-impl Progress {
-    /// Gives work to a lane, or has the host do it at once.
-    #[inline(always)]
-    pub(crate) fn work<D: Driver>(
-        lane: &D::Lane,
-        epoch: u64,
-        work: Work<D>,
-        stamps: Option<Arc<Stamps>>,
-    ) -> Result<Self> {
-        if stamps.is_none() && D::at_once(lane, &work) {
-            return Ok(Self::Done);
-        }
-        D::submit(lane, epoch, work, stamps).map(|()| Self::Pending)
-    }
-}
 
 /// One's turn to give a lane its next command.
 pub(crate) struct Turn<'a, D: Driver> {

@@ -4,7 +4,8 @@ use super::{AnyFake, FakeDevice, World};
 use crate::abi::*;
 use crate::hal;
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
-use crate::stream::{Context, Driver, Engine, Event, Kind, Queue, UsmPool, Work};
+use crate::stream::queue::alloc;
+use crate::stream::{Context, Engine, Event, Kind, Queue, Runtime, UsmPool, Work};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +73,7 @@ impl<D: AnyFake> Bench<D> {
 }
 
 /// Handles of live objects as a checked list.
-pub fn list<D: Driver, T: Body>(handles: &[*mut c_void]) -> Handles<'_, T> {
+pub fn list<D: Runtime, T: Body>(handles: &[*mut c_void]) -> Handles<'_, T> {
     let first = handles.as_ptr().cast();
     // SAFETY: the tests keep the objects alive.
     unsafe {
@@ -87,7 +88,7 @@ pub fn list<D: Driver, T: Body>(handles: &[*mut c_void]) -> Handles<'_, T> {
 }
 
 /// Calls with a wait list and takes the event.
-pub fn with_event<D: Driver, R>(
+pub fn with_event<D: Runtime, R>(
     waits: &[&EventArc<D>],
     call: impl FnOnce(Handles<'_, Event<D>>, OutHandle<'_, Event<D>>) -> Result<R>,
 ) -> Result<(R, EventArc<D>)> {
@@ -105,7 +106,7 @@ pub fn with_event<D: Driver, R>(
 }
 
 /// Calls with a wait list and wants no event.
-pub fn without<D: Driver, R>(
+pub fn without<D: Runtime, R>(
     waits: &[&EventArc<D>],
     call: impl FnOnce(Handles<'_, Event<D>>, OutHandle<'_, Event<D>>) -> Result<R>,
 ) -> Result<R> {
@@ -166,7 +167,7 @@ pub fn alloc<D: AnyFake>(
 ) -> Result<(usize, EventArc<D>)> {
     let pool = pool.map(|pool| &**pool);
     let result = with_event(waits, |waits, event| {
-        Queue::alloc(queue, Kind::Device, pool, bytes, waits, event)
+        alloc::alloc(queue, Kind::Device, pool, bytes, waits, event)
     });
     result.map(|(ptr, event)| (ptr.addr(), event))
 }
@@ -180,7 +181,7 @@ pub fn alloc_only<D: AnyFake>(
 ) -> Result<usize> {
     let pool = pool.map(|pool| &**pool);
     let result = without(waits, |waits, event| {
-        Queue::alloc(queue, Kind::Device, pool, bytes, waits, event)
+        alloc::alloc(queue, Kind::Device, pool, bytes, waits, event)
     });
     result.map(|ptr| ptr.addr())
 }
@@ -190,7 +191,7 @@ pub fn free<D: AnyFake>(
     addr: usize,
     waits: &[&EventArc<D>],
 ) -> Result<EventArc<D>> {
-    with_event(waits, |waits, event| Queue::free(queue, addr, waits, event))
+    with_event(waits, |waits, event| alloc::free(queue, addr, waits, event))
         .map(|((), event)| event)
 }
 
@@ -199,7 +200,7 @@ pub fn free_only<D: AnyFake>(
     addr: usize,
     waits: &[&EventArc<D>],
 ) -> Result<()> {
-    without(waits, |waits, event| Queue::free(queue, addr, waits, event))
+    without(waits, |waits, event| alloc::free(queue, addr, waits, event))
 }
 
 pub fn status<D: AnyFake>(event: &EventArc<D>) -> ur_event_status_t {

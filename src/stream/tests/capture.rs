@@ -3,8 +3,10 @@
 use crate::abi::*;
 use crate::hal;
 use crate::object::Object;
+use crate::stream::queue::capture;
+use crate::stream::queue::host_task;
 use crate::stream::testing::*;
-use crate::stream::{ExecutableGraph, Graph, Queue};
+use crate::stream::{ExecutableGraph, Graph};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +15,7 @@ type GraphArc<D> = Arc<Object<Graph<D>>>;
 type ExecutableArc<D> = Arc<Object<ExecutableGraph<D>>>;
 
 fn begin<D: AnyFake>(queue: &QueueArc<D>) {
-    Queue::begin_capture(queue, &Graph::new(queue.context())).unwrap();
+    capture::begin(queue, &Graph::new(queue.context())).unwrap();
 }
 
 fn instantiate<D: AnyFake>(graph: &GraphArc<D>) -> ExecutableArc<D> {
@@ -50,7 +52,7 @@ fn a_capture_gives_the_driver_nothing<D: AnyFake>() {
     let captured = launch(&queue, 3, &[]);
     let refused = alloc_only(&queue, None, 64, &[]);
     assert_eq!(code(refused), Some(UR_RESULT_ERROR_INVALID_OPERATION));
-    let graph = Queue::end_capture(&queue).unwrap();
+    let graph = capture::end(&queue).unwrap();
     assert_eq!(bench.world.calls(), calls);
     assert_eq!(status(&captured), UR_EVENT_STATUS_QUEUED);
     let executable = instantiate(&graph);
@@ -73,9 +75,9 @@ fn others_join_through_events<D: AnyFake>() {
     let right = launch(&r, 3, &[&root]);
     launch_only(&p, 4, &[&left, &right]);
     assert!(q.capture.is_on() && r.capture.is_on());
-    let refused = Queue::end_capture(&q).err().map(crate::object::Error::code);
+    let refused = capture::end(&q).err().map(crate::object::Error::code);
     assert_eq!(refused, Some(UR_RESULT_ERROR_INVALID_OPERATION));
-    let graph = Queue::end_capture(&p).unwrap();
+    let graph = capture::end(&p).unwrap();
     assert!(!p.capture.is_on() && !q.capture.is_on() && !r.capture.is_on());
     let executable = instantiate(&graph);
     let done = enqueue(&executable, &r);
@@ -99,10 +101,10 @@ fn host_tasks_run_in_their_place<D: AnyFake>() {
         begin(&queue);
         let first = launch(&queue, 1, &[]);
         let task = with_event(&[&first], |waits, event| {
-            Queue::host_task(&queue, count, data, waits, event)
+            host_task::enqueue(&queue, count, data, waits, event)
         });
         launch_only(&queue, 2, &[&task.unwrap().1]);
-        let graph = Queue::end_capture(&queue).unwrap();
+        let graph = capture::end(&queue).unwrap();
         let executable = instantiate(&graph);
         for _ in 0..rounds {
             let before = calls.load(Ordering::Relaxed);
@@ -146,10 +148,10 @@ fn a_failed_host_point_leaves_nothing<D: AnyFake>() {
     launch_only(&queue, 1, &[]);
     launch_only(&queue, 2, &[]);
     without(&[], |waits, event| {
-        Queue::host_task(&queue, count, data, waits, event)
+        host_task::enqueue(&queue, count, data, waits, event)
     })
     .unwrap();
-    let executable = instantiate(&Queue::end_capture(&queue).unwrap());
+    let executable = instantiate(&capture::end(&queue).unwrap());
     *bench.world.fails_after.lock().unwrap() = Some(1);
     let failed = without(&[], |waits, event| {
         ExecutableGraph::enqueue(&executable, &queue, waits, event)

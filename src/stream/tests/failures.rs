@@ -4,6 +4,8 @@
 
 use crate::abi::*;
 use crate::object::Result;
+use crate::stream::queue::host_task;
+use crate::stream::queue::native_command;
 use crate::stream::testing::*;
 use crate::stream::{Queue, Work};
 use std::ffi::c_void;
@@ -124,7 +126,7 @@ fn until_it_is_reported_nothing_more_runs_behind_it() {
     launch_only(&other, 2, &[]);
     let ran = AtomicUsize::new(0);
     let native = with_event(&[], |waits, event| {
-        Queue::native_command(&queue, None, waits, event, || {
+        native_command::enqueue(&queue, None, waits, event, || {
             ran.fetch_add(1, Ordering::Relaxed);
         })
     });
@@ -190,7 +192,7 @@ fn a_host_task_behind_it_does_not_run() {
         let task = |waits: &[&EventArc<Polled>]| {
             let data = Arc::as_ptr(&ran).cast_mut().cast();
             let made = with_event(waits, |waits, event| {
-                Queue::host_task(&queue, count, data, waits, event)
+                host_task::enqueue(&queue, count, data, waits, event)
             });
             made.unwrap().1
         };

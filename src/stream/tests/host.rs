@@ -2,9 +2,10 @@
 
 use crate::abi::*;
 use crate::object::Handles;
+use crate::stream::Event;
 use crate::stream::queue::Shape;
+use crate::stream::queue::host_task;
 use crate::stream::testing::*;
-use crate::stream::{Event, Queue};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -30,7 +31,7 @@ fn gate<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> (Gate, Event
     let passed = std::sync::Arc::new(AtomicUsize::new(0));
     let data = Box::into_raw(Box::new(Passage(closed, passed.clone())));
     let task = |waits: Handles<'_, Event<D>>, event: crate::object::OutHandle<'_, Event<D>>| {
-        Queue::host_task(queue, pass, data.cast(), waits, event)
+        host_task::enqueue(queue, pass, data.cast(), waits, event)
     };
     (Gate { open, passed }, with_event(waits, task).unwrap().1)
 }

@@ -1,14 +1,15 @@
 //! Work that others put on a lane: on exposed streams, and by native commands.
 
 use crate::abi::*;
+use crate::stream::Work;
+use crate::stream::queue::native_command;
 use crate::stream::testing::*;
-use crate::stream::{Queue, Work};
 
 /// A native command that puts foreign work on its lane; with its event.
 fn native<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventArc<D>]) -> EventArc<D> {
     let run = || queue.expose(|lane| lane.foreign(label)).unwrap();
     let call = |waits: crate::object::Handles<'_, _>, event: crate::object::OutHandle<'_, _>| {
-        Queue::native_command(queue, None, waits, event, run)
+        native_command::enqueue(queue, None, waits, event, run)
     };
     with_event(waits, call).unwrap().1
 }
@@ -74,7 +75,7 @@ fn an_out_of_order_queue_lends_one_lane<D: AnyFake>() {
         assert_ne!(status(&inner), UR_EVENT_STATUS_COMPLETE);
     };
     let ((), command) = with_event(&[&far], |waits, event| {
-        Queue::native_command(&queue, None, waits, event, run)
+        native_command::enqueue(&queue, None, waits, event, run)
     })
     .unwrap();
     let far_line = bench.world.lanes.lock().unwrap()[0].number;
@@ -201,7 +202,7 @@ fn a_native_command_may_bring_what_it_needs() {
     let queue = bench.in_order();
     let run = || queue.expose(|lane| lane.foreign(50)).unwrap();
     without(&[], |waits, event| {
-        Queue::native_command(&queue, Some(Work::Launch(9)), waits, event, run)
+        native_command::enqueue(&queue, Some(Work::Launch(9)), waits, event, run)
     })
     .unwrap();
     queue.finish_here().unwrap();

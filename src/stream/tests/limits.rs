@@ -3,8 +3,9 @@
 use crate::abi::*;
 use crate::hal::{self, UsmPoolInfo};
 use crate::object::{InfoIn, Result};
+use crate::stream::queue::alloc;
 use crate::stream::testing::*;
-use crate::stream::{Context, Event, Kind, Queue, UsmPool};
+use crate::stream::{Context, Event, Kind, UsmPool};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MIB: usize = 1 << 20;
@@ -51,7 +52,7 @@ fn a_full_pool_waits_in_queue_order<D: AnyFake>() {
         "live memory cannot be waited for"
     );
     let host = without(&[], |waits, out| {
-        Queue::alloc(&p, Kind::Host, Some(&*pool), MIB, waits, out)
+        alloc::alloc(&p, Kind::Host, Some(&*pool), MIB, waits, out)
     });
     assert_eq!(code(host), Some(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY));
     // Without an event it goes to the host.
@@ -125,7 +126,7 @@ fn the_host_waits_for_memory_of_other_kinds_and_pools() {
     let host = |queue: &QueueArc<Polled>, pool: Option<&PoolArc<Polled>>| {
         without(&[], |waits, out| {
             let pool = pool.map(|pool| &**pool);
-            Queue::alloc(queue, Kind::Host, pool, 4 * MIB, waits, out)
+            alloc::alloc(queue, Kind::Host, pool, 4 * MIB, waits, out)
         })
     };
     let device = alloc_only(&p, Some(&pool), 4 * MIB, &[]).unwrap();
@@ -148,7 +149,7 @@ fn a_maximum_holds_over_all_kinds_together() {
     let queue = bench.in_order();
     let of = |kind| {
         without(&[], |waits, out| {
-            Queue::alloc(&queue, kind, Some(&*pool), 4 * MIB, waits, out)
+            alloc::alloc(&queue, kind, Some(&*pool), 4 * MIB, waits, out)
         })
     };
     let device = of(Kind::Device).unwrap().addr();
@@ -296,7 +297,7 @@ fn figures_can_be_read_and_highs_reset() {
     let kinds = [Kind::Device, Kind::Shared, Kind::Host];
     let blocks = kinds.map(|kind| {
         let made = without(&[], |waits, out| {
-            Queue::alloc(&queue, kind, Some(&*pool), MIB, waits, out)
+            alloc::alloc(&queue, kind, Some(&*pool), MIB, waits, out)
         });
         made.unwrap().addr()
     });
@@ -411,7 +412,7 @@ fn pools_over_user_memory_hand_out_that_and_nothing_else() {
         Some(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)
     );
     let shared = without(&[], |waits, out| {
-        Queue::alloc(&queue, Kind::Shared, Some(&*pool), 8, waits, out)
+        alloc::alloc(&queue, Kind::Shared, Some(&*pool), 8, waits, out)
     });
     assert_eq!(
         code(shared),

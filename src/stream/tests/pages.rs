@@ -2,9 +2,10 @@
 
 use crate::abi::*;
 use crate::hal::{self, UsmPoolInfo};
+use crate::stream::queue::alloc;
 use crate::stream::testing::vm::PAGE;
 use crate::stream::testing::*;
-use crate::stream::{Kind, Queue, UsmPool};
+use crate::stream::{Kind, UsmPool};
 use std::sync::atomic::Ordering;
 
 fn shared<D: AnyFake>(
@@ -13,7 +14,7 @@ fn shared<D: AnyFake>(
     bytes: usize,
 ) -> crate::object::Result<usize> {
     without(&[], |waits, out| {
-        Queue::alloc(queue, Kind::Shared, Some(&**pool), bytes, waits, out)
+        alloc::alloc(queue, Kind::Shared, Some(&**pool), bytes, waits, out)
     })
     .map(|address| address.addr())
 }

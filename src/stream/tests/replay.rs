@@ -3,8 +3,9 @@
 use crate::abi::*;
 use crate::hal;
 use crate::object::{Handles, Object, Out, OutHandle, Result};
-use crate::stream::command::Command;
-use crate::stream::command_buffer::Outputs;
+use crate::stream::queue::replay as submission;
+use crate::stream::recording::command::Command;
+use crate::stream::recording::command_buffer::Outputs;
 use crate::stream::testing::*;
 use crate::stream::{CommandBuffer, Event, RecordedCommand, Work};
 use std::ptr::null_mut;
@@ -58,7 +59,7 @@ fn enqueue<D: AnyFake>(
     waits: &[&EventArc<D>],
 ) -> Result<EventArc<D>> {
     let done = with_event(waits, |waits, event| {
-        CommandBuffer::enqueue(buffer, queue, waits, event)
+        submission::command_buffer(buffer, queue, waits, event)
     });
     done.map(|((), event)| event)
 }
@@ -226,7 +227,7 @@ fn a_failure_on_the_way<D: AnyFake>() {
     *bench.world.fails_after.lock().unwrap() = None;
     assert_eq!(status(&events[2]), UR_EVENT_STATUS_ERROR);
     let behind = without(&[&events[2]], |waits, event| {
-        CommandBuffer::enqueue(&buffer, &queue, waits, event)
+        submission::command_buffer(&buffer, &queue, waits, event)
     });
     assert_eq!(
         code(behind),

@@ -1,6 +1,7 @@
 //! `src/hal/generated`: one trait an object, info enums, and the C shims that check, decode, call
-//! one trait method and encode.
+//! one trait method and encode. `src/stream/api/generated`: the traits as the engine answers them.
 
+mod engine;
 mod info;
 mod plan;
 mod shims;
@@ -17,7 +18,8 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         .filter(|function| function.table.is_some())
         .map(|function| Plan::new(spec, function))
         .collect::<Result<Vec<_>>>()?;
-    Ok(vec![
+    let mut files = engine::files(spec, &plans)?;
+    files.extend([
         File::rust(
             "src/hal/generated/mod.rs",
             "Generated parts of the hal.",
@@ -38,8 +40,11 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
             shims::SHIMS_DOC,
             &shims::shims(spec, &plans)?,
         )?,
-    ])
+    ]);
+    Ok(files)
 }
+
+pub use engine::hooks;
 
 /// A table function and the trait method that answers it, `(trait, method)`; none where the hal does.
 pub struct Entry {

@@ -1,0 +1,484 @@
+//! `src/stream/api/generated`: the `hal` traits of the engine's objects, and the hooks of a backend.
+//!
+//! The lists here say what answers each method. The engine does, by an expression over the method's parameters, or the
+//! backend does, by a hook of the trait `Hooks`.
+
+use super::plan::{Plan, Shape, associated};
+use super::traits::method_ty;
+use crate::generate::File;
+use crate::model::Spec;
+use How::{Command, Engine, Hook};
+use anyhow::{Result, ensure};
+use std::fmt::Write as _;
+
+/// What answers a method.
+enum How {
+    /// The engine: the method's body.
+    Engine(&'static str),
+    /// The engine, with a command that its site makes: it is enqueued, or appended.
+    Command(&'static str),
+    /// The backend, by a hook of this name, which is called as `HOOK` in the body.
+    Hook(&'static str, &'static str),
+}
+
+/// An object of the engine's, and what answers its methods.
+struct Answers {
+    /// The handle type's trait in the `hal`.
+    object: &'static str,
+    /// The module that its implementation is in.
+    module: &'static str,
+    methods: &'static [(&'static str, How)],
+    /// Whether what is not in the list is a hook of its own name. If not, no backend has it.
+    rest_is_hooks: bool,
+}
+
+/// Methods that are inlined from the shim to the driver's call.
+const HOT: [&str; 3] = ["usm_fill", "usm_memcpy", "kernel_launch_with_args_exp"];
+
+const OBJECTS: [Answers; 7] = [
+    Answers {
+        object: "Queue",
+        module: "queue",
+        methods: &QUEUE,
+        rest_is_hooks: true,
+    },
+    Answers {
+        object: "Context",
+        module: "context",
+        methods: &CONTEXT,
+        rest_is_hooks: true,
+    },
+    Answers {
+        object: "Event",
+        module: "event",
+        methods: &EVENT,
+        rest_is_hooks: false,
+    },
+    Answers {
+        object: "CommandBuffer",
+        module: "command_buffer",
+        methods: &COMMAND_BUFFER,
+        rest_is_hooks: false,
+    },
+    Answers {
+        object: "CommandBufferCommand",
+        module: "recorded_command",
+        methods: &RECORDED_COMMAND,
+        rest_is_hooks: false,
+    },
+    Answers {
+        object: "Graph",
+        module: "graph",
+        methods: &GRAPH,
+        rest_is_hooks: false,
+    },
+    Answers {
+        object: "ExecutableGraph",
+        module: "executable_graph",
+        methods: &EXECUTABLE_GRAPH,
+        rest_is_hooks: false,
+    },
+];
+
+#[rustfmt::skip]
+const QUEUE: [(&str, How); 38] = [
+    ("get_info", Engine("Self::info(this, prop_name, out)")),
+    ("get_native_handle", Hook("queue_native_handle", "HOOK")),
+    ("finish", Engine("this.live(Handles::EMPTY)?; this.finish_here()")),
+    ("flush", Engine("this.flush_here()")),
+    ("events_wait", Engine("Self::join_events(this, UR_COMMAND_EVENTS_WAIT, event_wait_list, event, false)")),
+    ("events_wait_with_barrier", Engine(BARRIER)),
+    ("events_wait_with_barrier_ext", Engine(BARRIER)),
+    ("mem_buffer_read", Command("buffer_read(buffer, offset, size, dst)")),
+    ("mem_buffer_write", Command("buffer_write(buffer, offset, size, src)")),
+    ("mem_buffer_read_rect", Command("buffer_read_rect(
+        buffer,
+        Corner::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch),
+        Corner::new(host_origin, host_row_pitch, host_slice_pitch),
+        region,
+        dst)")),
+    ("mem_buffer_write_rect", Command("buffer_write_rect(
+        buffer,
+        Corner::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch),
+        Corner::new(host_origin, host_row_pitch, host_slice_pitch),
+        region,
+        src)")),
+    ("mem_buffer_copy", Command("buffer_copy(buffer_src, buffer_dst, src_offset, dst_offset, size)")),
+    ("mem_buffer_copy_rect", Command("buffer_copy_rect(
+        (buffer_src, Corner::new(src_origin, src_row_pitch, src_slice_pitch)),
+        (buffer_dst, Corner::new(dst_origin, dst_row_pitch, dst_slice_pitch)),
+        region)")),
+    ("mem_buffer_fill", Command("buffer_fill(buffer, pattern, offset, size)")),
+    ("mem_buffer_map", Engine("mapping::map(this, buffer, blocking_map, map_flags, (offset, size), event_wait_list, event)")),
+    ("mem_unmap", Engine("mapping::unmap(this, mem, mapped_ptr, event_wait_list, event)")),
+    ("usm_fill", Engine("Self::fill(this, mem, pattern, size, event_wait_list, event)")),
+    ("usm_memcpy", Engine("Self::copy(this, blocking, dst, src, size, event_wait_list, event)")),
+    ("usm_prefetch", Command("usm_prefetch(mem, size, flags)")),
+    ("usm_advise", Command("usm_advise(mem, size, advice)")),
+    ("usm_fill_2d", Command("usm_fill_2d(mem, pitch, pattern, width, height)")),
+    ("usm_memcpy_2d", Command("usm_copy_2d((dst, dst_pitch), (src, src_pitch), width, height)")),
+    ("device_global_variable_write", Command("variable_write(program, name, offset, count, src)")),
+    ("device_global_variable_read", Command("variable_read(program, name, offset, count, dst)")),
+    ("kernel_launch_with_args_exp", Engine("
+        let launch = PlainLaunch {
+            offset: global_work_offset, global: global_work_size, local: local_work_size, args,
+        };
+        Self::launch(this, kernel, work_dim, launch, launch_prop_list, event_wait_list, event)")),
+    ("usm_device_alloc_exp", Engine("alloc::alloc(this, Kind::Device, pool, size, event_wait_list, event)")),
+    ("usm_shared_alloc_exp", Engine("alloc::alloc(this, Kind::Shared, pool, size, event_wait_list, event)")),
+    ("usm_host_alloc_exp", Engine("alloc::alloc(this, Kind::Host, pool, size, event_wait_list, event)")),
+    ("usm_free_exp", Engine("alloc::free(this, mem.addr(), event_wait_list, event)")),
+    ("timestamp_recording_exp", Engine("Self::timestamp(this, blocking, event_wait_list, event)")),
+    ("host_task_exp", Engine("host_task::enqueue(this, host_task, data, event_wait_list, event)")),
+    ("command_buffer_exp", Engine("replay::command_buffer(command_buffer, this, event_wait_list, event)")),
+    ("begin_graph_capture_exp", Engine("capture::begin(this, &Graph::new(this.context()))")),
+    ("begin_capture_into_graph_exp", Engine("capture::begin(this, &graph.arc())")),
+    ("end_graph_capture_exp", Engine("capture::end(this)")),
+    ("graph_exp", Engine("ExecutableGraph::enqueue(graph, this, event_wait_list, event)")),
+    ("is_graph_capture_enabled_exp", Engine("Ok(this.capture.is_on().into())")),
+    ("get_graph_exp", Engine("this.capture.graph()")),
+];
+
+const BARRIER: &str =
+    "Self::join_events(this, UR_COMMAND_EVENTS_WAIT_WITH_BARRIER, event_wait_list, event, true)";
+
+#[rustfmt::skip]
+const CONTEXT: [(&str, How); 22] = [
+    ("get_info", Engine("Self::info(this, prop_name, out)")),
+    ("get_native_handle", Hook("context_native_handle", "HOOK")),
+    ("set_extended_deleter", Engine("this.add_deleter(deleter, user_data); Ok(())")),
+    ("queue_create", Engine("Queue::create(this, device, properties.map_or_else(Default::default, |asked| asked.flags))")),
+    ("usm_host_alloc", Engine("Self::alloc_now(this, Kind::Host, None, usm_desc, pool, size)")),
+    ("usm_device_alloc", Engine("Self::alloc_now(this, Kind::Device, Some(device), usm_desc, pool, size)")),
+    ("usm_shared_alloc", Engine("Self::alloc_now(this, Kind::Shared, Some(device), usm_desc, pool, size)")),
+    ("usm_free", Engine("this.free_now(mem.addr())")),
+    ("usm_get_mem_alloc_info", Engine("this.alloc_info(mem.addr(), prop_name, out)")),
+    ("usm_pool_create", Engine("UsmPool::create(this, this.devices().to_vec(), pool_desc)")),
+    ("usm_pool_create_exp", Engine("UsmPool::create(this, vec![this.device(device)?], pool_desc)")),
+    ("usm_pool_destroy_exp", Engine("
+        this.device(device)?;
+        this.check_pool(pool)?;
+        ensure(!pool.is_default(), UR_RESULT_ERROR_INVALID_VALUE)?;
+        pool.release()")),
+    ("usm_pool_get_default_device_pool_exp", Engine("Self::default_pool(this, device)")),
+    ("usm_pool_set_device_pool_exp", Engine("this.set_current_pool(device, pool)")),
+    ("usm_pool_get_device_pool_exp", Engine("Self::current_pool(this, device)")),
+    ("usm_pool_trim_to_exp", Engine("
+        this.device(device)?;
+        this.check_pool(pool)?;
+        this.domain().poll();
+        pool.core().look();
+        pool.core().trim(min_bytes_to_keep as u64);
+        Ok(())")),
+    ("usm_context_memcpy_exp", Engine("this.copy_now(dst.expose_provenance(), src.expose_provenance(), size)")),
+    ("command_buffer_create_exp", Engine("CommandBuffer::create(this, device, command_buffer_desc)")),
+    ("graph_create_exp", Engine("this.domain().engine().check()?; Ok(Graph::new(&this.arc()))")),
+    // Importing is a hint, and ignoring it is right everywhere.
+    ("usm_import_exp", Engine("Ok(())")),
+    ("usm_release_exp", Engine("Ok(())")),
+    // The handle 0 is no backend's: it stands for an event that is complete.
+    ("event_create_with_native_handle", Hook("event_create_with_native_handle", "
+        match native_event {
+            0 => Event::complete(this),
+            _ => HOOK,
+        }")),
+];
+
+#[rustfmt::skip]
+const EVENT: [(&str, How); 5] = [
+    ("get_info", Engine("
+        Self::info(this, prop_name, out, |marker| {
+            let queue = <B as Hooks<B>>::queue_of_adopted(this.context(), marker)?;
+            Ok(queue.map(|queue| queue as Arc<dyn CommandQueue<B>>))
+        })")),
+    ("get_profiling_info", Engine("this.profiling_info(prop_name, out)")),
+    ("wait", Engine("Self::wait_all(event_wait_list)")),
+    ("get_native_handle", Hook("event_native_handle", "HOOK")),
+    ("set_callback", Engine("Self::add_callback(this, exec_status, notify, user_data)")),
+];
+
+#[rustfmt::skip]
+const COMMAND_BUFFER: [(&str, How); 18] = [
+    ("finalize_exp", Engine("this.finalize()")),
+    // Kernels hold no arguments of their own: the loader keeps those of older clients, and appends
+    // them with the launch.
+    ("append_kernel_launch_exp", Engine("
+        let launch = PlainLaunch {
+            offset: global_work_offset, global: global_work_size, local: local_work_size, args: &[],
+        };
+        let out = Outputs { sync_point, event, command };
+        Self::append_launch(this, kernel, work_dim, launch, kernel_alternatives, sync_point_wait_list, event_wait_list, out)")),
+    ("append_kernel_launch_with_args_exp", Engine("
+        let launch = PlainLaunch {
+            offset: global_work_offset, global: global_work_size, local: local_work_size, args,
+        };
+        let out = Outputs { sync_point, event, command };
+        Self::append_launch(this, kernel, work_dim, launch, kernel_alternatives, sync_point_wait_list, event_wait_list, out)")),
+    ("append_usm_memcpy_exp", Command("usm_copy(dst, src, size)")),
+    ("append_usm_fill_exp", Command("usm_fill(memory, pattern, size)")),
+    ("append_mem_buffer_copy_exp", Command("buffer_copy(src_mem, dst_mem, src_offset, dst_offset, size)")),
+    ("append_mem_buffer_write_exp", Command("buffer_write(buffer, offset, size, src)")),
+    ("append_mem_buffer_read_exp", Command("buffer_read(buffer, offset, size, dst)")),
+    ("append_mem_buffer_copy_rect_exp", Command("buffer_copy_rect(
+        (src_mem, Corner::new(src_origin, src_row_pitch, src_slice_pitch)),
+        (dst_mem, Corner::new(dst_origin, dst_row_pitch, dst_slice_pitch)),
+        region)")),
+    ("append_mem_buffer_write_rect_exp", Command("buffer_write_rect(
+        buffer,
+        Corner::new(buffer_offset, buffer_row_pitch, buffer_slice_pitch),
+        Corner::new(host_offset, host_row_pitch, host_slice_pitch),
+        region,
+        src)")),
+    ("append_mem_buffer_read_rect_exp", Command("buffer_read_rect(
+        buffer,
+        Corner::new(buffer_offset, buffer_row_pitch, buffer_slice_pitch),
+        Corner::new(host_offset, host_row_pitch, host_slice_pitch),
+        region,
+        dst)")),
+    ("append_mem_buffer_fill_exp", Command("buffer_fill(buffer, pattern, offset, size)")),
+    ("append_usm_prefetch_exp", Command("usm_prefetch(memory, size, flags)")),
+    ("append_usm_advise_exp", Command("usm_advise(memory, size, advice)")),
+    ("append_native_command_exp", Engine("
+        let call = RecordCall { run: native_command, data };
+        Self::append_native(this, call, child_command_buffer, sync_point_wait_list, sync_point)")),
+    ("update_kernel_launch_exp", Engine("update::launches(this, update_kernel_launch)")),
+    ("get_info_exp", Engine("Self::info(this, prop_name, out)")),
+    ("get_native_handle_exp", Engine("this.native_handle()")),
+];
+
+const RECORDED_COMMAND: [(&str, How); 2] = [
+    (
+        "update_signal_event_exp",
+        Engine("update::signal_event(this)"),
+    ),
+    (
+        "update_wait_events_exp",
+        Engine("update::wait_events(this, event_wait_list)"),
+    ),
+];
+
+const GRAPH: [(&str, How); 6] = [
+    ("instantiate_graph_exp", Engine("Self::instantiate(this)")),
+    ("destroy_exp", Engine("Self::destroy(this)")),
+    ("is_empty_exp", Engine("Ok(this.is_empty().into())")),
+    ("get_id_exp", Engine("Ok(this.id())")),
+    (
+        "set_destruction_callback_exp",
+        Engine("this.add_callback(callback, user_data); Ok(())"),
+    ),
+    ("dump_contents_exp", Engine("this.dump(file_path)")),
+];
+
+const EXECUTABLE_GRAPH: [(&str, How); 1] = [("destroy_exp", Engine("Self::destroy(this)"))];
+
+pub(super) fn files(spec: &Spec, plans: &[Plan<'_>]) -> Result<Vec<File>> {
+    let mut out = vec![File::rust(
+        "src/stream/api/generated/mod.rs",
+        "What the list in scripts/src/generate/hal/engine.rs says of the engine's objects.",
+        &modules(),
+    )?];
+    // Hooks by the method's name, object by object, and those by another.
+    let (mut alike, mut named) = (String::new(), String::new());
+    for of in &OBJECTS {
+        let (mut methods, mut hooks, mut other) = (String::new(), String::new(), String::new());
+        let own = || {
+            plans
+                .iter()
+                .filter(|plan| associated(&plan.object) == of.object)
+        };
+        for plan in own() {
+            let Shape::Method { this } = &plan.kind else {
+                continue;
+            };
+            let signature = Signature::new(spec, plan, this.is_some());
+            let hook = |name: &str| {
+                let (params, result) = (signature.params(), &signature.result);
+                let function = &plan.function.name;
+                format!(
+                    "            /// `{function}`\n            fn {name}({params}) -> {result};\n"
+                )
+            };
+            let listed = of.methods.iter().find(|(name, _)| *name == plan.method);
+            let body = match listed {
+                Some((_, Engine(body))) => (*body).to_owned(),
+                Some((_, Command(made))) => signature.command(of.object, made),
+                Some((_, Hook(name, body))) => {
+                    other += &hook(name);
+                    body.replace("HOOK", &signature.forwarded(name))
+                }
+                None if of.rest_is_hooks => {
+                    hooks += &hook(&plan.method);
+                    continue;
+                }
+                None => continue,
+            };
+            let inline = match HOT.contains(&plan.method.as_str()) {
+                true => "#[inline(always)]",
+                false => "",
+            };
+            let head = signature.of_self(&plan.method);
+            let _ = writeln!(methods, "{inline} {head} {{ {body} }}");
+        }
+        for (name, _) in of.methods {
+            ensure!(
+                own().any(|plan| plan.method == *name),
+                "{} has no method {name}",
+                of.object
+            );
+        }
+        if of.rest_is_hooks {
+            let _ = writeln!(methods, "{}_hooks!(forwarded);", of.module);
+            let _ = write!(
+                alike,
+                "\nmacro_rules! {}_hooks {{\n    ($with:ident) => {{\n        $with! {{ {};\n{hooks}        }}\n    }};\n}}\n",
+                of.module, of.object
+            );
+        }
+        if !other.is_empty() {
+            let _ = write!(
+                named,
+                "        $with! {{ {};\n{other}        }}\n",
+                of.object
+            );
+        }
+        let name = match of.object {
+            "CommandBufferCommand" => "RecordedCommand",
+            object => object,
+        };
+        out.push(File::rust(
+            &format!("src/stream/api/generated/{}.rs", of.module),
+            &format!("The `hal` trait of `{name}`, for every driver."),
+            &format!(
+                "use super::names::*;\nimpl<B: Runtime> hal::{}<B> for {name}<B> {{ {methods} }}",
+                of.object
+            ),
+        )?);
+    }
+    out.push(File::new(
+        "src/stream/api/generated/hooks.rs",
+        format!(
+            "// Generated by `cargo xtask gen` from spec/. Do not edit.\n{HOOKS_DOC}{alike}
+/// Hooks whose names are not their methods'.
+macro_rules! named_hooks {{\n    ($with:ident) => {{\n{named}    }};\n}}
+
+pub(crate) use {{context_hooks, named_hooks, queue_hooks}};\n"
+        ),
+    ));
+    Ok(out)
+}
+
+const HOOKS_DOC: &str = "//! What dispatches on a context, a queue or an event but is no matter of the engine, as lists: each is given to the
+//! macro `$with`, which makes of it what a backend may implement, or the calls of that.
+";
+
+fn modules() -> String {
+    let mut out = String::from(
+        "#![allow(unused_variables, clippy::too_many_arguments)]
+        pub(crate) mod hooks;
+        /// What signatures and bodies name.
+        mod names {
+            pub(super) use super::hooks::{context_hooks, queue_hooks};
+            pub(super) use crate::abi::*;
+            pub(super) use crate::hal::{self, CommandBufferInfo, ContextInfo, EventInfo, ImageInfo, ProfilingInfo, QueueInfo, Unwrapped, UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo};
+            pub(super) use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
+            pub(super) use crate::stream::api::hooks::forwarded;
+            pub(super) use crate::stream::event::CommandQueue;
+            pub(super) use crate::stream::queue::{alloc, capture, host_task, mapping, replay};
+            pub(super) use crate::stream::recording::command::Corner;
+            pub(super) use crate::stream::recording::command_buffer::Outputs;
+            pub(super) use crate::stream::recording::native_record::RecordCall;
+            pub(super) use crate::stream::recording::update;
+            pub(super) use crate::stream::{CommandBuffer, Context, Event, ExecutableGraph, Graph, Hooks, Kind, PlainLaunch, Queue, RecordedCommand, Runtime, UsmPool};
+            pub(super) use std::ffi::{CStr, c_void};
+            pub(super) use std::sync::Arc;
+        }\n",
+    );
+    for of in &OBJECTS {
+        let _ = writeln!(out, "mod {};", of.module);
+    }
+    out
+}
+
+/// The methods that a backend alone answers, by a hook: trait and method, and the hook's name.
+pub fn hooks(entries: &[super::Entry]) -> Vec<((String, String), String)> {
+    let methods = entries.iter().filter_map(|entry| entry.method.clone());
+    let hook = |method: (String, String)| {
+        let of = OBJECTS.iter().find(|of| of.object == method.0)?;
+        let listed = of.methods.iter().find(|(name, _)| *name == method.1);
+        match listed {
+            Some((_, Hook(name, "HOOK"))) => Some((method, (*name).to_owned())),
+            None if of.rest_is_hooks => Some((method.clone(), method.1)),
+            _ => None,
+        }
+    };
+    methods.filter_map(hook).collect()
+}
+
+/// A trait method's parameters and result.
+struct Signature {
+    has_this: bool,
+    params: Vec<(String, String)>,
+    result: String,
+}
+
+impl Signature {
+    fn new(spec: &Spec, plan: &Plan<'_>, has_this: bool) -> Self {
+        let params = plan.args.iter();
+        Self {
+            has_this,
+            params: params
+                .map(|arg| (arg.name.clone(), method_ty(spec, arg)))
+                .collect(),
+            result: plan.return_type(),
+        }
+    }
+
+    fn params(&self) -> String {
+        let params = self.params.iter().map(|(name, ty)| format!("{name}: {ty}"));
+        params.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The head of a method of this name.
+    fn of_self(&self, name: &str) -> String {
+        let this = if self.has_this {
+            "this: &Object<Self>, "
+        } else {
+            ""
+        };
+        format!(
+            "fn {name}({this}{}) -> Result<{}>",
+            self.params(),
+            self.result
+        )
+    }
+
+    /// The call of a hook with the same arguments.
+    fn forwarded(&self, hook: &str) -> String {
+        let names = self.params.iter().map(|(name, _)| name.as_str());
+        let args: Vec<_> = std::iter::once("this").chain(names).collect();
+        format!("<B as Hooks<B>>::{hook}({})", args.join(", "))
+    }
+
+    /// The body that has the site make a command and gives that on.
+    fn command(&self, object: &str, made: &str) -> String {
+        let has = |name: &str| self.params.iter().any(|(other, _)| other == name);
+        let waits = if has("event_wait_list") {
+            "event_wait_list"
+        } else {
+            "Handles::EMPTY"
+        };
+        let made = format!("let made = this.site().{made}?;");
+        if object == "CommandBuffer" {
+            return format!(
+                "{made} let out = Outputs {{ sync_point, event, command }};
+                Self::append(this, made, Handles::EMPTY, sync_point_wait_list, {waits}, out)"
+            );
+        }
+        let blocking = self
+            .params
+            .iter()
+            .find(|(name, _)| name.starts_with("blocking"));
+        let blocking = blocking.map_or("false", |(name, _)| name);
+        format!("{made} Self::give(this, made, {waits}, event, {blocking})")
+    }
+}

@@ -1,0 +1,262 @@
+//! Synchronous USM: shares the pools with the asynchronous kind, but takes only what is complete.
+
+use crate::abi::*;
+use crate::hal::UsmAllocInfo;
+use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
+use crate::pool::{Acquired, Order, Request};
+use crate::stream::lane::rooms;
+use crate::stream::settings::pool_trace::Trace;
+use crate::stream::usm::memory::Room;
+use crate::stream::usm::pool_core::Answer;
+use crate::stream::{Context, Driver, Kind, UsmPool};
+use std::cell::RefCell;
+use std::ffi::c_void;
+
+impl<D: Driver> Context<D> {
+    /// Memory that may be used at once. `device` is none for host memory; without a pool it is the
+    /// device's default one.
+    pub fn alloc_now(
+        this: &Object<Self>,
+        kind: Kind,
+        device: Option<&Object<D::Device>>,
+        desc: Option<&ur_usm_desc_t>,
+        pool: Option<&Object<UsmPool<D>>>,
+        size: usize,
+    ) -> Result<*mut c_void> {
+        let domain = this.domain();
+        domain.engine().check()?;
+        let device = match device {
+            Some(device) => this.device(device)?,
+            None => this.devices()[0].clone(),
+        };
+        let most = |device: &Object<D::Device>| D::max_alloc(device);
+        let most = match kind {
+            Kind::Host => this
+                .devices()
+                .iter()
+                .map(|device| most(device))
+                .min()
+                .unwrap_or(0),
+            Kind::Device | Kind::Shared => most(&device),
+        };
+        ensure(size <= most, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        let align = desc.map_or(Ok(0), alignment::<D>)?;
+        let pool = match pool {
+            Some(pool) => {
+                this.check_pool(pool)?;
+                pool.arc()
+            }
+            None => Self::default_pool(this, &device)?,
+        };
+        let part = pool
+            .core()
+            .part(kind, &device)
+            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+        if pool.core().parts()[part].native.is_some() {
+            let ask = || pool.core().native_now(part, size, align);
+            return match ask() {
+                Err(error) if pool.core().waits_for_native(&error)? => ask(),
+                answer => answer,
+            };
+        }
+        domain.poll();
+        let story = RefCell::default();
+        let request = Request {
+            bytes: size as u64,
+            align,
+            order: Order::Sync,
+            may_wait: true,
+            story: Trace::get().map(|_| &story),
+        };
+        let core = pool.core();
+        let acquired = loop {
+            let mut entry = Trace::get().map(|trace| trace.begin(None));
+            let answer = core.acquire(part, &request, None);
+            if let Ok(Answer::Once(wait)) = &answer {
+                drop(entry);
+                domain.engine().wait(wait)?;
+                continue;
+            }
+            if let Some(entry) = &mut entry {
+                let block = match &answer {
+                    Ok(Answer::Served(acquired)) => Some(acquired.block()),
+                    Ok(Answer::Once(_)) | Err(_) => None,
+                };
+                entry.alloc(core.number(), kind, size, block, &story.borrow());
+            }
+            if let Answer::Served(acquired) = answer? {
+                break acquired;
+            }
+        };
+        if let Acquired::After(block, frontier) = &acquired
+            && let Err(error) = domain.engine().wait(frontier)
+        {
+            pool.core().release(part, block.addr, frontier.clone());
+            return Err(error);
+        }
+        Ok(std::ptr::with_exposed_provenance_mut(
+            acquired.block().addr as usize,
+        ))
+    }
+
+    /// Memory of a buffer: the only device's own, or what all devices share.
+    pub fn alloc_buffer(this: &Object<Self>, bytes: usize, align: u32) -> Result<*mut c_void> {
+        let desc = ur_usm_desc_t {
+            align,
+            ..Default::default()
+        };
+        let kind = match this.devices().len() {
+            1 => Kind::Device,
+            _ => Kind::Shared,
+        };
+        let device = &this.devices()[0];
+        Self::alloc_now(this, kind, Some(device), Some(&desc), None, bytes).map_err(|error| {
+            match error.code() {
+                UR_RESULT_ERROR_INVALID_USM_SIZE => Error::new(UR_RESULT_ERROR_INVALID_BUFFER_SIZE),
+                _ => error,
+            }
+        })
+    }
+
+    /// `urUSMFree`: the block dies when everything enqueued in the context so far has ended.
+    pub fn free_now(&self, addr: usize) -> Result<()> {
+        let domain = self.domain();
+        domain.poll();
+        let mut entry = Trace::get().map(|trace| trace.begin(None));
+        let everything = domain.everything();
+        if let Some(found) = domain.memory.native(addr) {
+            let freed = domain.free_native(found, addr as u64, everything);
+            return ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT);
+        }
+        let freed = domain.memory.free(addr, &everything);
+        if let Some(entry) = entry.as_mut().filter(|_| freed) {
+            entry.free(addr as u64, &everything);
+        }
+        drop(entry);
+        ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT)
+    }
+
+    pub(crate) fn alloc_info(
+        &self,
+        addr: usize,
+        what: UsmAllocInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        let Some(found) = self.domain().memory.find(addr) else {
+            return match what {
+                UsmAllocInfo::Type => out.value(UR_USM_TYPE_UNKNOWN),
+                UsmAllocInfo::BasePtr
+                | UsmAllocInfo::Size
+                | UsmAllocInfo::Device
+                | UsmAllocInfo::Pool => Err(Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT)),
+            };
+        };
+        match what {
+            UsmAllocInfo::Type => out.value(match found.part().kind {
+                Kind::Host => UR_USM_TYPE_HOST,
+                Kind::Device => UR_USM_TYPE_DEVICE,
+                Kind::Shared => UR_USM_TYPE_SHARED,
+            }),
+            UsmAllocInfo::BasePtr => out.value(found.block.addr as usize),
+            UsmAllocInfo::Size => out.value(found.block.requested as usize),
+            UsmAllocInfo::Device => out.handle(found.part().device.as_deref()),
+            UsmAllocInfo::Pool => out.handle(found.core.handle::<UsmPool<D>>().as_deref()),
+        }
+    }
+
+    /// Whether these bytes stay inside the allocation that they begin in. Memory that is none of
+    /// ours passes.
+    #[inline]
+    pub(crate) fn check_range(&self, addr: usize, bytes: usize) -> Result<()> {
+        self.check_ranges([addr], bytes)
+    }
+
+    /// As [`Context::check_range`], from several addresses on.
+    #[inline]
+    pub(crate) fn check_ranges<const N: usize>(
+        &self,
+        addrs: [usize; N],
+        bytes: usize,
+    ) -> Result<()> {
+        match rooms::have(self.domain().memory.ends.now(), addrs, bytes) {
+            true => Ok(()),
+            false => addrs
+                .iter()
+                .try_for_each(|addr| self.look_for_room(*addr, bytes)),
+        }
+    }
+
+    #[inline(never)]
+    fn look_for_room(&self, addr: usize, bytes: usize) -> Result<()> {
+        let memory = &self.domain().memory;
+        let since = memory.ends.now();
+        let room = match memory.room(addr) {
+            Room::Free => return Ok(()),
+            Room::Strange => usize::MAX,
+            Room::Live(room) => room,
+        };
+        rooms::keep(since, addr, room);
+        ensure(bytes <= room, UR_RESULT_ERROR_INVALID_SIZE)
+    }
+
+    /// Whether commands on a device reach what is at these addresses. Memory that is none of ours passes.
+    #[inline]
+    pub(crate) fn check_reach<const N: usize>(
+        &self,
+        device: &Object<D::Device>,
+        addrs: [usize; N],
+    ) -> Result<()> {
+        match self.devices().len() {
+            1 => Ok(()),
+            _ => addrs
+                .iter()
+                .try_for_each(|addr| self.look_for_reach(device, *addr)),
+        }
+    }
+
+    #[inline(never)]
+    fn look_for_reach(&self, device: &Object<D::Device>, addr: usize) -> Result<()> {
+        let mut homes = self.domain().memory.homes(addr);
+        let reached = homes.all(|home| D::reaches(device, &home));
+        ensure(reached, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
+    }
+
+    /// `urUSMContextMemcpyExp`.
+    pub(crate) fn copy_now(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+        self.check_ranges([dst, src], bytes)?;
+        let memory = &self.domain().memory;
+        let owner = [dst, src]
+            .into_iter()
+            .find_map(|addr| memory.find(addr)?.part().device.clone());
+        let device = owner.as_ref().unwrap_or(&self.devices()[0]);
+        self.check_reach(device, [dst, src])?;
+        self.domain()
+            .run_now(device, crate::stream::Work::Copy { dst, src, bytes })
+    }
+}
+
+/// The alignment that a descriptor asks for. What is chained to it are wishes that a pool may pass
+/// over, but they must be ones that it knows.
+fn alignment<D: Driver>(desc: &ur_usm_desc_t) -> Result<u64> {
+    const KNOWN: [ur_structure_type_t; 3] = [
+        UR_STRUCTURE_TYPE_USM_HOST_DESC,
+        UR_STRUCTURE_TYPE_USM_DEVICE_DESC,
+        UR_STRUCTURE_TYPE_USM_ALLOC_LOCATION_DESC,
+    ];
+    let first = desc.pNext;
+    // SAFETY: the caller's chain consists of live structs tagged as what they are.
+    let (other, host, device) = unsafe {
+        (
+            chain::has_other(first, &KNOWN),
+            chain::find::<ur_usm_host_desc_t>(first, UR_STRUCTURE_TYPE_USM_HOST_DESC),
+            chain::find::<ur_usm_device_desc_t>(first, UR_STRUCTURE_TYPE_USM_DEVICE_DESC),
+        )
+    };
+    ensure(!other, UR_RESULT_ERROR_INVALID_VALUE)?;
+    let host = host.map_or(0, |host| host.flags.0 & UR_USM_HOST_MEM_FLAGS_MASK);
+    let device = device.map_or(0, |device| device.flags.0 & UR_USM_DEVICE_MEM_FLAGS_MASK);
+    ensure(host | device == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+    let align = u64::from(desc.align);
+    ensure(align <= D::MOST_ALIGN, UR_RESULT_ERROR_INVALID_VALUE)?;
+    Ok(align)
+}

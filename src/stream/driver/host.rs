@@ -1,0 +1,76 @@
+//! Copies and fills by the host, on devices that share its memory: addresses are the caller's promise.
+//!
+//! Knows neither lanes nor events: a driver says when work may be done here ([`Driver::at_once`]).
+
+use crate::stream::{Driver, Work};
+use std::ptr;
+
+/// Most bytes that the host moves sooner than it could have them moved: to give a command to an idle
+/// device costs more than such a command.
+const MOST: usize = 4 << 10;
+
+impl<D: Driver> Work<D> {
+    /// Whether it is a copy or fill that the host does sooner than an idle device.
+    pub fn is_little(&self) -> bool {
+        match *self {
+            // What a driver says of overlapping ranges stays its own to say.
+            Work::Copy { dst, src, bytes } => {
+                (1..=MOST).contains(&bytes) && dst.abs_diff(src) >= bytes
+            }
+            Work::Fill {
+                ref pattern, bytes, ..
+            } => (1..=MOST).contains(&bytes) && !pattern.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Does what [`Work::is_little`], here and now; nothing else.
+    pub fn run_here(&self) {
+        match *self {
+            Work::Copy { dst, src, bytes } => move_bytes(dst, src, bytes),
+            Work::Fill {
+                dst,
+                ref pattern,
+                bytes,
+            } => fill(dst, pattern, bytes),
+            _ => {}
+        }
+    }
+}
+
+/// Copies, also where the ranges overlap.
+pub fn move_bytes(dst: usize, src: usize, bytes: usize) {
+    let (to, from) = (
+        ptr::with_exposed_provenance_mut::<u8>(dst),
+        ptr::with_exposed_provenance(src),
+    );
+    // SAFETY: the command's caller promises that both ranges are valid.
+    unsafe { ptr::copy::<u8>(from, to, bytes) }
+}
+
+/// Bytes that [`fill`] repeats from: they stay in the nearest cache.
+const WINDOW: usize = 4096;
+
+/// Repeats a pattern.
+pub fn fill(dst: usize, pattern: &[u8], bytes: usize) {
+    let to = ptr::with_exposed_provenance_mut::<u8>(dst);
+    if let &[byte] = pattern {
+        // SAFETY: the command's caller promises that the range is valid.
+        unsafe { ptr::write_bytes(to, byte, bytes) };
+        return;
+    }
+    let mut done = pattern.len().min(bytes);
+    // SAFETY: as above; `done` never exceeds the range, and the pattern is memory of our own.
+    unsafe { ptr::copy_nonoverlapping(pattern.as_ptr(), to, done) };
+    if done == 0 {
+        return;
+    }
+    let window = (WINDOW / done).max(1) * done;
+    while done < bytes {
+        // Always a whole number of patterns but at the very end, where it does not matter.
+        let next = done.min(window).min(bytes - done);
+        // SAFETY: as above; the source ends at or before `done`, where the target begins.
+        unsafe { ptr::copy_nonoverlapping(to, to.add(done), next) };
+        done += next;
+    }
+}

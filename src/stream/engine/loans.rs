@@ -1,0 +1,91 @@
+//! What is lent to functions of the user's, each for as long as it runs on its thread.
+
+use crate::timeline::sync::Mutex;
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+/// In the order in which they were lent, so that a thread's last is its innermost.
+pub(crate) struct Loans<T: ?Sized>(Mutex<Vec<(ThreadId, Arc<T>)>>);
+
+impl<T: ?Sized> Default for Loans<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: ?Sized> Loans<T> {
+    pub fn lend(&self, what: &Arc<T>) -> Loan<'_, T> {
+        let thread = thread::current().id();
+        self.0.lock().push((thread, Arc::clone(what)));
+        let what = Arc::clone(what);
+        Loan {
+            from: self,
+            thread,
+            what,
+        }
+    }
+
+    /// What the innermost function on this thread has.
+    pub fn here(&self) -> Option<Arc<T>> {
+        let here = thread::current().id();
+        let lent = self.0.lock();
+        let own = lent.iter().rev().find(|(thread, _)| *thread == here);
+        own.map(|(_, what)| Arc::clone(what))
+    }
+}
+
+/// Something that a function has, until dropped.
+pub(crate) struct Loan<'a, T: ?Sized> {
+    from: &'a Loans<T>,
+    thread: ThreadId,
+    pub what: Arc<T>,
+}
+
+impl<T: ?Sized> Drop for Loan<'_, T> {
+    fn drop(&mut self) {
+        let own = |(thread, what): &(ThreadId, Arc<T>)| {
+            *thread == self.thread && std::ptr::addr_eq(Arc::as_ptr(what), Arc::as_ptr(&self.what))
+        };
+        let mut lent = self.from.0.lock();
+        if let Some(at) = lent.iter().rposition(own) {
+            lent.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_has_its_innermost() {
+        let lent = Loans::default();
+        let [one, two, three] = [1, 2, 3].map(Arc::new);
+        let here = || lent.here().map(|what| *what);
+        assert_eq!(here(), None);
+        thread::scope(|scope| {
+            let (give, given) = std::sync::mpsc::channel::<()>();
+            let (tell, told) = std::sync::mpsc::channel::<()>();
+            let (lent, three) = (&lent, &three);
+            let other = scope.spawn(move || {
+                let loan = lent.lend(three);
+                tell.send(()).expect("the test waits");
+                given.recv().expect("the test goes on");
+                assert_eq!(lent.here().map(|what| *what), Some(3));
+                drop(loan);
+                assert_eq!(lent.here(), None);
+            });
+            told.recv().expect("the other thread runs");
+            assert_eq!(here(), None, "another thread's");
+            let outer = lent.lend(&one);
+            let inner = lent.lend(&two);
+            give.send(()).expect("it waits");
+            other.join().expect("it ends");
+            assert_eq!(here(), Some(2), "whatever others gave back");
+            drop(inner);
+            assert_eq!(here(), Some(1));
+            drop(outer);
+        });
+        assert_eq!(here(), None);
+    }
+}

@@ -1,0 +1,618 @@
+//! Events: handles on what some command reaches.
+//!
+//! | state | when |
+//! |---|---|
+//! | queued | of a captured command, always |
+//! | submitted | what comes before the command is not complete |
+//! | running | all before it is complete, it is not |
+//! | complete | everything it reaches was observed complete; so is a recorded command that was not submitted yet: see `signal` |
+//! | error | its command failed, or did not run since what it depends on failed; or the driver is lost |
+//!
+//! States are read off the frontier each time, so that elided commands share completion without
+//! sharing a handle.
+//!
+//! Owns the handle, its callbacks and its native object. Uses `context` and what is below; asks a command's queue by
+//! [`CommandQueue`]. Must never know a queue or a graph.
+
+pub(crate) mod signal;
+
+use crate::abi::*;
+use crate::hal::{self, EventInfo, ProfilingInfo};
+use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
+use crate::stream::driver::is_failure;
+use crate::stream::engine::ForeignPoint;
+use crate::stream::engine::reach::{Reach, Reached, Reaches};
+use crate::stream::event::signal::Signal;
+use crate::stream::{Context, Driver, Engine, Stamps};
+use crate::timeline::{Failure, Frontier};
+use std::any::Any;
+use std::borrow::Cow;
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// An event's handle.
+///
+/// Small, since one is made for nearly every command: what few have is boxed.
+pub struct Event<D: Driver> {
+    // Dropped by `drop`, which knows a short way for most.
+    of: ManuallyDrop<Of<D>>,
+    standing: ManuallyDrop<Standing>,
+    /// What stands for it in the backend, once that was asked for.
+    native: ManuallyDrop<OnceLock<Box<Native<D>>>>,
+    command: ur_command_t,
+    failed: AtomicBool,
+    /// Whether the host has waited for all of it.
+    awaited: AtomicBool,
+}
+
+struct Native<D: Driver> {
+    marker: D::Marker,
+    /// The point of an event that the backend itself made.
+    foreign: Option<ForeignPoint<D>>,
+    /// The queue of such an event's command, once that was asked for.
+    queue: OnceLock<Option<Arc<dyn CommandQueue<D>>>>,
+}
+
+/// Where an event comes from.
+enum Of<D: Driver> {
+    Queue(Arc<dyn CommandQueue<D>>),
+    Context(Arc<Object<Context<D>>>),
+}
+
+/// What an event stands for.
+enum Standing {
+    /// A command, for good.
+    Command(Reached, Option<Times>),
+    /// A recorded command: its present execution.
+    Recorded(Box<Signal>),
+    /// A command of a graph, by its number: what only the graph's capture can wait for.
+    Captured(Weak<AnyGraph>, u32),
+}
+
+/// A graph, whose type is none of an event's business.
+type AnyGraph = dyn Any + Send + Sync;
+
+/// The queue that a command went to, as the command's event asks it.
+pub(crate) trait CommandQueue<D: Driver>: Send + Sync {
+    fn context(&self) -> &Arc<Object<Context<D>>>;
+
+    fn device(&self) -> &Object<D::Device>;
+
+    /// The queue's handle. Adds no reference.
+    fn handle(&self) -> *mut c_void;
+
+    /// Submits a marker that comes after this: what it reaches.
+    fn mark(&self, after: &Reach) -> Result<Option<Reached>>;
+
+    /// Nobody holds an event any more that reaches this far, and it is complete.
+    fn forget(&self, done: &Frontier);
+}
+
+/// A captured command never runs by itself, so nothing outside its capture can wait for it.
+const CAPTURED: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
+
+/// Times in nanoseconds of the device's clock.
+#[derive(Clone)]
+pub(crate) struct Times {
+    pub queued: u64,
+    pub stamps: Arc<Stamps>,
+}
+
+impl<D: Driver> Body for Event<D> {
+    const KIND: crate::object::Kind = crate::object::Kind::Event;
+}
+
+impl<D: Driver> Event<D> {
+    /// The event of a command that reaches this far.
+    #[inline]
+    pub(crate) fn new<Q: Body>(
+        queue: &Object<Q>,
+        command: ur_command_t,
+        reach: Reached,
+        times: Option<Times>,
+    ) -> Self
+    where
+        Object<Q>: CommandQueue<D>,
+    {
+        Self::made(
+            Of::Queue(queue.arc()),
+            command,
+            Standing::Command(reach, times),
+        )
+    }
+
+    #[inline]
+    fn made(of: Of<D>, command: ur_command_t, standing: Standing) -> Self {
+        Self {
+            of: ManuallyDrop::new(of),
+            standing: ManuallyDrop::new(standing),
+            native: ManuallyDrop::default(),
+            command,
+            failed: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
+        }
+    }
+
+    /// The event of a recorded command.
+    pub(crate) fn recorded(
+        context: &Arc<Object<Context<D>>>,
+        command: ur_command_t,
+        recording: u64,
+        node: u32,
+    ) -> Arc<Object<Self>> {
+        let signal = Signal::new(recording, node);
+        hal::new::<D, _>(Self::made(
+            Of::Context(Arc::clone(context)),
+            command,
+            Standing::Recorded(Box::new(signal)),
+        ))
+    }
+
+    /// The event of a captured command.
+    pub(crate) fn of_graph<Q: Body, G: Body>(
+        queue: &Object<Q>,
+        command: ur_command_t,
+        graph: &Arc<Object<G>>,
+        node: u32,
+    ) -> Arc<Object<Self>>
+    where
+        Object<Q>: CommandQueue<D>,
+    {
+        let graph = Arc::downgrade(graph) as Weak<AnyGraph>;
+        hal::new::<D, _>(Self::made(
+            Of::Queue(queue.arc()),
+            command,
+            Standing::Captured(graph, node),
+        ))
+    }
+
+    pub(crate) fn is_captured(&self) -> bool {
+        matches!(*self.standing, Standing::Captured(..))
+    }
+
+    /// The graph and the number of a captured command; an error if there is no graph any more.
+    #[allow(clippy::type_complexity)]
+    #[inline]
+    pub(crate) fn captured<G: Body>(&self) -> Option<(Result<Arc<Object<G>>>, u32)> {
+        match &*self.standing {
+            Standing::Captured(graph, node) => {
+                let graph = graph.upgrade().and_then(|graph| graph.downcast().ok());
+                Some((graph.ok_or(CAPTURED), *node))
+            }
+            _ => None,
+        }
+    }
+
+    /// Which command's event it is, if that is of this recording.
+    pub(crate) fn node_of(&self, recording: u64) -> Option<u32> {
+        match &*self.standing {
+            Standing::Recorded(signal) if signal.recording == recording => Some(signal.node),
+            _ => None,
+        }
+    }
+
+    /// Has the event of a recorded command stand for this execution; none: it failed.
+    pub(crate) fn stand_for(&self, execution: Option<(Reached, Option<Times>)>) {
+        if let Standing::Recorded(signal) = &*self.standing {
+            signal.stand_for(execution);
+            self.failed.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// How far it reaches now.
+    fn reach(&self) -> Result<Cow<'_, Reach>> {
+        match &*self.standing {
+            Standing::Command(reach, _) => Ok(Cow::Borrowed(reach)),
+            Standing::Recorded(signal) => signal.reach().map(|reach| Cow::Owned((*reach).clone())),
+            Standing::Captured(..) => Err(CAPTURED),
+        }
+    }
+
+    /// An event of the backend's own: a lane of one point. `stamps` tells its times, if it has any.
+    pub fn adopt(
+        context: &Object<Context<D>>,
+        command: ur_command_t,
+        marker: D::Marker,
+        stamps: Option<(u64, Arc<Stamps>)>,
+    ) -> Result<Arc<Object<Self>>> {
+        let engine = context.domain().engine();
+        engine.check()?;
+        let foreign = engine.foreign_point(marker.clone());
+        let point = Frontier::from(foreign.point.clone());
+        let reach = Reach {
+            done: point.clone(),
+            order: point,
+            own: true,
+            ..Reach::default()
+        };
+        let times = stamps.map(|(queued, stamps)| Times { queued, stamps });
+        let foreign = Some(foreign);
+        let mut event = Self::made(
+            Of::Context(context.arc()),
+            command,
+            Standing::Command(reach.into(), times),
+        );
+        *event.native = OnceLock::from(Box::new(Native {
+            marker,
+            foreign,
+            queue: OnceLock::new(),
+        }));
+        Ok(hal::new::<D, _>(event))
+    }
+
+    /// An event of no command, which is complete.
+    pub(crate) fn complete(context: &Object<Context<D>>) -> Result<Arc<Object<Self>>> {
+        context.domain().engine().check()?;
+        Ok(hal::new::<D, _>(Self::made(
+            Of::Context(context.arc()),
+            UR_COMMAND_ENQUEUE_NATIVE_EXP,
+            Standing::Command(Reached::default(), None),
+        )))
+    }
+
+    /// What stands for the event in the backend, and stays as long as it does.
+    pub fn marker(&self) -> Result<D::Marker> {
+        if let Some(native) = self.native.get() {
+            return Ok(native.marker.clone());
+        }
+        let marker = self.find_marker()?;
+        let native = || {
+            Box::new(Native {
+                marker,
+                foreign: None,
+                queue: OnceLock::new(),
+            })
+        };
+        Ok(self.native.get_or_init(native).marker.clone())
+    }
+
+    fn find_marker(&self) -> Result<D::Marker> {
+        let engine = self.engine();
+        engine.check()?;
+        let Standing::Command(reach, _) = &*self.standing else {
+            // It would stand for one execution, and this event for each in turn.
+            return Err(Error::unsupported());
+        };
+        let mut rest = reach.done.clone();
+        rest.prune();
+        if let Some(point) = rest.single()
+            && let Some(mark) = engine.mark(point)?
+        {
+            return Ok(mark.marker);
+        }
+        if !rest.is_empty()
+            && let Some(queue) = self.queue()
+            && let Some(reach) = queue.mark(reach)?
+            && let Some(point) = reach.done.single()
+            && let Some(mark) = engine.mark(point)?
+        {
+            return Ok(mark.marker);
+        }
+        // All of it is complete: a point that is, too.
+        let (marker, signal) = D::host_point(self.context().domain())?;
+        D::signal(signal);
+        Ok(marker)
+    }
+
+    pub fn context(&self) -> &Arc<Object<Context<D>>> {
+        match &*self.of {
+            Of::Queue(queue) => queue.context(),
+            Of::Context(context) => context,
+        }
+    }
+
+    fn queue(&self) -> Option<&Arc<dyn CommandQueue<D>>> {
+        match &*self.of {
+            Of::Queue(queue) => Some(queue),
+            Of::Context(_) => None,
+        }
+    }
+
+    /// The queue that its command went to: of an adopted event what `adopted` finds, asked once.
+    fn command_queue(
+        &self,
+        adopted: impl FnOnce(&D::Marker) -> Result<Option<Arc<dyn CommandQueue<D>>>>,
+    ) -> Result<Option<&Arc<dyn CommandQueue<D>>>> {
+        let native = self.native.get().filter(|native| native.foreign.is_some());
+        let Some(native) = native else {
+            return Ok(self.queue());
+        };
+        if let Some(queue) = native.queue.get() {
+            return Ok(queue.as_ref());
+        }
+        let queue = adopted(&native.marker)?;
+        Ok(native.queue.get_or_init(|| queue).as_ref())
+    }
+
+    pub fn command(&self) -> ur_command_t {
+        self.command
+    }
+
+    fn engine(&self) -> &Arc<Engine<D>> {
+        self.context().domain().engine()
+    }
+
+    /// What a wait list reaches: see [`Event::join`].
+    #[inline]
+    pub(crate) fn join_list<'a>(
+        context: &Object<Context<D>>,
+        list: Handles<'a, Self>,
+    ) -> Result<Cow<'a, Reach>> {
+        match list.is_empty() {
+            true => Ok(Cow::Borrowed(Reach::nothing())),
+            false => Self::join(context, list.iter()),
+        }
+    }
+
+    /// What a wait list reaches, as a command of `context` waits for it; an event in it that failed
+    /// is an error.
+    pub(crate) fn join<'a>(
+        context: &Object<Context<D>>,
+        events: impl IntoIterator<Item = &'a Object<Self>>,
+    ) -> Result<Cow<'a, Reach>> {
+        let mut all = Cow::Borrowed(Reach::nothing());
+        Self::for_each(context, events, |reach| match all.is_empty() {
+            true => all = reach,
+            false => all.to_mut().join(&reach),
+        })?;
+        Ok(all)
+    }
+
+    /// As [`Event::join_list`], each event by itself: for who looks at each of them once.
+    pub(crate) fn reaches<'a>(
+        context: &Object<Context<D>>,
+        list: Handles<'a, Self>,
+    ) -> Result<Reaches<'a>> {
+        let mut all = Reaches::new();
+        Self::for_each(context, list.iter(), |reach| all.push(reach))?;
+        Ok(all)
+    }
+
+    fn for_each<'a>(
+        context: &Object<Context<D>>,
+        events: impl IntoIterator<Item = &'a Object<Self>>,
+        mut take: impl FnMut(Cow<'a, Reach>),
+    ) -> Result<()> {
+        for event in events {
+            let reach = event.reach()?;
+            let failed = event.failed.load(Ordering::Relaxed) || reach.failure().is_some();
+            ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
+            if reach.done.is_complete() {
+                continue;
+            }
+            let near = D::SPANS || std::ptr::eq(&**event.context(), context);
+            take(match near && !(D::FOREIGN_ON_HOST && event.is_foreign()) {
+                true => reach,
+                false => Cow::Owned(event.stand_in(&reach, context)?),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether the backend itself made it.
+    fn is_foreign(&self) -> bool {
+        let native = self.native.get();
+        native.is_some_and(|native| native.foreign.is_some())
+    }
+
+    /// What stands for the event where lanes cannot wait for it themselves: a point that the host
+    /// signals once the event has completed.
+    fn stand_in(&self, reach: &Reach, context: &Object<Context<D>>) -> Result<Reach> {
+        let engine = self.engine();
+        let point = engine.host_point(context.domain())?;
+        let done = Frontier::from(point.point.clone());
+        let mut order = reach.order.clone();
+        order.join(&done);
+        engine.when(reach.clone(), move |failure| {
+            point.end(failure.map(|_| Failure::new()));
+        })?;
+        Ok(Reach {
+            done,
+            order,
+            ..Reach::default()
+        })
+    }
+
+    /// Blocks the host until it is complete.
+    pub(crate) fn wait_here(&self) -> Result<()> {
+        self.engine().check()?;
+        ensure(
+            !self.failed.load(Ordering::Relaxed),
+            UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS,
+        )?;
+        // Nothing is left to wait for, or to be learnt from it, the second time.
+        if self.awaited.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let reach = self.reach()?;
+        let waited = self.engine().wait_reach(&reach);
+        waited.map_err(|error| match is_failure(error) {
+            true => error,
+            false => self.fail(),
+        })?;
+        // A recorded command's event stands for another execution next.
+        if let Standing::Command(..) = *self.standing {
+            self.awaited.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// As [`Event::wait_here`] of each, then gives back what pools hold beyond their thresholds.
+    pub(crate) fn wait_all(events: Handles<'_, Self>) -> Result<()> {
+        let waited = events.iter().map(|event| event.wait_here());
+        let result = waited.fold(Ok(()), Result::and);
+        for event in events.iter() {
+            event.context().domain().settle();
+        }
+        result
+    }
+
+    fn fail(&self) -> Error {
+        self.failed.store(true, Ordering::Relaxed);
+        Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)
+    }
+
+    fn status(&self) -> ur_event_status_t {
+        if self.failed.load(Ordering::Relaxed) {
+            return UR_EVENT_STATUS_ERROR;
+        }
+        let reach = match &*self.standing {
+            Standing::Command(reach, _) => Reached::clone(reach),
+            Standing::Recorded(signal) => match signal.reach() {
+                Ok(reach) => reach,
+                Err(_) => return UR_EVENT_STATUS_ERROR,
+            },
+            Standing::Captured(..) => return UR_EVENT_STATUS_QUEUED,
+        };
+        let engine = self.engine();
+        let done = engine.is_done(&reach.done);
+        if reach.failure().is_some() {
+            return UR_EVENT_STATUS_ERROR;
+        }
+        match done {
+            Err(_) => {
+                self.fail();
+                UR_EVENT_STATUS_ERROR
+            }
+            Ok(true) => {
+                reach.order.mark_complete();
+                UR_EVENT_STATUS_COMPLETE
+            }
+            Ok(false) if reach.before().is_done() => UR_EVENT_STATUS_RUNNING,
+            Ok(false) => UR_EVENT_STATUS_SUBMITTED,
+        }
+    }
+}
+
+impl<D: Driver> Drop for Event<D> {
+    #[inline]
+    fn drop(&mut self) {
+        if !D::TRACKS
+            && let Some(queue) = self.queue()
+            && let Standing::Command(reach, _) = &*self.standing
+            && reach.done.is_done()
+        {
+            queue.forget(&reach.done);
+        }
+        match (&mut *self.of, &mut *self.standing, self.native.get()) {
+            // SAFETY: nothing else drops them, nobody uses them any more, and there is nothing else to drop:
+            // no times, no native object.
+            (Of::Queue(queue), Standing::Command(reach, None), None) => unsafe {
+                ptr::drop_in_place(reach);
+                ptr::drop_in_place(queue);
+            },
+            _ => self.drop_slowly(),
+        }
+    }
+}
+
+impl<D: Driver> Event<D> {
+    /// The end of an event that has more than most.
+    #[cold]
+    fn drop_slowly(&mut self) {
+        // Others may wait for the point of a foreign event: it stays until it is complete.
+        if let Some(native) = self.native.take()
+            && let Some(foreign) = native.foreign
+            && !foreign.point.is_done()
+        {
+            let point = Frontier::from(foreign.point.clone());
+            let kept = self.engine().when(point.into(), move |_| drop(foreign));
+            if let Err(error) = kept {
+                log::error!("a foreign event is forgotten: {:?}", error.code());
+            }
+        }
+        // SAFETY: only `drop` calls this, and does nothing after.
+        unsafe {
+            ManuallyDrop::drop(&mut self.of);
+            ManuallyDrop::drop(&mut self.standing);
+        }
+    }
+}
+
+/// A user's callback and what it is to be called with.
+struct Callback<D: Driver> {
+    run: <ur_event_callback_t as hal::Unwrapped>::Fn,
+    event: Arc<Object<Event<D>>>,
+    status: ur_execution_info_t,
+    data: *mut c_void,
+}
+
+// SAFETY: whoever sets a callback promises that it may run on another thread.
+unsafe impl<D: Driver> Send for Callback<D> {}
+
+impl<D: Driver> Callback<D> {
+    fn call(self) {
+        let event = &self.event;
+        // SAFETY: the user's function, called once with the user's data and a live event.
+        let call = || unsafe { (self.run)(event.handle().cast(), self.status, self.data) };
+        let device = event.queue().map(|queue| queue.device());
+        D::call_user_anyway(device.unwrap_or(&event.context().devices()[0]), call);
+    }
+}
+
+impl<D: Driver> Event<D> {
+    /// `adopted`: finds the queue of an adopted event's command.
+    pub(crate) fn info(
+        this: &Object<Self>,
+        what: EventInfo,
+        out: InfoOut<'_>,
+        adopted: impl FnOnce(&D::Marker) -> Result<Option<Arc<dyn CommandQueue<D>>>>,
+    ) -> Result<()> {
+        match what {
+            EventInfo::CommandQueue => {
+                let queue = this.command_queue(adopted)?;
+                out.value(queue.map_or(ptr::null_mut(), |queue| queue.handle()))
+            }
+            EventInfo::Context => out.handle(Some(&**this.context())),
+            EventInfo::CommandType => out.value(this.command),
+            EventInfo::CommandExecutionStatus => out.value(this.status()),
+            EventInfo::ReferenceCount => out.value(this.api_refs()),
+        }
+    }
+
+    pub(crate) fn profiling_info(&self, what: ProfilingInfo, out: InfoOut<'_>) -> Result<()> {
+        let unknown = Error::new(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE);
+        let times = match &*self.standing {
+            Standing::Command(_, times) => times.clone(),
+            Standing::Recorded(signal) => signal.times(),
+            Standing::Captured(..) => None,
+        };
+        let times = times.ok_or(unknown)?;
+        times.stamps.refresh();
+        let stamp = |stamp: &std::sync::atomic::AtomicU64| match stamp.load(Ordering::Acquire) {
+            0 => Err(unknown),
+            time => Ok(time),
+        };
+        out.value(match what {
+            ProfilingInfo::CommandQueued | ProfilingInfo::CommandSubmit => times.queued,
+            ProfilingInfo::CommandStart => stamp(&times.stamps.start)?,
+            ProfilingInfo::CommandEnd | ProfilingInfo::CommandComplete => stamp(&times.stamps.end)?,
+        })
+    }
+
+    pub(crate) fn add_callback(
+        this: &Object<Self>,
+        status: ur_execution_info_t,
+        notify: <ur_event_callback_t as hal::Unwrapped>::Fn,
+        user_data: *mut c_void,
+    ) -> Result<()> {
+        let frontier = match status {
+            UR_EXECUTION_INFO_COMPLETE => this.reach()?.done.clone(),
+            UR_EXECUTION_INFO_RUNNING => this.reach()?.before(),
+            // Every command is submitted when its event is made.
+            UR_EXECUTION_INFO_SUBMITTED => Frontier::new(),
+            _ => return Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),
+        };
+        let callback = Callback {
+            run: notify,
+            event: this.arc(),
+            status,
+            data: user_data,
+        };
+        this.engine()
+            .when(frontier.into(), move |_| callback.call())
+    }
+}

@@ -1,0 +1,62 @@
+//! What the event of a recorded command stands for: the command's present execution.
+//!
+//! | state | when |
+//! |---|---|
+//! | idle | its recording was not submitted since the event was made: it counts as complete |
+//! | submitted | the present execution's reach; each submission puts its own in place |
+//! | failed | the present submission failed before it came to this command |
+
+use crate::abi::UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
+use crate::object::{Error, Result};
+use crate::stream::engine::reach::Reached;
+use crate::stream::event::Times;
+use crate::timeline::sync::Mutex;
+
+pub(crate) struct Signal {
+    /// The recording and its command.
+    pub recording: u64,
+    pub node: u32,
+    state: Mutex<State>,
+}
+
+enum State {
+    Idle,
+    Submitted(Reached, Option<Times>),
+    Failed,
+}
+
+impl Signal {
+    pub fn new(recording: u64, node: u32) -> Self {
+        Self {
+            recording,
+            node,
+            state: Mutex::new(State::Idle),
+        }
+    }
+
+    /// How far the present execution reaches.
+    pub fn reach(&self) -> Result<Reached> {
+        match &*self.state.lock() {
+            State::Idle => Ok(Reached::default()),
+            State::Submitted(reach, _) => Ok(reach.clone()),
+            State::Failed => Err(Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)),
+        }
+    }
+
+    pub fn times(&self) -> Option<Times> {
+        match &*self.state.lock() {
+            State::Submitted(_, times) => times.clone(),
+            State::Idle | State::Failed => None,
+        }
+    }
+
+    /// Stands for this execution from now on; none: it failed.
+    pub fn stand_for(&self, execution: Option<(Reached, Option<Times>)>) {
+        let next = match execution {
+            Some((reach, times)) => State::Submitted(reach, times),
+            None => State::Failed,
+        };
+        let before = std::mem::replace(&mut *self.state.lock(), next);
+        drop(before);
+    }
+}

@@ -1,0 +1,333 @@
+//! Asynchronous allocation: bookkeeping in queue order.
+//!
+//! On an in-order queue without a wait list neither allocation nor free calls the driver; mostly they
+//! take the lock of the lane's stash and nothing else. A pool may
+//! call it to grow, which happens under the lane's lock: the pool has to see the lane's order.
+
+use crate::abi::*;
+use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
+use crate::pool::{Acquired, Block, Miss, Order, PoolKey, Request, Story, Taken};
+use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::event::Event;
+use crate::stream::lane::LaneCore;
+use crate::stream::queue::out_of_order::OutOfOrder;
+use crate::stream::queue::{Shape, native_alloc};
+use crate::stream::settings::pool_trace::{Entry, Trace};
+use crate::stream::usm::pool_core::{Answer, PoolCore};
+use crate::stream::{Context, Driver, Kind, Queue, UsmPool};
+use crate::timeline::Frontier;
+use std::cell::RefCell;
+use std::ffi::c_void;
+
+#[inline(always)]
+pub(crate) fn alloc<D: Driver>(
+    this: &Object<Queue<D>>,
+    kind: Kind,
+    pool: Option<&Object<UsmPool<D>>>,
+    size: usize,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<*mut c_void> {
+    this.live(waits)?;
+    if waits.is_empty()
+        && this.watched.is_none()
+        && let Shape::InOrder(lane) = &this.shape
+        && let Some(key) = key(this, kind, pool)
+    {
+        let bytes = size as u64;
+        if !event.wanted() {
+            let miss = match lane.take(key, bytes) {
+                Ok(addr) => return Ok(address(addr)),
+                Err(miss) => miss,
+            };
+            let take = |lane: &LaneCore<D>, (key, bytes)| lane.take(key, bytes);
+            if let Ok(addr) = on_credit(this, pool, (key, bytes), miss, take) {
+                return Ok(address(addr));
+            }
+        } else if !this.is_profiled() {
+            let taken = lane.take_told(key, bytes).or_else(|miss| {
+                on_credit(this, pool, (key, bytes), miss, |lane, (key, bytes)| {
+                    lane.take_told(key, bytes)
+                })
+            });
+            if let Ok((addr, reach)) = taken {
+                event.make(D::table(), || {
+                    Event::new(this, command_of(kind), reach, None)
+                });
+                return Ok(address(addr));
+            }
+        }
+    }
+    alloc_slowly(this, kind, pool, size, waits, event)
+}
+
+/// Takes what the lane's own store has but no credit for, if credit can be found.
+#[cold]
+#[inline(never)]
+fn on_credit<D: Driver, T>(
+    this: &Queue<D>,
+    pool: Option<&Object<UsmPool<D>>>,
+    ask: (PoolKey, u64),
+    miss: Miss,
+    take: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> Taken<T>,
+) -> Taken<T> {
+    let (Miss::NoCredit(lack), Shape::InOrder(lane)) = (miss, &this.shape) else {
+        return Err(miss);
+    };
+    let find = |pool: &UsmPool<D>| pool.core().used.find_credit(&lane.stash, ask.0, lack);
+    let found = match pool {
+        Some(pool) => find(pool),
+        None => Context::current_pool(this.context(), this.home()).is_ok_and(|pool| find(&pool)),
+    };
+    if found { take(lane, ask) } else { Err(miss) }
+}
+
+/// As [`alloc`], where the lane's own store does not serve.
+#[inline(never)]
+fn alloc_slowly<D: Driver>(
+    this: &Object<Queue<D>>,
+    kind: Kind,
+    pool: Option<&Object<UsmPool<D>>>,
+    size: usize,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<*mut c_void> {
+    let pool = match pool {
+        Some(pool) => {
+            this.context().check_pool(pool)?;
+            pool.arc()
+        }
+        None => Context::current_pool(this.context(), this.home())?,
+    };
+    let part = pool.core().part(kind, this.home());
+    let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+    let waits = Event::join_list(this.context(), waits)?;
+    if pool.core().parts()[part].native.is_some() {
+        let part = (pool.core(), part);
+        return native_alloc::alloc(this, part, command_of(kind), size, &waits, event);
+    }
+    let (block, reach) = loop {
+        let mut entry = entry(this);
+        let story = entry.as_ref().map(|_| RefCell::default());
+        let ask = Ask {
+            pool: pool.core(),
+            part,
+            size,
+            wanted: event.wanted(),
+            story: story.as_ref(),
+        };
+        let served = match &this.shape {
+            Shape::InOrder(lane) => ask.in_order(lane, &waits),
+            Shape::OutOfOrder(lanes) => ask.out_of_order(&mut lanes.lock(), &waits),
+        };
+        if let Ok(Served::Once(wait)) = &served {
+            // No lock is held, since what completes may need it.
+            drop(entry);
+            this.context().domain().engine().wait(wait)?;
+            continue;
+        }
+        if let (Some(entry), Some(story)) = (&mut entry, &story) {
+            let block = match &served {
+                Ok(Served::Block(block, _)) => Some(*block),
+                Ok(Served::Once(_)) | Err(_) => None,
+            };
+            entry.alloc(pool.core().number(), kind, size, block, &story.borrow());
+        }
+        if let Served::Block(block, reach) = served? {
+            break (block, reach);
+        }
+    };
+    if let Some(reach) = reach.filter(|_| event.wanted()) {
+        let (reach, times) = this.timed(Reached::clone(&reach)).inspect_err(|_| {
+            // Nobody gets to know the block.
+            pool.core().release(part, block.addr, reach.done.clone());
+        })?;
+        Queue::deliver(this, command_of(kind), Some(reach), times, event, false)?;
+    }
+    Ok(address(block.addr))
+}
+
+/// What a stash knows the memory by that is asked for, once it was used.
+#[inline(always)]
+fn key<D: Driver>(
+    this: &Queue<D>,
+    kind: Kind,
+    pool: Option<&Object<UsmPool<D>>>,
+) -> Option<PoolKey> {
+    match pool {
+        None => this.context().current_key(this.home_at(), kind),
+        Some(pool) => {
+            this.context().check_pool(pool).ok()?;
+            pool.core().key(kind, this.home())
+        }
+    }
+}
+
+/// The right to write into a trace, where there is one.
+fn entry<D: Driver>(this: &Queue<D>) -> Option<Entry<'static>> {
+    let stream = this.watched?;
+    Some(Trace::get()?.begin(Some(stream)))
+}
+
+#[inline(always)]
+pub(crate) fn free<D: Driver>(
+    this: &Object<Queue<D>>,
+    addr: usize,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<()> {
+    this.live(waits)?;
+    if waits.is_empty()
+        && this.watched.is_none()
+        && let Shape::InOrder(lane) = &this.shape
+        && this.context().domain().memory.is_flat()
+    {
+        if !event.wanted() {
+            if lane.free(addr) {
+                return Ok(());
+            }
+        } else if !this.is_profiled()
+            && let Some(reach) = lane.free_told(addr)
+        {
+            let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
+            event.make(D::table(), || Event::new(this, command, reach, None));
+            return Ok(());
+        }
+    }
+    free_slowly(this, addr, waits, event)
+}
+
+/// As [`free`], where more is wanted than to give the lane its block back.
+#[inline(never)]
+fn free_slowly<D: Driver>(
+    this: &Object<Queue<D>>,
+    addr: usize,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<()> {
+    let memory = &this.context().domain().memory;
+    let unknown = UR_RESULT_ERROR_INVALID_MEM_OBJECT;
+    if let Some(found) = memory.native(addr) {
+        return native_alloc::free(this, found, addr as u64, waits, event);
+    }
+    let waits = Event::join_list(this.context(), waits)?;
+    let mut entry = entry(this);
+    let reach = match &this.shape {
+        Shape::InOrder(lane) => {
+            // A refused free must not have made the queue wait.
+            ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
+            let mut state = lane.after(&waits)?;
+            lane.cover(&mut state)?;
+            let freed = memory.is_flat() && lane.free(addr);
+            ensure(freed || memory.free(addr, &state.tip()), unknown)?;
+            if let Some(entry) = &mut entry {
+                entry.free(addr as u64, &state.tip());
+            }
+            event.wanted().then(|| lane.reach(&mut state))
+        }
+        Shape::OutOfOrder(lanes) => {
+            let mut lanes = lanes.lock();
+            let reach = lanes.reach_of(&waits);
+            ensure(memory.free(addr, &reach.done), unknown)?;
+            if let Some(entry) = &mut entry {
+                entry.free(addr as u64, &reach.done);
+            }
+            lanes.add_loose(&reach);
+            Some(Reached::new(reach))
+        }
+    };
+    drop(entry);
+    let Some(reach) = reach.filter(|_| event.wanted()) else {
+        return Ok(());
+    };
+    // The block is free, whatever becomes of the event's times.
+    let (reach, times) = match this.is_profiled() {
+        true => this.timed(Reached::clone(&reach)).unwrap_or((reach, None)),
+        false => (reach, None),
+    };
+    let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
+    Queue::deliver(this, command, Some(reach), times, event, false)
+}
+
+fn address(addr: u64) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(addr as usize)
+}
+
+fn command_of(kind: Kind) -> ur_command_t {
+    match kind {
+        Kind::Host => UR_COMMAND_ENQUEUE_USM_HOST_ALLOC_EXP,
+        Kind::Device => UR_COMMAND_ENQUEUE_USM_DEVICE_ALLOC_EXP,
+        Kind::Shared => UR_COMMAND_ENQUEUE_USM_SHARED_ALLOC_EXP,
+    }
+}
+
+/// What is asked of a pool, and whom to tell how it served.
+struct Ask<'a, D: Driver> {
+    pool: &'a PoolCore<D>,
+    part: usize,
+    size: usize,
+    /// Whether there will be an event.
+    wanted: bool,
+    story: Option<&'a RefCell<Story>>,
+}
+
+/// What came of an attempt.
+enum Served {
+    /// The block, and what the event of its allocation reaches if there will be one.
+    Block(Block, Option<Reached>),
+    /// Nothing yet: the host has to see this complete first.
+    Once(Frontier),
+}
+
+impl<D: Driver> Ask<'_, D> {
+    fn request<'b>(&'b self, order: Order<'b>, may_wait: bool) -> Request<'b> {
+        Request {
+            bytes: self.size as u64,
+            align: 0,
+            order,
+            may_wait,
+            story: self.story,
+        }
+    }
+
+    fn in_order(&self, lane: &LaneCore<D>, waits: &Reach) -> Result<Served> {
+        let mut state = lane.after(waits)?;
+        let request = self.request(Order::Lane(&state.order), true);
+        let acquired = match self.pool.acquire(self.part, &request, Some(&lane.stash))? {
+            Answer::Served(acquired) => acquired,
+            Answer::Once(wait) => return Ok(Served::Once(wait)),
+        };
+        let block = acquired.block();
+        if let Acquired::After(_, frontier) = acquired {
+            drop(state);
+            let mut death = Reach::default();
+            death.join_frontier(&frontier);
+            match lane.after(&death) {
+                Ok(again) => state = again,
+                Err(error) => {
+                    self.pool.release(self.part, block.addr, frontier);
+                    return Err(error);
+                }
+            }
+        }
+        let reach = self.wanted.then(|| lane.reach(&mut state));
+        Ok(Served::Block(block, reach))
+    }
+
+    /// Without an event nothing but the host could wait for a block's death.
+    fn out_of_order(&self, lanes: &mut OutOfOrder<D>, waits: &Reach) -> Result<Served> {
+        let mut reach = lanes.reach_of(waits);
+        let request = self.request(Order::Frontier(&reach.order), self.wanted);
+        let acquired = match self.pool.acquire(self.part, &request, None)? {
+            Answer::Served(acquired) => acquired,
+            Answer::Once(wait) => return Ok(Served::Once(wait)),
+        };
+        if let Acquired::After(_, frontier) = &acquired {
+            reach.join_frontier(frontier);
+        }
+        lanes.add_loose(&reach);
+        let block = acquired.block();
+        let reach = self.wanted.then(|| Reached::new(reach));
+        Ok(Served::Block(block, reach))
+    }
+}

@@ -1,0 +1,174 @@
+//! Capture: commands enqueued on a queue go into a graph instead of running.
+//!
+//! | state of a queue | from | by |
+//! |---|---|---|
+//! | live | the start | |
+//! | capturing | live | a capture begun on it, or a wait for an event of a capturing queue |
+//! | live | capturing | the end of the capture, on the queue that it was begun on |
+//!
+//! A queue's order becomes the graph's: on an in-order queue each command follows the one before, on
+//! any other its wait list and the last barrier. What a command waits for outside the graph, each
+//! execution waits for; a host task runs in each. What needs an answer from the device, or gives
+//! memory, cannot be captured: blocking commands, mappings, timestamps, allocations and frees, other
+//! graphs and command buffers are an `INVALID_OPERATION`.
+//!
+//! A queue's capture has a lock of its own, taken before its graph's; both come before all others.
+
+use crate::abi::*;
+use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
+use crate::stream::event::Event;
+use crate::stream::queue::Shape;
+use crate::stream::queue::graph::Graph;
+use crate::stream::recording::Node;
+use crate::stream::recording::command::Command;
+use crate::stream::{Driver, Queue};
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(super) const NOT_HERE: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
+
+/// A queue's part in a capture. What is asked most comes first.
+#[repr(C)]
+pub(crate) struct Capture<D: Driver> {
+    /// Whether there is one: what every command asks, and nothing more where there is none.
+    on: AtomicBool,
+    place: Mutex<Option<Place<D>>, { rank::CAPTURE }>,
+}
+
+/// Where a capturing queue is in its graph.
+struct Place<D: Driver> {
+    graph: Arc<Object<Graph<D>>>,
+    /// What every later command of the queue follows.
+    floor: Vec<u32>,
+    /// Its commands since then; an in-order queue's are all in the floor.
+    since: Vec<u32>,
+}
+
+impl<D: Driver> Default for Capture<D> {
+    fn default() -> Self {
+        Self {
+            on: AtomicBool::new(false),
+            place: Mutex::new(None),
+        }
+    }
+}
+
+/// What a captured command follows besides its wait list, and what follows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Span {
+    Command,
+    /// Comes after everything on the queue.
+    Everything,
+    /// Comes after its wait list, and before everything later.
+    Barrier,
+    /// Both.
+    FullBarrier,
+}
+
+impl<D: Driver> Capture<D> {
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    pub fn graph(&self) -> Result<Arc<Object<Graph<D>>>> {
+        let place = self.place.lock();
+        let graph = place.as_ref().map(|place| Arc::clone(&place.graph));
+        graph.ok_or(NOT_HERE)
+    }
+
+    /// Begins at a graph, unless there is a capture already.
+    fn set(&self, graph: &Arc<Object<Graph<D>>>) -> Result<()> {
+        let mut place = self.place.lock();
+        ensure(place.is_none(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+        *place = Some(Place {
+            graph: Arc::clone(graph),
+            floor: Vec::new(),
+            since: Vec::new(),
+        });
+        self.on.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub fn clear(&self) {
+        self.on.store(false, Ordering::Relaxed);
+        let place = self.place.lock().take();
+        drop(place);
+    }
+}
+
+/// `urQueueBeginGraphCaptureExp`, `urQueueBeginCaptureIntoGraphExp`
+pub(crate) fn begin<D: Driver>(
+    this: &Object<Queue<D>>,
+    graph: &Arc<Object<Graph<D>>>,
+) -> Result<()> {
+    this.engine().check()?;
+    let own = Arc::ptr_eq(graph.context().domain(), this.context().domain());
+    ensure(own, UR_RESULT_ERROR_INVALID_GRAPH)?;
+    ensure(!this.capture.is_on(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+    graph.begin(this)?;
+    this.capture.set(graph)
+}
+
+/// `urQueueEndGraphCaptureExp`
+pub(crate) fn end<D: Driver>(this: &Object<Queue<D>>) -> Result<Arc<Object<Graph<D>>>> {
+    let none = Error::new(UR_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING);
+    let graph = this.capture.graph().map_err(|_| none)?;
+    for queue in graph.end(this)? {
+        queue.capture.clear();
+    }
+    this.capture.clear();
+    Ok(graph)
+}
+
+/// Records a command. The queue joins the capture that an event of the list belongs to.
+pub(crate) fn record<D: Driver>(
+    this: &Object<Queue<D>>,
+    made: Command<'_, D>,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+    span: Span,
+) -> Result<()> {
+    this.engine().check()?;
+    let mut node = Node::new(made, None)?;
+    let mut graph = this.capture.is_on().then(|| this.capture.graph());
+    for event in waits.iter() {
+        let Some((other, at)) = event.captured() else {
+            node.waits.push(event.arc());
+            continue;
+        };
+        let other = other?;
+        let graph = graph.get_or_insert_with(|| Ok(Arc::clone(&other)));
+        let same = graph.as_ref().is_ok_and(|graph| Arc::ptr_eq(graph, &other));
+        ensure(same, NOT_HERE.code())?;
+        node.after.push(at);
+    }
+    let graph = graph.ok_or(NOT_HERE)??;
+    if !this.capture.is_on() {
+        graph.join(this)?;
+        this.capture.set(&graph)?;
+    }
+    let mut place = this.capture.place.lock();
+    let place = place.as_mut().ok_or(NOT_HERE)?;
+    node.after.extend(&place.floor);
+    if matches!(span, Span::Everything | Span::FullBarrier) {
+        node.after.extend(&place.since);
+    }
+    node.after.sort_unstable();
+    node.after.dedup();
+    let kind = node.kind;
+    let at = place.graph.push(node)?;
+    let holds = matches!(span, Span::Barrier | Span::FullBarrier);
+    if holds || matches!(this.shape, Shape::InOrder(_)) {
+        place.floor = vec![at];
+        place.since.clear();
+    } else {
+        place.since.push(at);
+    }
+    if event.wanted() {
+        event.set(&Event::of_graph(this, kind, &place.graph, at));
+    }
+    Ok(())
+}

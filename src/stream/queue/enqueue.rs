@@ -1,0 +1,254 @@
+//! What is enqueued most: copies, fills and launches, from the entry point to the driver's call in one
+//! stretch.
+//!
+//! Between two commands the driver leaves little of ours in the caches, so that what counts is how many
+//! lines of code and data a command runs through. Where there is nothing to it but the next place on an
+//! in-order queue's lane, no [`Work`] is made of it, and all else is left to functions that stand apart.
+
+#![allow(clippy::too_many_arguments)]
+
+use crate::abi::*;
+use crate::object::{Handles, Object, OutHandle, Result};
+use crate::stream::driver::Progress;
+use crate::stream::event::Event;
+use crate::stream::lane::{LaneCore, Turn};
+use crate::stream::queue::Shape;
+use crate::stream::{Driver, LaunchRequest, PlainLaunch, Queue, Work};
+use std::ffi::c_void;
+use std::hint::cold_path;
+
+impl<D: Driver> Queue<D> {
+    /// Where the next command goes, if there is no more to it than that lane.
+    #[inline(always)]
+    pub(crate) fn next_lane(
+        &self,
+        waits: Handles<'_, Event<D>>,
+        blocking: bool,
+    ) -> Option<&LaneCore<D>> {
+        let Shape::InOrder(lane) = &self.shape else {
+            return None;
+        };
+        let alone = waits.is_empty() && !blocking && !self.capture.is_on() && !self.is_profiled();
+        (alone && !lane.is_left()).then_some(&**lane)
+    }
+
+    /// Ends the turn of a command that [`Queue::next_lane`] was given.
+    #[inline(always)]
+    pub(crate) fn end(
+        this: &Object<Self>,
+        mut turn: Turn<'_, D>,
+        given: Result<Progress>,
+        command: ur_command_t,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let watched = turn.end(given)?;
+        if event.wanted() {
+            cold_path();
+            let reach = turn.reach(watched);
+            event.make(D::table(), || Event::new(this, command, reach, None));
+        }
+        Ok(())
+    }
+
+    /// Ends the turn of a command that does not run.
+    #[cold]
+    pub(crate) fn skip(
+        this: &Object<Self>,
+        mut turn: Turn<'_, D>,
+        command: ur_command_t,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let watched = turn.skip()?;
+        if event.wanted() {
+            let reach = turn.reach(watched);
+            event.make(D::table(), || Event::new(this, command, reach, None));
+        }
+        Ok(())
+    }
+
+    /// `urEnqueueUSMMemcpy`
+    #[inline(always)]
+    pub(crate) fn copy(
+        this: &Object<Self>,
+        blocking: bool,
+        dst: *mut c_void,
+        src: *const c_void,
+        bytes: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        if let Some(lane) = this.next_lane(waits, blocking) {
+            let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
+            let mut turn = lane.turn();
+            if turn.has_room([dst, src], bytes) {
+                let epoch = turn.epoch();
+                let Some(native) = turn.begin()? else {
+                    return Self::skip(this, turn, UR_COMMAND_USM_MEMCPY, event);
+                };
+                let given = D::copy(native, epoch, dst, src, bytes);
+                return Self::end(this, turn, given, UR_COMMAND_USM_MEMCPY, event);
+            }
+        }
+        cold_path();
+        Self::copy_slowly(this, blocking, dst, src, bytes, waits, event)
+    }
+
+    #[inline(never)]
+    fn copy_slowly(
+        this: &Object<Self>,
+        blocking: bool,
+        dst: *mut c_void,
+        src: *const c_void,
+        bytes: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let made = this.site().usm_copy(dst, src, bytes)?;
+        if let Some(lane) = this.next_lane(waits, blocking) {
+            lane.learn(&[dst.addr(), src.addr()]);
+        }
+        Self::give(this, made, waits, event, blocking)
+    }
+
+    /// `urEnqueueUSMFill`
+    #[inline(always)]
+    pub(crate) fn fill(
+        this: &Object<Self>,
+        dst: *mut c_void,
+        pattern: &[u8],
+        bytes: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        if let Some(lane) = this.next_lane(waits, false) {
+            let dst = dst.expose_provenance();
+            let mut turn = lane.turn();
+            if turn.has_room([dst], bytes) {
+                let epoch = turn.epoch();
+                let Some(native) = turn.begin()? else {
+                    return Self::skip(this, turn, UR_COMMAND_USM_FILL, event);
+                };
+                let given = D::fill(native, epoch, dst, pattern, bytes);
+                return Self::end(this, turn, given, UR_COMMAND_USM_FILL, event);
+            }
+        }
+        cold_path();
+        Self::fill_slowly(this, dst, pattern, bytes, waits, event)
+    }
+
+    #[inline(never)]
+    fn fill_slowly(
+        this: &Object<Self>,
+        dst: *mut c_void,
+        pattern: &[u8],
+        bytes: usize,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let made = this.site().usm_fill(dst, pattern, bytes)?;
+        if let Some(lane) = this.next_lane(waits, false) {
+            lane.learn(&[dst.addr()]);
+        }
+        Self::give(this, made, waits, event, false)
+    }
+
+    /// `urEnqueueKernelLaunchWithArgsExp`
+    #[inline(always)]
+    pub(crate) fn launch(
+        this: &Object<Self>,
+        kernel: &Object<D::Kernel>,
+        dims: u32,
+        launch: PlainLaunch<'_>,
+        properties: Option<&ur_kernel_launch_ext_properties_t>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        if !D::PLAIN {
+            return Self::launch_any(this, kernel, dims, launch, properties, waits, event);
+        }
+        let mut plain = D::Plain::default();
+        if let Some(lane) = this.next_lane(waits, false)
+            && (1..=3).contains(&dims)
+            && properties.is_none()
+            && D::is_plain(this.device(), kernel, &launch, &mut plain)
+        {
+            let make = || {
+                D::launch(
+                    this.device(),
+                    kernel,
+                    &LaunchRequest::new(dims, launch, None)?,
+                )
+            };
+            let mut turn = lane.turn();
+            let epoch = turn.epoch();
+            let Some(native) = turn.begin()? else {
+                return Self::skip(this, turn, UR_COMMAND_KERNEL_LAUNCH, event);
+            };
+            let given = D::submit_plain(native, epoch, &mut plain, make);
+            return Self::end(this, turn, given, UR_COMMAND_KERNEL_LAUNCH, event);
+        }
+        cold_path();
+        Self::launch_slowly(this, kernel, dims, launch, properties, waits, event)
+    }
+
+    #[inline(never)]
+    fn launch_slowly(
+        this: &Object<Self>,
+        kernel: &Object<D::Kernel>,
+        dims: u32,
+        launch: PlainLaunch<'_>,
+        properties: Option<&ur_kernel_launch_ext_properties_t>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let mut plain = D::Plain::default();
+        if (1..=3).contains(&dims)
+            && properties.is_none()
+            && !this.is_captured(waits)
+            && D::is_plain(this.device(), kernel, &launch, &mut plain)
+        {
+            let make = || {
+                D::launch(
+                    this.device(),
+                    kernel,
+                    &LaunchRequest::new(dims, launch, None)?,
+                )
+            };
+            let command = UR_COMMAND_KERNEL_LAUNCH;
+            return Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
+                match stamps {
+                    None => D::submit_plain(lane, epoch, &mut plain, make),
+                    stamps => {
+                        D::submit(lane, epoch, Work::Launch(make()?), stamps)?;
+                        Ok(Progress::Pending)
+                    }
+                }
+            });
+        }
+        Self::launch_any(this, kernel, dims, launch, properties, waits, event)
+    }
+
+    #[inline(always)]
+    fn launch_any(
+        this: &Object<Self>,
+        kernel: &Object<D::Kernel>,
+        dims: u32,
+        launch: PlainLaunch<'_>,
+        properties: Option<&ur_kernel_launch_ext_properties_t>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let request = LaunchRequest::new(dims, launch, properties)?;
+        if !D::LAUNCHES_AT_ONCE || this.is_captured(waits) {
+            let made = this.site().launch(kernel, request)?;
+            return Self::give(this, made, waits, event, false);
+        }
+        let mut checked = D::Checked::default();
+        D::check_launch(this.device(), kernel, &request, &mut checked)?;
+        let command = UR_COMMAND_KERNEL_LAUNCH;
+        Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
+            D::submit_launch(lane, epoch, kernel, &request, &checked, stamps)?;
+            Ok(Progress::Pending)
+        })
+    }
+}

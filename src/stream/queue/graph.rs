@@ -1,0 +1,266 @@
+//! Graphs: commands captured from queues, and what is made of them to be enqueued.
+//!
+//! Neither is reference counted: destroying one takes all references that handles have. An
+//! executable graph is a copy, and keeps its graph's body, so that the destruction callback comes
+//! when nothing can use what the commands use any more.
+
+use crate::abi::*;
+use crate::hal::{self, Unwrapped};
+use crate::object::{Body, Error, Handles, Object, OutHandle, Result, ensure};
+use crate::stream::event::Event;
+use crate::stream::queue::replay;
+use crate::stream::recording::command::Site;
+use crate::stream::recording::replay::Replay;
+use crate::stream::recording::{Node, Recording};
+use crate::stream::{Context, Driver, Queue};
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
+use std::ffi::{CStr, OsStr, c_void};
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::SystemTime;
+
+/// A graph's handle.
+pub struct Graph<D: Driver> {
+    context: Arc<Object<Context<D>>>,
+    id: u64,
+    state: Mutex<State<D>, { rank::GRAPH }>,
+    callbacks: Mutex<Vec<Callback>>,
+}
+
+struct State<D: Driver> {
+    recording: Recording<D>,
+    /// Whose queues its commands come from; none before the first capture.
+    device: Option<Arc<Object<D::Device>>>,
+    /// The queues that capture into it now, the one that began first.
+    queues: Vec<Weak<Object<Queue<D>>>>,
+}
+
+/// An executable graph's handle.
+pub struct ExecutableGraph<D: Driver> {
+    device: Arc<Object<D::Device>>,
+    replay: Mutex<Replay<D>, { rank::COMMAND_BUFFER }>,
+    graph: Arc<Object<Graph<D>>>,
+}
+
+struct Callback {
+    run: <ur_exp_graph_destruction_callback_t as Unwrapped>::Fn,
+    data: *mut c_void,
+}
+
+// SAFETY: whoever sets a callback promises that it may run on the thread that ends the graph.
+unsafe impl Send for Callback {}
+
+impl<D: Driver> Body for Graph<D> {
+    const KIND: crate::object::Kind = crate::object::Kind::Graph;
+}
+
+impl<D: Driver> Body for ExecutableGraph<D> {
+    const KIND: crate::object::Kind = crate::object::Kind::ExecutableGraph;
+}
+
+const NOT_NOW: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
+
+/// The reference's answer, the driver's own, where a graph is not in the state that a call needs.
+const NOT_SO: Error = Error::new(UR_RESULT_ERROR_INVALID_ARGUMENT);
+
+/// A number above all before, and most likely above those of other adapters in the process too.
+fn next_id() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = since.map_or(0, |since| since.as_nanos() as u64);
+    let next = |last: u64| Some(now.max(last + 1));
+    match LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+        Ok(last) | Err(last) => now.max(last + 1),
+    }
+}
+
+/// Takes all references that handles have. The object goes when nothing inside keeps it.
+fn destroy<T: Body>(this: &Object<T>) -> Result<()> {
+    let kept = this.arc();
+    while kept.api_refs() > 0 {
+        kept.release()?;
+    }
+    Ok(())
+}
+
+impl<D: Driver> Graph<D> {
+    pub(crate) fn new(context: &Arc<Object<Context<D>>>) -> Arc<Object<Self>> {
+        hal::new::<D, _>(Self {
+            context: Arc::clone(context),
+            id: next_id(),
+            state: Mutex::new(State {
+                recording: Recording::default(),
+                device: None,
+                queues: Vec::new(),
+            }),
+            callbacks: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Object<Context<D>>> {
+        &self.context
+    }
+
+    /// A capture into it begins on this queue.
+    pub(crate) fn begin(&self, queue: &Object<Queue<D>>) -> Result<()> {
+        let mut state = self.state.lock();
+        state.queues.retain(|queue| queue.strong_count() > 0);
+        let fresh = state.queues.is_empty() && state.recording.nodes.is_empty();
+        ensure(fresh, NOT_SO.code())?;
+        // A capture of nothing before was no choice of a device.
+        state.device = None;
+        state.add(queue)
+    }
+
+    /// Another queue joins the capture.
+    pub(crate) fn join(&self, queue: &Object<Queue<D>>) -> Result<()> {
+        let own = Arc::ptr_eq(self.context.domain(), queue.context().domain());
+        let mut state = self.state.lock();
+        ensure(own && state.origin().is_some(), NOT_NOW.code())?;
+        state.add(queue)
+    }
+
+    /// The capture ends on the queue that it was begun on: the others that joined.
+    pub(crate) fn end(&self, queue: &Object<Queue<D>>) -> Result<Vec<Arc<Object<Queue<D>>>>> {
+        let mut state = self.state.lock();
+        let first = state.origin().ok_or(NOT_NOW)?;
+        ensure(std::ptr::eq(&*first, queue), NOT_NOW.code())?;
+        let queues = std::mem::take(&mut state.queues);
+        drop(state);
+        Ok(queues.iter().filter_map(Weak::upgrade).collect())
+    }
+
+    /// Adds a command of the capture under way: its number.
+    pub(crate) fn push(&self, node: Node<D>) -> Result<u32> {
+        let mut state = self.state.lock();
+        ensure(state.origin().is_some(), NOT_NOW.code())?;
+        state.recording.nodes.push(node);
+        Ok(state.recording.nodes.len() as u32 - 1)
+    }
+
+    pub(crate) fn instantiate(this: &Object<Self>) -> Result<Arc<Object<ExecutableGraph<D>>>> {
+        this.context.domain().engine().check()?;
+        let (recording, device) = {
+            let state = this.state.lock();
+            let done = state.origin().is_none() && !state.recording.nodes.is_empty();
+            ensure(done, NOT_SO.code())?;
+            // Who has commands has a device.
+            let device = state.device.clone().ok_or(NOT_SO)?;
+            (state.recording.copied(), device)
+        };
+        let site = Site {
+            context: &this.context,
+            device: &device,
+        };
+        let replay = Replay::new(recording, site, false);
+        Ok(hal::new::<D, _>(ExecutableGraph {
+            device,
+            replay: Mutex::new(replay),
+            graph: this.arc(),
+        }))
+    }
+
+    /// `urGraphDestroyExp`
+    pub(crate) fn destroy(this: &Object<Self>) -> Result<()> {
+        let captures = this.state.lock().origin().is_some();
+        ensure(!captures, NOT_NOW.code())?;
+        destroy(this)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().recording.nodes.is_empty()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Has a function called when nothing can use what the commands use any more. Each of several is.
+    pub(crate) fn add_callback(
+        &self,
+        run: <ur_exp_graph_destruction_callback_t as Unwrapped>::Fn,
+        data: *mut c_void,
+    ) {
+        self.callbacks.lock().push(Callback { run, data });
+    }
+
+    /// Writes a picture of the graph into a file.
+    pub(crate) fn dump(&self, file_path: &CStr) -> Result<()> {
+        let path = OsStr::from_bytes(file_path.to_bytes());
+        std::fs::write(path, self.describe()).map_err(|error| {
+            let code = error.raw_os_error().unwrap_or_default();
+            let text = format!("writing a graph's contents: {error}");
+            log::error!("{text}");
+            Error::native(UR_RESULT_ERROR_UNKNOWN, code, &text)
+        })
+    }
+
+    /// A picture in the language of Graphviz.
+    fn describe(&self) -> String {
+        let state = self.state.lock();
+        let mut out = format!("digraph ur_graph_{} {{\n", self.id);
+        for (at, node) in state.recording.nodes.iter().enumerate() {
+            let name = node.kind.name().unwrap_or("unknown");
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "  n{at} [label=\"{at}: {name}\"];");
+            for before in &node.after {
+                let _ = writeln!(out, "  n{before} -> n{at};");
+            }
+        }
+        out.push_str("}\n");
+        out
+    }
+}
+
+impl<D: Driver> State<D> {
+    /// The queue that the capture under way was begun on.
+    fn origin(&self) -> Option<Arc<Object<Queue<D>>>> {
+        self.queues.first().and_then(Weak::upgrade)
+    }
+
+    fn add(&mut self, queue: &Object<Queue<D>>) -> Result<()> {
+        let device = self
+            .device
+            .get_or_insert_with(|| Arc::clone(queue.device()));
+        ensure(Arc::ptr_eq(device, queue.device()), NOT_NOW.code())?;
+        self.queues.push(Arc::downgrade(&queue.arc()));
+        Ok(())
+    }
+}
+
+impl<D: Driver> Drop for Graph<D> {
+    fn drop(&mut self) {
+        for callback in std::mem::take(&mut *self.callbacks.lock()) {
+            // SAFETY: set by the user for this moment, with data that it wants to see.
+            let call = || unsafe { (callback.run)(callback.data) };
+            D::call_user_anyway(&self.context.devices()[0], call);
+        }
+    }
+}
+
+impl<D: Driver> ExecutableGraph<D> {
+    /// `urGraphExecutableGraphDestroyExp`
+    pub(crate) fn destroy(this: &Object<Self>) -> Result<()> {
+        destroy(this)
+    }
+
+    /// `urEnqueueGraphExp`
+    pub(crate) fn enqueue(
+        this: &Object<Self>,
+        queue: &Object<Queue<D>>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let own = Arc::ptr_eq(this.graph.context.domain(), queue.context().domain())
+            && Arc::ptr_eq(&this.device, queue.device());
+        ensure(own, UR_RESULT_ERROR_INVALID_QUEUE)?;
+        queue.live(waits)?;
+        let waits = Event::join_list(queue.context(), waits)?;
+        let mut replay = this.replay.lock();
+        let command = UR_COMMAND_ENQUEUE_GRAPH_EXP;
+        replay::enqueue(queue, &mut replay, command, &waits, event, false)
+    }
+}

@@ -1,0 +1,104 @@
+//! Host tasks: the user's functions as commands of a queue, run on the engine's threads.
+
+use crate::abi::*;
+use crate::object::{Handles, Object, OutHandle, Result};
+use crate::stream::engine::HostPoint;
+use crate::stream::engine::reach::Reach;
+use crate::stream::event::{Event, Times};
+use crate::stream::queue::capture::{self, Span};
+use crate::stream::recording::command::Command;
+use crate::stream::work::call::{Call, HostFunction};
+use crate::stream::{Driver, Queue, Work};
+use crate::timeline::Failure;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A task that waits for its turn. Dropped without having run, it completes all the same.
+struct Task<D: Driver> {
+    call: Call,
+    stamps: Option<Arc<crate::stream::Stamps>>,
+    point: HostPoint<D>,
+    /// Keeps the queue, its device and its context.
+    queue: Arc<Object<Queue<D>>>,
+}
+
+impl<D: Driver> Task<D> {
+    fn call(self) {
+        self.stamp(|stamps| &stamps.start);
+        // SAFETY: the user's function, called once with the user's data.
+        let call = || unsafe { (self.call.run)(self.call.data) };
+        D::call_user_anyway(self.queue.device(), call);
+        self.stamp(|stamps| &stamps.end);
+        self.point.signal();
+    }
+
+    /// What it depends on has failed: it does not run, and has failed too.
+    fn fail(self) {
+        let why = Failure::new();
+        self.queue.add_failure(&why);
+        self.point.fail(&why);
+    }
+
+    fn stamp(&self, which: impl Fn(&crate::stream::Stamps) -> &AtomicU64) {
+        if let Some(stamps) = &self.stamps
+            && let Ok(now) = D::now(self.queue.device())
+        {
+            which(stamps).store(now, Ordering::Release);
+        }
+    }
+}
+
+pub(crate) fn enqueue<D: Driver>(
+    this: &Object<Queue<D>>,
+    run: HostFunction,
+    data: *mut c_void,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<()> {
+    let engine = this.engine();
+    engine.check()?;
+    let call = Call { run, data };
+    if this.is_captured(waits) {
+        let made = Command {
+            host: Some(call),
+            ..Command::new(UR_COMMAND_HOST_TASK_EXP, Work::Marker)
+        };
+        return capture::record(this, made, waits, event, Span::Command);
+    }
+    let waits = Event::join_list(this.context(), waits)?;
+    let times = if event.wanted() {
+        this.times(false)?
+    } else {
+        None
+    };
+    let signal = engine.host_signal(this.context().domain())?;
+    let (point, before) = this.hold(&waits, signal)?;
+    let reach = before.held_by(&point.point);
+    let stamps = times
+        .as_ref()
+        .map(|times: &Times| Arc::clone(&times.stamps));
+    start(this, call, point, stamps, before)?;
+    let reach = event.wanted().then(|| reach.into());
+    Queue::deliver(this, UR_COMMAND_HOST_TASK_EXP, reach, times, event, false)
+}
+
+/// Has a task run after `before`; the queue is held by its point already.
+pub(crate) fn start<D: Driver>(
+    this: &Object<Queue<D>>,
+    call: Call,
+    point: HostPoint<D>,
+    stamps: Option<Arc<crate::stream::Stamps>>,
+    before: Reach,
+) -> Result<()> {
+    let task = Task {
+        call,
+        stamps,
+        point,
+        queue: this.arc(),
+    };
+    this.engine().when(before, move |failure| match failure {
+        None => task.call(),
+        Some(_) => task.fail(),
+    })
+}

@@ -1,0 +1,569 @@
+//! Queues: where a command goes, and what it waits for.
+//!
+//! An in-order queue is one lane. An out-of-order queue is a few, and its own lock keeps choosing a
+//! lane and submitting to it one step, so that nothing slips onto a lane that has just been made to
+//! wait for the host.
+//!
+//! Owns the handle, and how each kind of command goes to lanes: `enqueue` in one stretch, `alloc` as bookkeeping,
+//! `host_task`, `native_command`, `replay` of a recording, and `capture` into a `graph` instead. Uses every folder
+//! below `api`. Must never know a backend.
+
+pub(crate) mod alloc;
+pub(crate) mod capture;
+pub(crate) mod enqueue;
+pub(crate) mod graph;
+pub(crate) mod host_task;
+pub(crate) mod mapping;
+mod native_alloc;
+pub(crate) mod native_command;
+pub(crate) mod out_of_order;
+pub(crate) mod replay;
+
+use crate::abi::*;
+use crate::hal::{self, QueueInfo};
+use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
+use crate::stream::engine::loans::Loans;
+use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::{HostPoint, HostSignal};
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
+
+use crate::stream::driver::Progress;
+use crate::stream::engine::Failures;
+use crate::stream::event::{CommandQueue, Event, Times};
+use crate::stream::lane::LaneCore;
+use crate::stream::queue::capture::{Capture, Span};
+use crate::stream::queue::out_of_order::OutOfOrder;
+use crate::stream::recording::command::Command;
+use crate::stream::recording::command::Site;
+use crate::stream::settings::pool_trace::Trace;
+use crate::stream::{Context, Driver, Engine, Stamps, Work};
+use crate::timeline::{Clock, Failure, Frontier, LaneId};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A queue's handle. What every command looks at comes first, on as few cache lines as may be: the
+/// driver leaves little of ours there from one command to the next.
+#[repr(C)]
+pub struct Queue<D: Driver> {
+    pub(crate) shape: Shape<D>,
+    context: Arc<Object<Context<D>>>,
+    device: Arc<Object<D::Device>>,
+    flags: ur_queue_flags_t,
+    pub(crate) capture: Capture<D>,
+    /// The device of the context that this one is, or is a part of: whose memory it uses.
+    home: Arc<Object<D::Device>>,
+    /// Where that stands in the context.
+    home_at: usize,
+    /// Lanes lent to native commands, with the threads whose callbacks run.
+    pub(crate) lent: Loans<LaneCore<D>>,
+    /// Why host tasks of it did not run.
+    failures: Failures,
+    /// Whom a trace of pools knows it by; none without one. An in-order queue is its lane.
+    pub(crate) watched: Option<LaneId>,
+}
+
+pub(crate) enum Shape<D: Driver> {
+    InOrder(Arc<LaneCore<D>>),
+    OutOfOrder(Box<Mutex<OutOfOrder<D>, { rank::OUT_OF_ORDER }>>),
+}
+
+impl<D: Driver> Body for Queue<D> {
+    const KIND: crate::object::Kind = crate::object::Kind::Queue;
+
+    fn released(this: &Object<Self>) {
+        // What it captures may hold its own events, and so the queue.
+        if this.capture.is_on() {
+            this.capture.clear();
+        }
+    }
+}
+
+impl<D: Driver> Queue<D> {
+    pub(crate) fn create(
+        context: &Object<Context<D>>,
+        device: &Object<D::Device>,
+        flags: ur_queue_flags_t,
+    ) -> Result<Arc<Object<Self>>> {
+        context.domain().engine().check()?;
+        let home_at = context.index(device)?;
+        let home = context.device(device)?;
+        let device = device.arc();
+        let context = context.arc();
+        let shape = if flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE) {
+            Shape::OutOfOrder(Box::new(Mutex::new(OutOfOrder::new(
+                &context, &device, flags,
+            ))))
+        } else {
+            Shape::InOrder(LaneCore::open(
+                Arc::clone(&context) as _,
+                &device,
+                flags,
+                true,
+            )?)
+        };
+        Ok(Self::made(Self {
+            context,
+            device,
+            home,
+            home_at,
+            flags,
+            watched: watched(&shape),
+            shape,
+            lent: Loans::default(),
+            failures: Failures::default(),
+            capture: Capture::default(),
+        }))
+    }
+
+    /// A queue over a stream of the backend's own, on which work may be that we never see.
+    pub fn adopt(
+        context: &Object<Context<D>>,
+        device: &Object<D::Device>,
+        flags: ur_queue_flags_t,
+        lane: D::Lane,
+    ) -> Result<Arc<Object<Self>>> {
+        context.domain().engine().check()?;
+        let home_at = context.index(device)?;
+        let home = context.device(device)?;
+        let (device, context) = (device.arc(), context.arc());
+        let lane = LaneCore::over(Arc::clone(&context) as _, &device, true, |_| Ok(lane))?;
+        lane.expose()?;
+        let shape = Shape::InOrder(lane);
+        Ok(Self::made(Self {
+            context,
+            device,
+            home,
+            home_at,
+            flags,
+            watched: watched(&shape),
+            shape,
+            lent: Loans::default(),
+            failures: Failures::default(),
+            capture: Capture::default(),
+        }))
+    }
+
+    fn made(queue: Self) -> Arc<Object<Self>> {
+        let domain = Arc::clone(queue.context.domain());
+        let made = hal::new::<D, _>(queue);
+        domain.add_queue(&made);
+        made
+    }
+
+    /// The queue of a context whose stream, or one of whose streams, is this one.
+    pub fn find(
+        context: &Object<Context<D>>,
+        is: impl Fn(&D::Lane) -> bool,
+    ) -> Option<Arc<Object<Self>>> {
+        let has = |queue: &Arc<Object<Self>>| match &queue.shape {
+            Shape::InOrder(lane) => is(lane.native()),
+            Shape::OutOfOrder(lanes) => lanes.lock().lanes().any(|lane| is(lane.native())),
+        };
+        context.domain().queues().into_iter().find(has)
+    }
+
+    /// Shows the stream beneath, one of several on an out-of-order queue. Work that others put there
+    /// from now on is waited for like the queue's own. Within a native command it is that command's
+    /// stream, for no longer than the command.
+    pub fn expose<R>(&self, look: impl FnOnce(&D::Lane) -> R) -> Result<R> {
+        if let Some(lane) = self.lent_here() {
+            return Ok(look(lane.lent()));
+        }
+        match &self.shape {
+            Shape::InOrder(lane) => Ok(look(lane.expose()?)),
+            Shape::OutOfOrder(lanes) => Ok(look(lanes.lock().shown()?.expose()?)),
+        }
+    }
+
+    /// For what cannot be captured.
+    #[inline]
+    pub(crate) fn live(&self, waits: Handles<'_, Event<D>>) -> Result<()> {
+        match self.is_captured(waits) {
+            true => Err(capture::NOT_HERE),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a command with this wait list is captured.
+    #[inline(always)]
+    pub(crate) fn is_captured(&self, waits: Handles<'_, Event<D>>) -> bool {
+        self.capture.is_on() || !waits.is_empty() && Self::are_captured(waits)
+    }
+
+    fn are_captured(waits: Handles<'_, Event<D>>) -> bool {
+        waits.iter().any(|event| event.is_captured())
+    }
+
+    /// The lane of the native command whose function runs on this thread, the innermost.
+    fn lent_here(&self) -> Option<Arc<LaneCore<D>>> {
+        self.lent.here()
+    }
+
+    pub(crate) fn site(&self) -> Site<'_, D> {
+        Site {
+            context: self.context(),
+            device: self.device(),
+        }
+    }
+
+    pub fn context(&self) -> &Arc<Object<Context<D>>> {
+        &self.context
+    }
+
+    pub fn device(&self) -> &Arc<Object<D::Device>> {
+        &self.device
+    }
+
+    pub(crate) fn home(&self) -> &Arc<Object<D::Device>> {
+        &self.home
+    }
+
+    pub(crate) fn home_at(&self) -> usize {
+        self.home_at
+    }
+
+    pub fn flags(&self) -> ur_queue_flags_t {
+        self.flags
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine<D>> {
+        self.context.domain().engine()
+    }
+
+    /// Enqueues one command. With `blocking`, returns when it has completed.
+    pub fn enqueue(
+        this: &Object<Self>,
+        command: ur_command_t,
+        waits: Handles<'_, Event<D>>,
+        work: Work<D>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+    ) -> Result<()> {
+        Self::give(this, Command::new(command, work), waits, event, blocking)
+    }
+
+    /// As [`Queue::enqueue`], with all that is known of the command.
+    pub(crate) fn give(
+        this: &Object<Self>,
+        made: Command<'_, D>,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+    ) -> Result<()> {
+        if this.is_captured(waits) {
+            ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
+            return capture::record(this, made, waits, event, Span::Command);
+        }
+        let Command { kind, work, .. } = made;
+        Self::give_with(this, kind, waits, event, blocking, |lane, epoch, stamps| {
+            Progress::work::<D>(lane, epoch, work, stamps)
+        })
+    }
+
+    /// Enqueues what `give` has a lane take as the command with an epoch.
+    #[inline(always)]
+    pub(crate) fn give_with(
+        this: &Object<Self>,
+        command: ur_command_t,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+        give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
+    ) -> Result<()> {
+        if let Some(lane) = this.next_lane(waits, blocking) {
+            let mut turn = lane.turn();
+            let epoch = turn.epoch();
+            let Some(native) = turn.begin()? else {
+                return Self::skip(this, turn, command, event);
+            };
+            let given = give(native, epoch, None);
+            return Self::end(this, turn, given, command, event);
+        }
+        this.engine().check()?;
+        Self::give_slowly(this, command, waits, event, blocking, give)
+    }
+
+    /// As [`Queue::give_with`], where there is more to it than the lane.
+    #[inline(never)]
+    fn give_slowly(
+        this: &Object<Self>,
+        command: ur_command_t,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+        give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
+    ) -> Result<()> {
+        let wanted = event.wanted() || blocking;
+        let times = if event.wanted() {
+            this.times(false)?
+        } else {
+            None
+        };
+        let stamps = times.as_ref().map(|times| Arc::clone(&times.stamps));
+        let give = |lane: &D::Lane, epoch| give(lane, epoch, stamps);
+        let reach = match &this.shape {
+            Shape::InOrder(lane) => {
+                lane.submit_with(&Event::reaches(this.context(), waits)?, wanted, give)
+            }
+            Shape::OutOfOrder(lanes) => {
+                let waits = Event::join_list(this.context(), waits)?;
+                lanes.lock().submit_with(&waits, wanted, give)
+            }
+        }?;
+        Self::deliver(this, command, reach, times, event, blocking)
+    }
+
+    /// Hands out the event of a command that reaches this far, and waits for it if that is asked.
+    #[inline]
+    pub(crate) fn deliver(
+        this: &Object<Self>,
+        command: ur_command_t,
+        reach: Option<Reached>,
+        times: Option<Times>,
+        event: OutHandle<'_, Event<D>>,
+        blocking: bool,
+    ) -> Result<()> {
+        let Some(reach) = reach else { return Ok(()) };
+        if blocking {
+            this.engine().wait_reach(&reach)?;
+        }
+        event.make(D::table(), || Event::new(this, command, reach, times));
+        Ok(())
+    }
+
+    /// Gives work to a lane, after `waits` and what the queue's own order demands.
+    pub(crate) fn submit(
+        &self,
+        waits: &Reach,
+        work: Work<D>,
+        times: Option<&Times>,
+        wanted: bool,
+    ) -> Result<Option<Reached>> {
+        self.engine().check()?;
+        let stamps = times.map(|times| Arc::clone(&times.stamps));
+        match &self.shape {
+            Shape::InOrder(lane) => lane.submit(waits, work, stamps, wanted),
+            Shape::OutOfOrder(lanes) => lanes.lock().submit(waits, work, stamps, wanted),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_profiled(&self) -> bool {
+        self.flags.contains(UR_QUEUE_FLAG_PROFILING_ENABLE)
+    }
+
+    /// The start of a profiled command's times, on queues that profile or where `always` asks.
+    pub(crate) fn times(&self, always: bool) -> Result<Option<Times>> {
+        if !always && !self.is_profiled() {
+            return Ok(None);
+        }
+        let queued = D::now(&self.device)?;
+        Ok(Some(Times {
+            queued,
+            stamps: Arc::new(Stamps::default()),
+        }))
+    }
+
+    /// A command without work of its own: an event wait, a barrier, an allocation, a free. It needs
+    /// nothing from the device unless its times are wanted.
+    pub(crate) fn deliver_bookkeeping(
+        this: &Object<Self>,
+        command: ur_command_t,
+        reach: Option<Reached>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        let Some(reach) = reach.filter(|_| event.wanted()) else {
+            return Ok(());
+        };
+        let (reach, times) = this.timed(reach)?;
+        Self::deliver(this, command, Some(reach), times, event, false)
+    }
+
+    /// `urEnqueueTimestampRecordingExp`
+    pub(crate) fn timestamp(
+        this: &Object<Self>,
+        blocking: bool,
+        waits: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+    ) -> Result<()> {
+        this.live(waits)?;
+        let waits = Event::join_list(this.context(), waits)?;
+        let times = this.times(true)?;
+        let reach = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
+        let times = times.map(|Times { queued, stamps }| Times {
+            queued,
+            stamps: Stamps::one(stamps),
+        });
+        let command = UR_COMMAND_TIMESTAMP_RECORDING_EXP;
+        Self::deliver(this, command, reach, times, event, blocking)
+    }
+
+    /// What reaches as far, with its times where the queue keeps them.
+    pub(crate) fn timed(&self, reach: Reached) -> Result<(Reached, Option<Times>)> {
+        let times = self.times(false)?;
+        let marked = match &times {
+            Some(_) => self.submit(&reach, Work::Marker, times.as_ref(), true)?,
+            None => None,
+        };
+        Ok((marked.unwrap_or(reach), times))
+    }
+
+    /// An event wait: after the list or, without one, after everything before. A barrier also holds
+    /// back what follows.
+    pub(crate) fn join_events(
+        this: &Object<Self>,
+        command: ur_command_t,
+        list: Handles<'_, Event<D>>,
+        event: OutHandle<'_, Event<D>>,
+        barrier: bool,
+    ) -> Result<()> {
+        this.engine().check()?;
+        if this.is_captured(list) {
+            let span = match (list.is_empty(), barrier) {
+                (true, true) => Span::FullBarrier,
+                (true, false) => Span::Everything,
+                (false, true) => Span::Barrier,
+                (false, false) => Span::Command,
+            };
+            let made = Command::new(command, Work::Marker);
+            return capture::record(this, made, list, event, span);
+        }
+        let waits = Event::join_list(this.context(), list)?;
+        let reach = match &this.shape {
+            Shape::InOrder(lane) => {
+                let mut state = lane.after(&waits)?;
+                event.wanted().then(|| lane.reach(&mut state))
+            }
+            Shape::OutOfOrder(lanes) => {
+                let everything = list.is_empty();
+                Some(
+                    lanes
+                        .lock()
+                        .join_events(&waits, everything, barrier)?
+                        .into(),
+                )
+            }
+        };
+        Self::deliver_bookkeeping(this, command, reach, event)
+    }
+
+    /// Makes what the host signals part of the queue: its point, and what the host waits for before.
+    pub(crate) fn hold(
+        &self,
+        waits: &Reach,
+        signal: HostSignal<D>,
+    ) -> Result<(HostPoint<D>, Reach)> {
+        match &self.shape {
+            Shape::InOrder(lane) => lane.hold(waits, signal),
+            Shape::OutOfOrder(lanes) => Ok(lanes.lock().hold(waits, signal)),
+        }
+    }
+
+    /// Everything enqueued so far.
+    pub(crate) fn everything(&self) -> Frontier {
+        match &self.shape {
+            Shape::InOrder(lane) => lane.tip(),
+            Shape::OutOfOrder(lanes) => lanes.lock().everything(),
+        }
+    }
+
+    pub(crate) fn flush_here(&self) -> Result<()> {
+        self.engine().check()?;
+        match &self.shape {
+            Shape::InOrder(lane) => lane.flush(),
+            Shape::OutOfOrder(lanes) => lanes.lock().flush(),
+        }
+    }
+
+    /// Nobody holds an event any more that reaches this far, and it is complete: gives back what the
+    /// backend keeps for it.
+    pub(crate) fn forget(&self, done: &Frontier) {
+        match &self.shape {
+            Shape::InOrder(lane) => lane.forget(),
+            Shape::OutOfOrder(lanes) => lanes.lock().forget(done),
+        }
+    }
+
+    pub(crate) fn finish_here(&self) -> Result<()> {
+        self.engine().check()?;
+        let mut all = self.everything();
+        if let Shape::InOrder(lane) = &self.shape {
+            // What is dropped behind a failed command ends before a host task that comes before it.
+            all.join(&self.engine().unsignalled(&lane.waited()));
+            let pools = || self.context.domain().memory.pools();
+            lane.plan(|keys, stash, order| {
+                pools()
+                    .iter()
+                    .for_each(|core| core.plan(keys, stash, order));
+            });
+        }
+        let waited = self.engine().wait(&all);
+        let failed = match &self.shape {
+            Shape::InOrder(lane) => lane.report(),
+            Shape::OutOfOrder(lanes) => lanes.lock().report(),
+        };
+        self.context.domain().settle();
+        let tasks = self.failures.report();
+        waited.and(failed).and(tasks)
+    }
+
+    /// A host task of the queue did not run, since what it depends on failed.
+    pub(crate) fn add_failure(&self, why: &Arc<Failure>) {
+        self.failures.add(why);
+        self.context.domain().add_failure(why);
+    }
+
+    pub(crate) fn info(this: &Object<Self>, what: QueueInfo, out: InfoOut<'_>) -> Result<()> {
+        let on_device = || Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION);
+        match what {
+            QueueInfo::Context => out.handle(Some(&*this.context)),
+            QueueInfo::Device => out.handle(Some(&*this.device)),
+            QueueInfo::DeviceDefault | QueueInfo::Size => Err(on_device()),
+            QueueInfo::Flags => out.value(this.flags),
+            QueueInfo::ReferenceCount => out.value(this.api_refs()),
+            QueueInfo::Empty => out.boolean(this.engine().is_done(&this.everything())?),
+        }
+    }
+}
+
+impl<D: Driver> CommandQueue<D> for Object<Queue<D>> {
+    #[inline]
+    fn context(&self) -> &Arc<Object<Context<D>>> {
+        &self.context
+    }
+
+    fn device(&self) -> &Object<D::Device> {
+        &self.device
+    }
+
+    fn handle(&self) -> *mut c_void {
+        Object::handle(self)
+    }
+
+    fn mark(&self, after: &Reach) -> Result<Option<Reached>> {
+        self.submit(after, Work::Marker, None, true)
+    }
+
+    fn forget(&self, done: &Frontier) {
+        Queue::forget(self, done);
+    }
+}
+
+fn watched<D: Driver>(shape: &Shape<D>) -> Option<LaneId> {
+    Trace::get()?;
+    Some(match shape {
+        Shape::InOrder(lane) => lane.clock.id(),
+        // A lane's identity that no lane has.
+        Shape::OutOfOrder(_) => Clock::new().id(),
+    })
+}
+
+impl<D: Driver> Drop for Queue<D> {
+    fn drop(&mut self) {
+        match &self.shape {
+            Shape::InOrder(lane) => Arc::clone(lane).retire(),
+            Shape::OutOfOrder(lanes) => lanes.lock().retire(),
+        }
+    }
+}

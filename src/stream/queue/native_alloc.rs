@@ -1,0 +1,91 @@
+//! Asynchronous allocation from a backend's own pools: commands of the queue's lanes.
+
+use crate::abi::*;
+use crate::object::{Error, Handles, Object, OutHandle, Result};
+use crate::stream::driver::Progress;
+use crate::stream::engine::reach::Reach;
+use crate::stream::event::Event;
+use crate::stream::queue::Shape;
+use crate::stream::usm::native_pool::Asked;
+use crate::stream::usm::pool_core::PoolCore;
+use crate::stream::{Driver, Queue};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// [`alloc`](super::alloc::alloc) from a part that the backend serves. Without an event nothing could follow a
+/// command of an out-of-order queue, so that there the memory must be ready on return.
+pub(crate) fn alloc<D: Driver>(
+    this: &Object<Queue<D>>,
+    (core, part): (&Arc<PoolCore<D>>, usize),
+    command: ur_command_t,
+    size: usize,
+    waits: &Reach,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<*mut c_void> {
+    let asked = Asked::new(core, part, size)?;
+    let native = asked.native;
+    let wanted = event.wanted();
+    let ask = || {
+        let mut base = 0;
+        let give = |lane: &D::Lane, epoch| {
+            base = native.serve(|| native.pool.alloc(lane, epoch, size))?;
+            Ok(Progress::Pending)
+        };
+        let reach = match &this.shape {
+            Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give)?,
+            Shape::OutOfOrder(lanes) if wanted => lanes.lock().submit_with(waits, wanted, give)?,
+            Shape::OutOfOrder(_) => {
+                base = native.serve(|| native.pool.alloc_now(size))?;
+                None
+            }
+        };
+        Ok((base as u64, reach))
+    };
+    let served = asked.serve(ask);
+    let (base, reach) = match served {
+        Err(error) if core.waits_for_native(&error)? => asked.serve(ask)?,
+        served => served?,
+    };
+    let memory = asked.served(base, base);
+    if let Some(reach) = reach.filter(|_| wanted) {
+        let done = reach.done.clone();
+        let (reach, times) = this.timed(reach).inspect_err(|_| {
+            // Nobody gets to know the memory.
+            let found = (Arc::clone(core), part);
+            this.context().domain().free_native(found, base, done);
+        })?;
+        Queue::deliver(this, command, Some(reach), times, event, false)?;
+    }
+    Ok(memory)
+}
+
+/// [`free`](super::alloc::free) of what a native pool gave.
+pub(crate) fn free<D: Driver>(
+    this: &Object<Queue<D>>,
+    (core, part): (Arc<PoolCore<D>>, usize),
+    addr: u64,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<()> {
+    let unknown = Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT);
+    let waits = Event::join_list(this.context(), waits)?;
+    let native = core.native(part).ok_or(unknown)?;
+    let live = core.take_live(part, addr).ok_or(unknown)?;
+    let (base, wanted) = (live.base as usize, event.wanted());
+    let give = |lane: &D::Lane, epoch| {
+        native.pool.free(lane, epoch, base)?;
+        Ok(Progress::Pending)
+    };
+    let given = match &this.shape {
+        Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give),
+        Shape::OutOfOrder(lanes) => lanes.lock().submit_with(&waits, wanted, give),
+    };
+    let reach = given.inspect_err(|_| core.put_back(part, addr, live))?;
+    let Some(reach) = reach.filter(|_| wanted) else {
+        return Ok(());
+    };
+    // The memory is free, whatever becomes of the event's times.
+    let (reach, times) = this.timed(reach.clone()).unwrap_or((reach, None));
+    let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
+    Queue::deliver(this, command, Some(reach), times, event, false)
+}

@@ -1,0 +1,311 @@
+//! An out-of-order queue: a few lanes, and which command goes on which.
+//!
+//! What waits for a point that the host has yet to signal may never end by itself. It goes on a lane
+//! on which nothing independent can come behind it: a lane held by host points takes only commands
+//! that wait for all of those points anyway. There are few lanes for the same points, and those that are
+//! not needed any more end.
+
+use crate::abi::ur_queue_flags_t;
+use crate::object::{Object, Result};
+use crate::stream::driver::FAILED;
+use crate::stream::driver::Progress;
+use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::{HostPoint, HostSignal};
+use crate::stream::lane::LaneCore;
+use crate::stream::{Context, Driver, Stamps, Work};
+use crate::timeline::{Failure, Frontier, Gathered, PointRef};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Lanes for commands that end by themselves, and for those that wait for the same host points.
+const MOST_LANES: usize = 4;
+/// Lanes from which on other host points get one each, and that stay when the host holds nothing up.
+const MANY_LANES: usize = 4 * MOST_LANES;
+
+pub(crate) struct OutOfOrder<D: Driver> {
+    context: Arc<Object<Context<D>>>,
+    device: Arc<Object<D::Device>>,
+    flags: ur_queue_flags_t,
+    lanes: Vec<Arc<LaneCore<D>>>,
+    /// What every later command comes after.
+    barrier: Reach,
+    /// What is pending and does not come with what is on the lanes: host tasks, and what allocations
+    /// and frees come after.
+    loose: Gathered<Reach>,
+}
+
+impl<D: Driver> OutOfOrder<D> {
+    pub fn new(
+        context: &Arc<Object<Context<D>>>,
+        device: &Arc<Object<D::Device>>,
+        flags: ur_queue_flags_t,
+    ) -> Self {
+        Self {
+            context: Arc::clone(context),
+            device: Arc::clone(device),
+            flags,
+            lanes: Vec::new(),
+            barrier: Reach::default(),
+            loose: Gathered::default(),
+        }
+    }
+
+    pub fn lanes(&self) -> impl Iterator<Item = &LaneCore<D>> {
+        self.lanes.iter().map(|lane| &**lane)
+    }
+
+    /// A wait list with what the queue demands besides.
+    fn with_barrier<'a>(&mut self, waits: &'a Reach) -> Cow<'a, Reach> {
+        if self.barrier.is_empty() {
+            return Cow::Borrowed(waits);
+        }
+        self.barrier.prune();
+        if self.barrier.unreported().is_none() {
+            self.barrier.failed = None;
+        }
+        let mut all = waits.clone();
+        all.join(&self.barrier);
+        Cow::Owned(all)
+    }
+
+    /// The same as what a command without work reaches.
+    pub fn reach_of(&mut self, waits: &Reach) -> Reach {
+        Reach {
+            // A wait list may be a single event, whose own point this is.
+            own: false,
+            ..self.with_barrier(waits).into_owned()
+        }
+    }
+
+    /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
+    pub fn lend(&mut self, waits: &Reach) -> Result<(Arc<LaneCore<D>>, Reach)> {
+        let waits = self.reach_of(waits);
+        let at = self.place(&waits)?;
+        let lane = &self.lanes[at];
+        lane.lend()?;
+        Ok((Arc::clone(lane), waits))
+    }
+
+    pub fn submit(
+        &mut self,
+        waits: &Reach,
+        work: Work<D>,
+        stamps: Option<Arc<Stamps>>,
+        wanted: bool,
+    ) -> Result<Option<Reached>> {
+        self.submit_with(waits, wanted, |lane, epoch| {
+            Progress::work::<D>(lane, epoch, work, stamps)
+        })
+    }
+
+    /// As [`LaneCore::submit_with`], on the lane that suits.
+    pub fn submit_with(
+        &mut self,
+        waits: &Reach,
+        wanted: bool,
+        give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
+    ) -> Result<Option<Reached>> {
+        let all = self.with_barrier(waits);
+        let at = self.place(&all)?;
+        let lane = &self.lanes[at];
+        match all {
+            Cow::Borrowed(waits) => lane.submit_with(&[waits], wanted, give),
+            // Apart, since a failure of what they stand for is found differently.
+            Cow::Owned(_) => lane.submit_with(&[waits, &self.barrier], wanted, give),
+        }
+    }
+
+    /// An event wait or a barrier, without a command on any lane.
+    pub fn join_events(&mut self, waits: &Reach, everything: bool, barrier: bool) -> Result<Reach> {
+        let mut reach = self.reach_of(waits);
+        if everything {
+            for lane in &self.lanes {
+                reach.join(&*lane.reach_now()?);
+            }
+            self.loose.prune();
+            reach.join(&self.loose.all);
+        }
+        reach.prune();
+        if barrier {
+            self.barrier = Reach {
+                everything,
+                ..reach.clone()
+            };
+            if everything {
+                self.loose = Gathered::default();
+            }
+        }
+        self.add_loose(&reach);
+        Ok(reach)
+    }
+
+    /// A host task: its point, pending from now on, and what it waits for.
+    pub fn hold(&mut self, waits: &Reach, signal: HostSignal<D>) -> (HostPoint<D>, Reach) {
+        let before = self.reach_of(waits);
+        let domain = self.context.domain();
+        let held = domain.engine().place_alone(domain, signal);
+        let point = Frontier::from(held.point.clone());
+        self.add_loose(&Reach {
+            done: point.clone(),
+            order: point,
+            ..Reach::default()
+        });
+        (held, before)
+    }
+
+    /// Something without a command that `urQueueFinish` and barriers have to cover, which look at the
+    /// lanes anyway.
+    pub fn add_loose(&mut self, reach: &Reach) {
+        let on_lanes = |point: PointRef<'_>| {
+            let mut lanes = self.lanes.iter();
+            lanes.any(|lane| lane.clock.id() == point.lane())
+        };
+        let covered = |point: PointRef<'_>| point.is_complete() || on_lanes(point);
+        if !reach.done.points().all(covered) {
+            self.loose.grow().join(reach);
+        }
+    }
+
+    /// The lane to show to others: the same each time, and none that a native command has.
+    pub fn shown(&mut self) -> Result<&Arc<LaneCore<D>>> {
+        let mut lanes = self.lanes.iter();
+        let found = lanes.position(|lane| lane.is_exposed());
+        let at = match found.or_else(|| self.lanes.iter().position(|lane| !lane.is_lent())) {
+            Some(at) => at,
+            None => self.add_lane()?,
+        };
+        Ok(&self.lanes[at])
+    }
+
+    pub fn flush(&self) -> Result<()> {
+        self.lanes.iter().try_for_each(|lane| lane.flush())
+    }
+
+    pub fn forget(&self, done: &Frontier) {
+        let reached = |lane: &&Arc<LaneCore<D>>| done.epoch_of(lane.clock.id()).is_some();
+        for lane in self.lanes.iter().filter(reached) {
+            lane.forget();
+        }
+    }
+
+    pub fn everything(&self) -> Frontier {
+        let mut all = self.loose.all.done.clone();
+        all.join(&self.barrier.done);
+        for lane in &self.lanes {
+            all.join(&lane.tip());
+        }
+        all
+    }
+
+    /// A wait covers all of the queue: an error if a command failed that no wait has reported.
+    pub fn report(&mut self) -> Result<()> {
+        let barrier = match self.barrier.unreported().is_some_and(|why| why.report()) {
+            true => Err(FAILED),
+            false => Ok(()),
+        };
+        let failed = self.lanes.iter().map(|lane| lane.report());
+        failed.fold(barrier, Result::and)
+    }
+
+    pub fn retire(&mut self) {
+        for lane in self.lanes.drain(..) {
+            lane.retire();
+        }
+    }
+
+    /// The lane for a command that waits for this, by its place: one whose last command it follows
+    /// anyway, one that is idle, a new one, or the one with the least to do.
+    fn place(&mut self, waits: &Reach) -> Result<usize> {
+        if Failure::any() {
+            // A lane that something failed on may be one that drops what it is given.
+            self.lanes.iter().try_for_each(|lane| lane.poll())?;
+        }
+        let engine = self.context.domain().engine();
+        if !engine.all_signalled() {
+            return self.place_around_hosts(waits);
+        }
+        // Nothing waits for the host, as mostly: no lane is held by it.
+        self.end_idle();
+        let (mut best, mut count) = (None, 0);
+        for (at, lane) in self.lanes.iter().enumerate() {
+            if lane.is_lent() {
+                continue;
+            }
+            let left = lane.left();
+            if left > 0 && lane.is_last_of(waits) {
+                return Ok(at);
+            }
+            count += 1;
+            if best.is_none_or(|(least, _)| left < least) {
+                best = Some((left, at));
+            }
+        }
+        match best {
+            Some((left, at)) if left == 0 || count >= MOST_LANES => Ok(at),
+            _ => self.add_lane(),
+        }
+    }
+
+    fn place_around_hosts(&mut self, waits: &Reach) -> Result<usize> {
+        let engine = self.context.domain().engine();
+        let hosts = engine.unsignalled(&waits.order);
+        // Lanes that it may go on, and whether nothing else holds it up than what holds up the lane.
+        let mut open = Vec::new();
+        for (at, lane) in self.lanes.iter().enumerate() {
+            let held = engine.unsignalled(&lane.waited());
+            if !lane.is_lent() && held.points().all(|point| hosts.covers_point(point)) {
+                open.push((at, lane, held.len() == hosts.len()));
+            }
+        }
+        let alike = || open.iter().filter(|(.., alike)| *alike);
+        let most = match !hosts.is_empty() && self.lanes.len() >= MANY_LANES {
+            true => 1,
+            false => MOST_LANES,
+        };
+        // A lane that it makes wait for more is lost to what waited for less there.
+        let room = alike().count() < most;
+        let fits = |alike: bool| alike || room;
+        let follows = |lane: &LaneCore<D>| lane.left() > 0 && lane.is_last_of(waits);
+        let free = |lane: &LaneCore<D>| lane.left() == 0;
+        let found = open
+            .iter()
+            .find(|(_, lane, alike)| fits(*alike) && follows(lane))
+            .or_else(|| {
+                open.iter()
+                    .find(|(_, lane, alike)| fits(*alike) && free(lane))
+            });
+        let least = || alike().min_by_key(|(_, lane, _)| lane.left());
+        let found = found.or_else(|| least().filter(|_| !room));
+        match found.map(|(at, ..)| *at) {
+            Some(at) => Ok(at),
+            None => self.add_lane(),
+        }
+    }
+
+    /// Ends lanes that were made for what the host held up and that have nothing to do.
+    fn end_idle(&mut self) {
+        if self.lanes.len() <= MANY_LANES {
+            return;
+        }
+        let mut at = MOST_LANES;
+        while at < self.lanes.len() && self.lanes.len() > MOST_LANES {
+            let lane = &self.lanes[at];
+            let told = lane.clock.unreported(u64::MAX).is_none();
+            match lane.left() == 0 && told && !lane.is_lent() && !lane.is_exposed() {
+                true => self.lanes.swap_remove(at).retire(),
+                false => at += 1,
+            }
+        }
+    }
+
+    fn add_lane(&mut self) -> Result<usize> {
+        let lane = LaneCore::open(
+            Arc::clone(&self.context) as _,
+            &self.device,
+            self.flags,
+            false,
+        )?;
+        self.lanes.push(lane);
+        Ok(self.lanes.len() - 1)
+    }
+}

@@ -1,0 +1,223 @@
+//! Submits recorded commands: all of a recording to a queue, as one command of it.
+//!
+//! On an in-order queue that is one lane, given everything in a row. On an out-of-order queue each
+//! unit goes on a lane of its own choice, so that what does not depend on each other runs at once.
+//! There is no event for each command; what is handed out is how far the whole reaches.
+
+use crate::abi::*;
+use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
+use crate::stream::driver::Progress;
+use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::event::{Event, Times};
+use crate::stream::lane::part::{Given, Held, Part};
+use crate::stream::queue::out_of_order::OutOfOrder;
+use crate::stream::queue::{Shape, host_task};
+use crate::stream::recording::command_buffer::{CommandBuffer, State};
+use crate::stream::recording::replay::{Program, Replay, Unit};
+use crate::stream::work::call::Call;
+use crate::stream::{Driver, Queue, Stamps, Work};
+use std::sync::Arc;
+
+/// `urEnqueueCommandBufferExp`
+pub(crate) fn command_buffer<D: Driver>(
+    this: &Object<CommandBuffer<D>>,
+    queue: &Object<Queue<D>>,
+    waits: Handles<'_, Event<D>>,
+    event: OutHandle<'_, Event<D>>,
+) -> Result<()> {
+    let own = Arc::ptr_eq(this.site().context.domain(), queue.context().domain())
+        && std::ptr::eq(this.device(), &**queue.device());
+    ensure(own, UR_RESULT_ERROR_INVALID_QUEUE)?;
+    queue.live(waits)?;
+    let waits = Event::join_list(queue.context(), waits)?;
+    let mut state = this.state();
+    let State::Finalized(replay) = &mut *state else {
+        return Err(Error::new(UR_RESULT_ERROR_INVALID_OPERATION));
+    };
+    let command = UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP;
+    enqueue(queue, replay, command, &waits, event, this.profiles())
+}
+
+/// Enqueues all of a recording as one command.
+pub(crate) fn enqueue<D: Driver>(
+    this: &Object<Queue<D>>,
+    replay: &mut Replay<D>,
+    command: ur_command_t,
+    waits: &Reach,
+    event: OutHandle<'_, Event<D>>,
+    profiles: bool,
+) -> Result<()> {
+    if replay.recording().nodes.is_empty() {
+        let times = match event.wanted() {
+            true => this.times(profiles)?,
+            false => None,
+        };
+        let reach = this.submit(waits, Work::Marker, times.as_ref(), true)?;
+        return Queue::deliver(this, command, reach, times, event, false);
+    }
+    let queued = this.times(profiles)?.map(|times| times.queued);
+    let (reach, times) = replay.submit(this, waits, queued, event.wanted())?;
+    Queue::deliver(this, command, Some(reach), times, event, false)
+}
+
+impl<D: Driver> Replay<D> {
+    /// Submits everything after `waits` and the submission before: how far that reaches, and its
+    /// times if it was `queued` at one and they are wanted. If it fails on the way, what was given
+    /// runs to its end, and the events of the rest have failed.
+    fn submit(
+        &mut self,
+        queue: &Object<Queue<D>>,
+        waits: &Reach,
+        queued: Option<u64>,
+        wanted: bool,
+    ) -> Result<(Reached, Option<Times>)> {
+        queue.engine().check()?;
+        let timed = queued.is_some();
+        let mut parts = parts(&self.program, queue, timed, wanted)?;
+        let mut waits = waits.clone();
+        self.last.prune();
+        waits.join(&self.last);
+        let units = &self.program.units;
+        let (reach, result) = match &queue.shape {
+            Shape::InOrder(lane) => lane.submit_all(&waits, &mut parts),
+            Shape::OutOfOrder(lanes) => spread(units, &mut lanes.lock(), &waits, &mut parts),
+        };
+        signal(&self.program, &parts, queued);
+        let started = parts.iter_mut().map(|part| start(part, queue));
+        let result = started.fold(result, Result::and);
+        // What was given of a failed submission comes before the next one, too.
+        match result {
+            Ok(()) => self.last = Reach::clone(&reach),
+            Err(_) => self.last.join(&reach),
+        }
+        result?;
+        let ends = units.iter().zip(parts).filter(|(unit, _)| unit.is_end());
+        let stamps = ends.filter_map(|(_, part)| part.stamps).collect();
+        let times = queued.filter(|_| wanted).map(|queued| Times {
+            queued,
+            stamps: Stamps::over(stamps),
+        });
+        Ok((reach, times))
+    }
+}
+
+/// What has to be resolved before anything is given to a lane.
+fn parts<'a, D: Driver>(
+    program: &'a Program<D>,
+    queue: &Queue<D>,
+    timed: bool,
+    wanted: bool,
+) -> Result<Vec<Part<'a, D>>> {
+    let made = |unit| part(program, queue, unit, timed, wanted);
+    program.units.iter().map(made).collect()
+}
+
+fn part<'a, D: Driver>(
+    program: &'a Program<D>,
+    queue: &Queue<D>,
+    unit: &'a Unit<D>,
+    timed: bool,
+    wanted: bool,
+) -> Result<Part<'a, D>> {
+    let (node, id) = (
+        &program.recording.nodes[unit.nodes.start],
+        program.recording.id,
+    );
+    let waits = node.waits.iter().map(|event| &**event);
+    let outside = waits.filter(|event| event.node_of(id).is_none());
+    let signals = node.signal.is_some();
+    let timed = timed && (signals || wanted && unit.is_end());
+    Ok(Part {
+        given: match &unit.compiled {
+            Some(compiled) => Given::Compiled(&**compiled),
+            None => Given::Work(&node.work),
+        },
+        waits: Event::join(queue.context(), outside)?.into_owned(),
+        stamps: timed.then(Arc::default),
+        held: node.host.map(|call| held(queue, call)).transpose()?,
+        wanted: signals,
+        reach: None,
+    })
+}
+
+/// Has the events of the commands stand for this execution of them.
+fn signal<D: Driver>(program: &Program<D>, parts: &[Part<'_, D>], queued: Option<u64>) {
+    for (unit, part) in program.units.iter().zip(parts) {
+        let Some(event) = &program.recording.nodes[unit.nodes.start].signal else {
+            continue;
+        };
+        let times = queued.zip(part.stamps.clone());
+        let times = times.map(|(queued, stamps)| Times { queued, stamps });
+        event.stand_for(part.reach.clone().map(|reach| (reach, times)));
+    }
+}
+
+/// Has the host task run when its turn comes.
+fn start<D: Driver>(part: &mut Part<'_, D>, queue: &Object<Queue<D>>) -> Result<()> {
+    match part.held.take() {
+        Some(Held {
+            call,
+            placed: Some((point, before)),
+            ..
+        }) => host_task::start(queue, call, point, part.stamps.clone(), before),
+        _ => Ok(()),
+    }
+}
+
+fn held<D: Driver>(queue: &Queue<D>, call: Call) -> Result<Held<D>> {
+    let signal = queue.engine().host_signal(queue.context().domain())?;
+    Ok(Held::new(signal, call))
+}
+
+/// Gives each unit to a lane of its own choice.
+fn spread<D: Driver>(
+    units: &[Unit<D>],
+    lanes: &mut OutOfOrder<D>,
+    waits: &Reach,
+    parts: &mut [Part<'_, D>],
+) -> (Reached, Result<()>) {
+    let mut result = Ok(());
+    for (at, unit) in units.iter().enumerate() {
+        let (before, rest) = parts.split_at_mut(at);
+        let Some(part) = rest.first_mut() else { break };
+        let mut own = part.waits.clone();
+        if unit.after.is_empty() {
+            own.join(waits);
+        }
+        for reach in unit
+            .after
+            .iter()
+            .filter_map(|&unit| before[unit as usize].reach.as_ref())
+        {
+            own.join(reach);
+        }
+        if let Some(held) = &mut part.held {
+            match held.place(|signal| Ok(lanes.hold(&own, signal))) {
+                Ok(reach) => part.reach = Some(reach.into()),
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+            continue;
+        }
+        let give = |lane: &D::Lane, epoch| {
+            let given = part.given.submit(lane, epoch, part.stamps.clone());
+            given.map(|()| Progress::Pending)
+        };
+        match lanes.submit_with(&own, true, give) {
+            Ok(reach) => part.reach = reach,
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
+        }
+    }
+    let mut all = Reach::default();
+    for (unit, part) in units.iter().zip(parts) {
+        if let Some(reach) = part.reach.as_ref().filter(|_| unit.leaf || result.is_err()) {
+            all.join(reach);
+        }
+    }
+    (all.into(), result)
+}

@@ -1,0 +1,89 @@
+//! What the environment says about the pools of this library, read once.
+//!
+//! | variable | words |
+//! |---|---|
+//! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
+//! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
+//! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
+//!
+//! Owns these, and the trace and the log that they turn on. Uses `driver` for the kinds of memory. Must never know
+//! a lane or a pool's handle.
+
+pub(crate) mod pool_log;
+pub(crate) mod pool_trace;
+
+use crate::object::env::Env;
+use crate::pool::WaitPolicy;
+use std::sync::OnceLock;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// When a wait may be inserted for an allocation.
+    pub waits: WaitPolicy,
+    /// Whether choices look at nothing that depends on time.
+    pub deterministic: bool,
+    /// Where every allocation and free is written.
+    pub trace: Option<String>,
+}
+
+impl Settings {
+    pub fn get() -> &'static Self {
+        static SETTINGS: OnceLock<Settings> = OnceLock::new();
+        SETTINGS.get_or_init(|| Self::read(&Env::process()))
+    }
+
+    fn read(env: &Env<'_>) -> Self {
+        let bounded = ("bounded", WaitPolicy::Bounded);
+        let others = [("never", WaitPolicy::Never), ("always", WaitPolicy::Always)];
+        Self {
+            waits: env.word("UR_POOL_WAITS", bounded, &others),
+            deterministic: env.flag("UR_POOL_DETERMINISTIC", false),
+            trace: env.text("UR_POOL_TRACE"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    fn parse(pairs: &[(&str, &str)]) -> (Settings, Vec<String>) {
+        let complaints = RefCell::<Vec<String>>::default();
+        let read = |name: &str| {
+            let found = pairs.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let complain = |text: &str| complaints.borrow_mut().push(text.to_owned());
+        let settings = Settings::read(&Env::new(&read, &complain));
+        (settings, complaints.into_inner())
+    }
+
+    #[test]
+    fn words_are_understood_or_complained_of() {
+        assert_eq!(parse(&[]), (Settings::default(), vec![]));
+        let (all, none) = parse(&[
+            ("UR_POOL_WAITS", "always"),
+            ("UR_POOL_DETERMINISTIC", "1"),
+            ("UR_POOL_TRACE", "/tmp/%p"),
+        ]);
+        let wanted = Settings {
+            waits: WaitPolicy::Always,
+            deterministic: true,
+            trace: Some("/tmp/%p".into()),
+        };
+        assert_eq!((all, none), (wanted, vec![]));
+        let (kept, complaints) = parse(&[
+            ("UR_POOL_WAITS", "sometimes"),
+            ("UR_POOL_DETERMINISTIC", "2"),
+            ("UR_POOL_TRACE", ""),
+        ]);
+        assert_eq!(kept, Settings::default());
+        assert_eq!(complaints.len(), 2);
+        assert_eq!(
+            complaints[0],
+            "UR_POOL_WAITS: `sometimes` is not understood; accepted: bounded, never, always; used \
+             instead: bounded"
+        );
+    }
+}

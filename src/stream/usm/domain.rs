@@ -1,0 +1,165 @@
+//! What outlives a context's handle: its devices, the driver's state for them, its lanes and memory.
+
+use crate::object::{Body, Object, Result};
+use crate::stream::engine::{Pending, Scope};
+use crate::stream::lane::lanes::Lanes;
+use crate::stream::usm::memory::Memory;
+use crate::stream::{Driver, Engine};
+use crate::timeline::sync::Mutex;
+use crate::timeline::{Clock, Frontier};
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::{Arc, Weak};
+
+/// The queues of a context, and how many there were when ended ones were last left out.
+#[derive(Default)]
+struct Queues {
+    all: Vec<Weak<AnyQueue>>,
+    left: usize,
+}
+
+/// A queue, whose type is none of a context's business.
+type AnyQueue = dyn Any + Send + Sync;
+
+/// Ended queues that are not worth looking for.
+const FEW: usize = 32;
+
+/// The devices of a context with all that was made for them.
+pub struct Domain<D: Driver> {
+    scope: Scope<D>,
+    lanes: Lanes<D>,
+    queues: Mutex<Queues>,
+    pub(crate) memory: Memory<D>,
+}
+
+impl<D: Driver> Deref for Domain<D> {
+    type Target = Scope<D>;
+
+    fn deref(&self) -> &Scope<D> {
+        &self.scope
+    }
+}
+
+impl<D: Driver> Domain<D> {
+    pub(crate) fn new(
+        engine: &Arc<Engine<D>>,
+        devices: Box<[Arc<Object<D::Device>>]>,
+        state: D::State,
+    ) -> Arc<Self> {
+        let domain = Arc::new(Self {
+            scope: Scope::new(engine, devices, state),
+            lanes: Lanes::default(),
+            queues: Mutex::default(),
+            memory: Memory::default(),
+        });
+        engine.add_context(Arc::downgrade(&domain) as Weak<dyn Pending<D>>);
+        domain
+    }
+
+    pub(crate) fn scope(&self) -> &Scope<D> {
+        &self.scope
+    }
+
+    pub(crate) fn lanes(&self) -> &Lanes<D> {
+        &self.lanes
+    }
+
+    pub(crate) fn add_queue<Q: Body>(&self, queue: &Arc<Object<Q>>) {
+        let mut queues = self.queues.lock();
+        if queues.all.len() >= 2 * queues.left + FEW {
+            queues.all.retain(|old| old.strong_count() > 0);
+            queues.left = queues.all.len();
+        }
+        queues.all.push(Arc::downgrade(queue) as Weak<AnyQueue>);
+    }
+
+    /// The queues that are of this type, as all of a backend's are.
+    pub(crate) fn queues<Q: Body>(&self) -> Vec<Arc<Object<Q>>> {
+        let queues = self.queues.lock();
+        let all = queues.all.iter().filter_map(Weak::upgrade);
+        all.filter_map(|queue| queue.downcast().ok()).collect()
+    }
+
+    /// Everything enqueued in the context so far.
+    pub(crate) fn everything(&self) -> Frontier {
+        let mut all = self.host_points();
+        all.join(&self.orphans());
+        let lanes = self.lanes.busy();
+        for lane in &lanes {
+            all.join(&lane.tip());
+        }
+        self.lanes.park(&lanes);
+        all.prune();
+        all
+    }
+
+    /// Observes completion, where the driver does not tell by itself.
+    pub(crate) fn poll(&self) {
+        if D::TRACKS {
+            return;
+        }
+        let lanes = self.lanes.busy();
+        for lane in &lanes {
+            if let Err(error) = lane.poll() {
+                log::error!("asking a lane how far it is failed: {:?}", error.code());
+            }
+        }
+        self.lanes.park(&lanes);
+    }
+
+    /// Observes how far the lanes have come, where the driver does not tell by itself. Waits for no
+    /// lane's lock.
+    pub(crate) fn observe(&self) {
+        let lanes = self.lanes.busy();
+        for lane in &lanes {
+            if let Err(error) = lane.observe() {
+                log::error!("asking whether a lane is idle failed: {:?}", error.code());
+            }
+        }
+        self.lanes.park(&lanes);
+    }
+
+    /// Gives back what pools hold beyond their thresholds, as far as it is complete.
+    pub(crate) fn settle(&self) {
+        if self.memory.wants_settling() {
+            self.poll();
+            self.memory.settle();
+        }
+    }
+
+    /// Runs one piece of work on a lane of its own and waits for it.
+    pub(crate) fn run_now(
+        &self,
+        device: &Object<D::Device>,
+        work: crate::stream::Work<D>,
+    ) -> Result<()> {
+        self.engine().check()?;
+        let clock = Clock::new();
+        let lane = D::lane(self, device, Default::default(), &clock)?;
+        D::submit(&lane, 1, work, None)?;
+        D::block(&D::mark(&lane, 1)?)
+    }
+}
+
+impl<D: Driver> Pending<D> for Domain<D> {
+    fn wait_device(&self, device: &Object<D::Device>) -> Result<()> {
+        let mut lanes = self.lanes.all();
+        lanes.retain(|lane| is_part::<D>(&lane.device, device));
+        let mut all = Frontier::new();
+        lanes.iter().for_each(|lane| all.join(&lane.tip()));
+        all.join(&self.engine().unsignalled_of(self));
+        all.join(&self.orphans());
+        let waited = self.engine().wait(&all);
+        let failed = lanes.iter().map(|lane| lane.report());
+        failed.fold(waited, Result::and).and(self.report())
+    }
+
+    fn settle(&self) {
+        Domain::settle(self);
+    }
+}
+
+/// Whether a device is this one or a part of it.
+fn is_part<D: Driver>(part: &Object<D::Device>, whole: &Object<D::Device>) -> bool {
+    std::ptr::eq(part, whole) || D::parent(part).is_some_and(|parent| is_part::<D>(&parent, whole))
+}

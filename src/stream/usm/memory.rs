@@ -1,0 +1,291 @@
+//! The USM of a context: its pools, and which of them an address belongs to.
+//!
+//! A pool over user memory hands out parts of what another pool handed out, so a slab may lie inside
+//! a live block of another: the innermost is asked first.
+
+use crate::object::Object;
+use crate::pool::{Block, Ends};
+use crate::stream::usm::pool_core::{Part, PoolCore};
+use crate::stream::{Driver, Kind};
+use crate::timeline::Frontier;
+use crate::timeline::rank;
+use crate::timeline::sync::{Mutex, ReadGuard, RwLock};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+pub(crate) struct Memory<D: Driver> {
+    /// Every pool that still holds memory or a handle.
+    pools: Mutex<Vec<Arc<PoolCore<D>>>, { rank::POOLS }>,
+    slabs: RwLock<Slabs<D>>,
+    /// Slabs over user memory. While there are none, an address is one pool's.
+    nested: AtomicUsize,
+    /// Live allocations of backends' own pools. Each is a slab of its own.
+    natives: AtomicUsize,
+    /// How often a pool came to have something that settling may give back.
+    stirs: AtomicU64,
+    /// How often that was when last no pool had, or could have without a stir.
+    calm: AtomicU64,
+    /// Changes with every allocation, for what is kept of [`Memory::room`].
+    pub ends: Arc<Ends>,
+}
+
+struct Slabs<D: Driver> {
+    own: BTreeMap<u64, Entry<D>>,
+    /// Slabs over user memory, oldest first.
+    nested: Vec<(u64, Entry<D>)>,
+}
+
+struct Entry<D: Driver> {
+    bytes: u64,
+    core: Weak<PoolCore<D>>,
+    part: usize,
+}
+
+/// Where an address was found.
+pub(crate) struct Found<D: Driver> {
+    pub core: Arc<PoolCore<D>>,
+    pub part: usize,
+    pub block: Block,
+}
+
+/// What is at an address.
+pub(crate) enum Room {
+    /// Memory of no pool.
+    Strange,
+    /// Of one, but not allocated, as far as the pools know: its lane may take it out again unseen.
+    Free,
+    /// So many bytes from there on.
+    Live(usize),
+}
+
+impl<D: Driver> Found<D> {
+    pub fn part(&self) -> &Part<D> {
+        &self.core.parts()[self.part]
+    }
+}
+
+impl<D: Driver> Default for Memory<D> {
+    fn default() -> Self {
+        let slabs = Slabs {
+            own: BTreeMap::new(),
+            nested: Vec::new(),
+        };
+        Self {
+            pools: Mutex::default(),
+            slabs: RwLock::new(slabs),
+            nested: AtomicUsize::new(0),
+            natives: AtomicUsize::new(0),
+            stirs: AtomicU64::new(0),
+            calm: AtomicU64::new(0),
+            ends: Arc::default(),
+        }
+    }
+}
+
+impl<D: Driver> Memory<D> {
+    pub fn add_pool(&self, core: &Arc<PoolCore<D>>) {
+        self.pools.lock().push(Arc::clone(core));
+        self.stir();
+    }
+
+    pub fn pools(&self) -> Vec<Arc<PoolCore<D>>> {
+        self.pools.lock().clone()
+    }
+
+    /// Ends all pools, as their context ends.
+    pub fn clear(&self) {
+        let pools = std::mem::take(&mut *self.pools.lock());
+        for core in &pools {
+            core.close();
+        }
+    }
+
+    pub fn add_slab(
+        &self,
+        base: u64,
+        bytes: u64,
+        nested: bool,
+        core: Weak<PoolCore<D>>,
+        part: usize,
+    ) {
+        let entry = Entry { bytes, core, part };
+        let mut slabs = self.slabs.write();
+        if nested {
+            slabs.nested.push((base, entry));
+            self.nested.store(slabs.nested.len(), Ordering::Release);
+        } else {
+            slabs.own.insert(base, entry);
+        }
+        drop(slabs);
+        // Nothing of it was anybody's before, or it was another's.
+        self.ends.change();
+    }
+
+    pub fn remove_slab(&self, base: u64, nested: bool, core: &Weak<PoolCore<D>>) {
+        let mut slabs = self.slabs.write();
+        if nested {
+            slabs
+                .nested
+                .retain(|(start, entry)| *start != base || !entry.core.ptr_eq(core));
+            self.nested.store(slabs.nested.len(), Ordering::Release);
+        } else {
+            slabs.own.remove(&base);
+        }
+    }
+
+    /// An allocation of a native pool is live from now on.
+    pub fn add_native(&self, addr: u64, bytes: u64, core: Weak<PoolCore<D>>, part: usize) {
+        self.natives.fetch_add(1, Ordering::AcqRel);
+        self.add_slab(addr, bytes, false, core, part);
+    }
+
+    /// And no longer.
+    pub fn remove_native(&self, addr: u64, core: &Weak<PoolCore<D>>) {
+        self.remove_slab(addr, false, core);
+        self.natives.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The native pool whose live allocation starts at `addr`, if there is one.
+    pub fn native(&self, addr: usize) -> Option<(Arc<PoolCore<D>>, usize)> {
+        if self.natives.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let starts = |(core, part): &(Arc<PoolCore<D>>, usize)| {
+            let block = core.parts()[*part].lookup(addr as u64);
+            block.is_some_and(|block| block.addr == addr as u64)
+        };
+        let (core, part) = self.owners(addr).find(starts)?;
+        core.parts()[part].native.is_some().then_some((core, part))
+    }
+
+    /// The live allocation that holds `addr`.
+    pub fn find(&self, addr: usize) -> Option<Found<D>> {
+        let look = |(core, part): (Arc<PoolCore<D>>, usize)| {
+            let block = core.parts()[part].lookup(addr as u64)?;
+            Some(Found { core, part, block })
+        };
+        if !self.is_flat() {
+            return self.owners(addr).find_map(look);
+        }
+        // The slabs' lock is given up before a pool's is taken.
+        let owner = self.slabs().owner(addr as u64)?;
+        look(owner)
+    }
+
+    /// How many bytes there are from `addr` to the end of its live allocation. Memory that is none of
+    /// ours, or not allocated, has no end.
+    pub fn room(&self, addr: usize) -> Room {
+        let slabs = self.is_flat().then(|| self.slabs());
+        if slabs.is_some_and(|slabs| slabs.owner(addr as u64).is_none()) {
+            return Room::Strange;
+        }
+        self.find(addr).map_or(Room::Free, |found| {
+            let start = addr as u64 - found.block.addr;
+            Room::Live((found.block.requested - start) as usize)
+        })
+    }
+
+    /// The devices whose pools have memory there, the backend's own pools aside.
+    pub fn homes(&self, addr: usize) -> impl Iterator<Item = Arc<Object<D::Device>>> + use<D> {
+        self.owners(addr).filter_map(|(core, part)| {
+            let part = &core.parts()[part];
+            let own = part.kind == Kind::Device && part.native.is_none();
+            part.device.clone().filter(|_| own)
+        })
+    }
+
+    /// Whether a live allocation starts at `addr`.
+    pub fn is_start(&self, addr: usize) -> bool {
+        self.owners(addr).any(|(core, part)| {
+            let block = core.parts()[part].lookup(addr as u64);
+            block.is_some_and(|block| block.addr == addr as u64)
+        })
+    }
+
+    /// Whether an address tells by itself which pool it is of.
+    pub fn is_flat(&self) -> bool {
+        self.nested.load(Ordering::Acquire) == 0
+    }
+
+    /// Frees the live allocation that starts at `addr`. False if there is none.
+    pub fn free(&self, addr: usize, death: &Frontier) -> bool {
+        self.owners(addr)
+            .any(|(core, part)| core.release(part, addr as u64, death.clone()))
+    }
+
+    /// To be called after a pool was closed, got a threshold or left addresses behind.
+    pub fn stir(&self) {
+        self.stirs.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether any pool has something to give back. Every wait asks: mostly nothing has stirred, and no
+    /// pool need be looked at.
+    #[inline]
+    pub fn wants_settling(&self) -> bool {
+        let stirs = self.stirs.load(Ordering::Acquire);
+        stirs != self.calm.load(Ordering::Relaxed) && self.is_restless(stirs)
+    }
+
+    #[cold]
+    fn is_restless(&self, stirs: u64) -> bool {
+        let pools = self.pools.lock();
+        let wants = pools.iter().any(|core| core.wants_settling());
+        // With a threshold, growing alone may be a reason.
+        if !wants && pools.iter().all(|core| core.threshold() == u64::MAX) {
+            self.calm.store(stirs, Ordering::Relaxed);
+        }
+        wants
+    }
+
+    /// Lets every pool give back what it holds beyond its threshold, and forgets those that ended.
+    pub fn settle(&self) {
+        for core in self.pools() {
+            core.settle();
+        }
+        let mut gone = Vec::new();
+        self.pools.lock().retain(|core| {
+            let drained = core.is_drained();
+            if drained {
+                gone.push(Arc::clone(core));
+            }
+            !drained
+        });
+    }
+
+    /// Whose slabs an address lies in, innermost first.
+    fn owners(&self, addr: usize) -> impl Iterator<Item = (Arc<PoolCore<D>>, usize)> + use<D> {
+        let addr = addr as u64;
+        let slabs = self.slabs();
+        let nested = slabs.nested.iter().rev();
+        let nested: Vec<_> = nested
+            .filter_map(|(base, entry)| entry.owner(*base, addr))
+            .collect();
+        let own = slabs.owner(addr);
+        nested.into_iter().chain(own)
+    }
+
+    fn slabs(&self) -> ReadGuard<'_, Slabs<D>> {
+        self.slabs.read()
+    }
+}
+
+impl<D: Driver> Slabs<D> {
+    /// Whose slab an address lies in, pools over user memory aside.
+    fn owner(&self, addr: u64) -> Option<(Arc<PoolCore<D>>, usize)> {
+        let (base, entry) = self.own.range(..=addr).next_back()?;
+        entry.owner(*base, addr)
+    }
+}
+
+impl<D: Driver> Entry<D> {
+    fn owner(&self, base: u64, addr: u64) -> Option<(Arc<PoolCore<D>>, usize)> {
+        let inside = addr.checked_sub(base)? < self.bytes;
+        let core = if inside {
+            self.core.upgrade()?
+        } else {
+            return None;
+        };
+        Some((core, self.part))
+    }
+}

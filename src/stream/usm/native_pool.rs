@@ -1,0 +1,268 @@
+//! Memory from a pool of the backend's own, where a user asks for that rather than for ours.
+//!
+//! Such a pool serves one kind of memory on one device, a [`Part`] of a pool's handle whose other
+//! kinds may be ours. An allocation is a command of the queue's lane and so is a free; which memory
+//! is used again, and what it waits for, the backend decides. What stays ours: whose an address is,
+//! the figures over all kinds together, and when memory beyond the threshold goes back.
+
+use crate::abi::*;
+use crate::object::{Error, Result, ensure};
+use crate::pool::{Block, WaitPolicy};
+use crate::stream::settings::Settings;
+use crate::stream::usm::pool_core::PoolCore;
+use crate::stream::{Domain, Driver, Kind, NativePool};
+use crate::timeline::Frontier;
+use crate::timeline::sync::Mutex;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A part of a pool that the backend serves, and what is live of it.
+pub(crate) struct NativePart<D: Driver> {
+    pub pool: Box<dyn NativePool<D>>,
+    live: Mutex<BTreeMap<u64, Live>>,
+    /// Whether it has served anything: before, it has nothing to tell or to give back.
+    begun: AtomicBool,
+    /// What it had when last asked.
+    reserved: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Live {
+    /// What the backend knows it by; not above its address.
+    pub base: u64,
+    bytes: u64,
+}
+
+impl<D: Driver> NativePart<D> {
+    pub fn new(pool: Box<dyn NativePool<D>>) -> Self {
+        Self {
+            pool,
+            live: Mutex::default(),
+            begun: AtomicBool::new(false),
+            reserved: AtomicU64::new(0),
+        }
+    }
+
+    /// The live allocation that holds `addr`.
+    pub fn lookup(&self, addr: u64) -> Option<Block> {
+        let live = self.live.lock();
+        let (start, found) = live.range(..=addr).next_back()?;
+        (addr - start < found.bytes).then(|| block(*start, found.bytes))
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.live.lock().is_empty()
+    }
+
+    pub fn starts(&self) -> Vec<u64> {
+        self.live.lock().keys().copied().collect()
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    pub fn reserved(&self) -> u64 {
+        if !self.has_begun() {
+            return 0;
+        }
+        match self.pool.reserved() {
+            Ok(bytes) => self.reserved.store(bytes, Ordering::Relaxed),
+            Err(error) => log::debug!("a pool of the backend's is silent: {:?}", error.code()),
+        }
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn serve(&self, ask: impl FnOnce() -> Result<usize>) -> Result<usize> {
+        self.begun.store(true, Ordering::Release);
+        ask()
+    }
+}
+
+impl<D: Driver> Drop for NativePart<D> {
+    fn drop(&mut self) {
+        let live = std::mem::take(&mut *self.live.lock());
+        live.values()
+            .for_each(|live| self.pool.free_now(live.base as usize));
+    }
+}
+
+/// An allocation that is counted as used but has no memory yet.
+pub(crate) struct Asked<'a, D: Driver> {
+    core: &'a Arc<PoolCore<D>>,
+    part: usize,
+    pub native: &'a NativePart<D>,
+    size: usize,
+}
+
+impl<'a, D: Driver> Asked<'a, D> {
+    pub(crate) fn new(core: &'a Arc<PoolCore<D>>, part: usize, size: usize) -> Result<Self> {
+        ensure(size > 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        let native = core.parts()[part].native.as_ref();
+        let native = native.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+        let dry = dry(core.parts()[part].kind);
+        ensure(core.admit(size as u64), dry)?;
+        Ok(Self {
+            core,
+            part,
+            native,
+            size,
+        })
+    }
+
+    /// Has memory found and, where there is none, idle memory of ours given back for it.
+    pub(crate) fn serve<R>(&self, mut ask: impl FnMut() -> Result<R>) -> Result<R> {
+        ask().or_else(|error| {
+            let again = is_out_of_memory(&error) && self.core.shed_for(self.part);
+            if again { ask() } else { Err(error) }
+        })
+    }
+
+    /// It has memory, from `base` on, and begins at `addr`.
+    pub(crate) fn served(self, base: u64, addr: u64) -> *mut c_void {
+        let bytes = self.size as u64;
+        let live = Live { base, bytes };
+        self.core.add_live(self.part, addr, live);
+        self.core.after_growth();
+        std::mem::forget(self);
+        std::ptr::with_exposed_provenance_mut(addr as usize)
+    }
+}
+
+impl<D: Driver> Drop for Asked<'_, D> {
+    fn drop(&mut self) {
+        self.core.used.put(self.size as u64);
+    }
+}
+
+pub(crate) fn is_out_of_memory(error: &Error) -> bool {
+    let out = [
+        UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+        UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+    ];
+    out.contains(&error.code())
+}
+
+fn dry(kind: Kind) -> ur_result_t {
+    match kind {
+        Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+        Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+    }
+}
+
+impl<D: Driver> PoolCore<D> {
+    pub(crate) fn native(&self, part: usize) -> Option<&NativePart<D>> {
+        self.parts()[part].native.as_ref()
+    }
+
+    fn add_live(self: &Arc<Self>, part: usize, addr: u64, live: Live) {
+        let Some(native) = self.native(part) else {
+            return;
+        };
+        native.live.lock().insert(addr, live);
+        if let Some(domain) = self.domain() {
+            let core = Arc::downgrade(self);
+            domain.memory.add_native(addr, live.bytes, core, part);
+        }
+    }
+
+    /// Takes the live allocation at `addr` out, before it is freed: its address may then be another's
+    /// at any time.
+    pub(crate) fn take_live(self: &Arc<Self>, part: usize, addr: u64) -> Option<Live> {
+        let live = self.native(part)?.live.lock().remove(&addr)?;
+        if let Some(domain) = self.domain() {
+            domain.memory.remove_native(addr, &Arc::downgrade(self));
+        }
+        self.used.put(live.bytes);
+        Some(live)
+    }
+
+    /// The allocation could not be freed, and is live again.
+    pub(crate) fn put_back(self: &Arc<Self>, part: usize, addr: u64, live: Live) {
+        self.used.take(&block(addr, live.bytes), None);
+        self.add_live(part, addr, live);
+    }
+
+    /// Has the host wait before a native part fails for want of memory. For everything enqueued: which of
+    /// it makes room only the backend knows. False if nothing is pending or the policy forbids it.
+    pub(crate) fn waits_for_native(&self, error: &Error) -> Result<bool> {
+        let allowed = Settings::get().waits != WaitPolicy::Never;
+        let Some(domain) = self.domain().filter(|_| allowed && is_out_of_memory(error)) else {
+            return Ok(false);
+        };
+        let pending = domain.everything();
+        let waits = !pending.is_complete();
+        if waits {
+            domain.engine().wait(&pending)?;
+        }
+        Ok(waits)
+    }
+
+    /// Memory of a native part that may be used at once.
+    pub(crate) fn native_now(
+        self: &Arc<Self>,
+        part: usize,
+        size: usize,
+        align: u64,
+    ) -> Result<*mut c_void> {
+        let asked = Asked::new(self, part, size)?;
+        // What a backend's pool gives is aligned to no less than this.
+        let extra = if align <= 256 { 0 } else { align as usize };
+        let bytes = size.checked_add(extra);
+        let bytes = bytes.ok_or(Error::new(dry(self.parts()[part].kind)))?;
+        let native = asked.native;
+        let base = asked.serve(|| native.serve(|| native.pool.alloc_now(bytes)))? as u64;
+        let addr = if extra == 0 {
+            base
+        } else {
+            base.next_multiple_of(align)
+        };
+        Ok(asked.served(base, addr))
+    }
+}
+
+pub(crate) fn block(addr: u64, bytes: u64) -> Block {
+    Block {
+        addr,
+        bytes,
+        requested: bytes,
+    }
+}
+
+impl<D: Driver> Domain<D> {
+    /// Ends an allocation of a native pool once this has completed. False if there is none.
+    pub(crate) fn free_native(
+        &self,
+        (core, part): (Arc<PoolCore<D>>, usize),
+        addr: u64,
+        death: Frontier,
+    ) -> bool {
+        let Some(live) = core.take_live(part, addr) else {
+            return false;
+        };
+        let free = {
+            let core = Arc::clone(&core);
+            move || {
+                if let Some(native) = core.native(part) {
+                    native.pool.free_now(live.base as usize);
+                }
+            }
+        };
+        let engine = self.engine();
+        match engine.is_done(&death) {
+            Ok(true) => free(),
+            _ if engine.when(death.clone().into(), move |_| free()).is_ok() => {}
+            _ => {
+                if let Err(error) = engine.wait(&death) {
+                    log::error!("work before a free failed: {:?}", error.code());
+                }
+                if let Some(native) = core.native(part) {
+                    native.pool.free_now(live.base as usize);
+                }
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,621 @@
+//! The memory behind a UR pool: one internal pool for each kind and device, limits over them all.
+
+use crate::abi::*;
+use crate::object::{Body, Error, Object, Result};
+use crate::pool::{
+    Acquired, Block, Config, Counters, Ends, Figures, Meter, Pool, PoolError, PoolKey, Request,
+    SourceError, Stash, WaitPolicy,
+};
+use crate::stream::settings::Settings;
+use crate::stream::settings::pool_log::Report;
+use crate::stream::usm::native_pool::{NativePart, block};
+use crate::stream::usm::paged::Paged;
+use crate::stream::usm::source::{SlabSource, UserBlock};
+use crate::stream::{Domain, Driver, Kind, NativeLimits};
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
+use crate::timeline::{Frontier, Lane};
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Bytes now and at most, with a bound that is never exceeded. Exact, with threads too.
+#[derive(Debug)]
+pub(crate) struct Gauge {
+    most: u64,
+    level: Mutex<(u64, u64)>,
+}
+
+impl Gauge {
+    pub fn new(most: u64) -> Self {
+        Self {
+            most,
+            level: Mutex::default(),
+        }
+    }
+
+    /// False, and nothing added, if it would exceed the bound.
+    pub fn add(&self, bytes: u64) -> bool {
+        let mut level = self.level.lock();
+        match level.0.checked_add(bytes) {
+            Some(sum) if sum <= self.most => {
+                *level = (sum, level.1.max(sum));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What a part of it was, and is now, whatever the bound.
+    pub fn shift(&self, was: u64, is: u64) {
+        let mut level = self.level.lock();
+        let sum = level.0.saturating_sub(was).saturating_add(is);
+        *level = (sum, level.1.max(sum));
+    }
+
+    pub fn sub(&self, bytes: u64) {
+        let mut level = self.level.lock();
+        level.0 = level.0.saturating_sub(bytes);
+    }
+
+    pub fn current(&self) -> u64 {
+        self.level.lock().0
+    }
+
+    pub fn high(&self) -> u64 {
+        self.level.lock().1
+    }
+
+    pub fn reset_high(&self) {
+        let mut level = self.level.lock();
+        level.1 = level.0;
+    }
+}
+
+/// How a pool is to be made.
+pub(crate) struct Plan<D: Driver> {
+    pub devices: Vec<Arc<Object<D::Device>>>,
+    /// Most bytes to reserve; 0 for no limit.
+    pub max_bytes: u64,
+    /// Bytes that settling leaves reserved.
+    pub threshold: u64,
+    pub zeroed: bool,
+    pub user: Option<(Kind, UserBlock)>,
+    /// Whether a pool of the backend's own may serve.
+    pub native: bool,
+}
+
+/// What came of a request.
+pub(crate) enum Answer {
+    Served(Acquired),
+    /// Nothing changed: to be repeated once the host has seen this complete.
+    Once(Frontier),
+}
+
+/// One kind of memory on one device, or on the host.
+pub(crate) struct Part<D: Driver> {
+    pub kind: Kind,
+    pub device: Option<Arc<Object<D::Device>>>,
+    pub pool: Pool<SlabSource<D>>,
+    /// Serves instead of `pool`, if it is there.
+    pub native: Option<NativePart<D>>,
+}
+
+impl<D: Driver> Part<D> {
+    fn serves(&self, kind: Kind, device: &Object<D::Device>) -> bool {
+        let own = self.device.as_deref();
+        let here = own.is_none_or(|own| std::ptr::eq(own, device));
+        self.kind == kind && (kind == Kind::Host || here)
+    }
+
+    /// The live allocation that holds `addr`.
+    pub fn lookup(&self, addr: u64) -> Option<Block> {
+        match &self.native {
+            Some(native) => native.lookup(addr),
+            None => self.pool.lookup(addr),
+        }
+    }
+}
+
+/// What stashes know the parts by that serve a device: 0 for those that none has anything of.
+struct Keys {
+    device: usize,
+    kinds: [u64; Kind::ALL.len()],
+}
+
+impl Keys {
+    fn of<D: Driver>(device: &Arc<Object<D::Device>>, parts: &[Part<D>]) -> Self {
+        let key = |kind| {
+            let part = parts.iter().find(|part| part.serves(kind, device))?;
+            part.native.is_none().then(|| part.pool.key().get())
+        };
+        Self {
+            device: Arc::as_ptr(device).addr(),
+            kinds: Kind::ALL.map(|kind| key(kind).unwrap_or_default()),
+        }
+    }
+}
+
+pub(crate) struct PoolCore<D: Driver> {
+    /// In the order in which this library made its pools, from 1.
+    number: u64,
+    domain: Weak<Domain<D>>,
+    /// Where that is: each allocation asks.
+    domain_at: usize,
+    parts: Vec<Part<D>>,
+    keys: Vec<Keys>,
+    max_bytes: u64,
+    threshold: AtomicU64,
+    closed: AtomicBool,
+    pub reserved: Arc<Gauge>,
+    /// Counts all the parts.
+    pub used: Arc<Meter>,
+    /// Over user memory, whose addresses are another pool's too: stashes could not tell them apart.
+    nested: bool,
+    ends: Arc<Ends>,
+    /// How much of `reserved` is native parts', when last looked at.
+    native: Mutex<u64, { rank::NATIVE_PARTS }>,
+    handle: OnceLock<Weak<dyn Any + Send + Sync>>,
+}
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+impl<D: Driver> PoolCore<D> {
+    pub fn new(domain: &Arc<Domain<D>>, mut plan: Plan<D>) -> Arc<Self> {
+        let user = plan.user.take();
+        let nested = user.is_some();
+        let used = Arc::<Meter>::default();
+        let kinds = kinds(&plan.devices, user.as_ref().map(|(kind, _)| *kind));
+        let unit = kinds
+            .iter()
+            .map(|(device, kind)| D::granularity(device.as_deref(), *kind).max(1));
+        let unit = unit.max().unwrap_or(1) as u64;
+        let max_bytes = match &user {
+            Some((_, block)) => block.bytes as u64,
+            None => plan
+                .max_bytes
+                .checked_next_multiple_of(unit)
+                .unwrap_or(plan.max_bytes),
+        };
+        let most = if max_bytes == 0 { u64::MAX } else { max_bytes };
+        let reserved = Arc::new(Gauge::new(most));
+        let config = config(max_bytes, user.as_ref().map(|(_, block)| block));
+        let mut block = user.map(|(_, block)| block);
+        let core = Arc::new_cyclic(|core| {
+            let mut part = |at: usize, device: Option<Arc<Object<D::Device>>>, kind: Kind| {
+                let source = SlabSource {
+                    domain: Arc::clone(domain),
+                    core: Weak::clone(core),
+                    part: at,
+                    device: device.clone(),
+                    kind,
+                    zeroed: plan.zeroed,
+                    budget: Arc::clone(&reserved),
+                    user: block.take(),
+                    paged: match nested {
+                        true => None,
+                        false => Paged::new(domain, device.as_ref(), kind, plan.zeroed),
+                    },
+                };
+                let limits = NativeLimits {
+                    max_bytes,
+                    threshold: plan.threshold,
+                };
+                let native = (plan.native && !plan.zeroed && !nested)
+                    .then(|| D::native_pool(domain, device.as_deref(), kind, &limits))
+                    .flatten();
+                Part {
+                    kind,
+                    native: native.map(NativePart::new),
+                    device,
+                    pool: Pool::with_meter(source, config, Arc::clone(&used)),
+                }
+            };
+            let kinds = (0..).zip(kinds);
+            let parts = kinds.map(|(at, (device, kind))| part(at, device, kind));
+            let parts: Vec<_> = parts.collect();
+            Self {
+                number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+                domain: Arc::downgrade(domain),
+                domain_at: Arc::as_ptr(domain).addr(),
+                keys: plan
+                    .devices
+                    .iter()
+                    .map(|own| Keys::of(own, &parts))
+                    .collect(),
+                parts,
+                max_bytes,
+                threshold: AtomicU64::new(plan.threshold),
+                closed: AtomicBool::new(false),
+                reserved: Arc::clone(&reserved),
+                used: Arc::clone(&used),
+                nested,
+                ends: Arc::clone(&domain.memory.ends),
+                native: Mutex::default(),
+                handle: OnceLock::new(),
+            }
+        });
+        domain.memory.add_pool(&core);
+        core
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub fn parts(&self) -> &[Part<D>] {
+        &self.parts
+    }
+
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// The part that serves this kind on this device of the context.
+    pub fn part(&self, kind: Kind, device: &Object<D::Device>) -> Option<usize> {
+        self.parts.iter().position(|part| part.serves(kind, device))
+    }
+
+    /// What a stash knows the memory by that serves this kind on a device of the pool.
+    #[inline]
+    pub fn key(&self, kind: Kind, device: &Object<D::Device>) -> Option<PoolKey> {
+        let device = std::ptr::from_ref(device).addr();
+        let keys = self.keys.iter().find(|keys| keys.device == device)?;
+        let key = keys.kinds[kind as usize];
+        (key > 0).then(|| PoolKey::from_raw(key))
+    }
+
+    /// Serves a request, giving back idle memory of the other kinds if that makes room for it.
+    ///
+    /// With the stash of the lane whose order it has, the block is lent to that. Before it fails it names
+    /// the least that the host may wait for so that it need not.
+    pub fn acquire(
+        &self,
+        part: usize,
+        request: &Request<'_>,
+        stash: Option<&Arc<Stash>>,
+    ) -> Result<Answer> {
+        let part = &self.parts[part];
+        let ask = || match stash.filter(|_| !self.nested) {
+            Some(stash) => part.pool.acquire_on(stash, request),
+            None => part.pool.acquire(request),
+        };
+        let mut answer = ask();
+        if is_dry(&answer) && self.shed() {
+            answer = ask();
+        }
+        if is_dry(&answer) && self.is_within(request.bytes) && self.shed_all() {
+            answer = ask();
+        }
+        if is_short(&answer)
+            && let Some(mut wait) = self.awaited(part, request)
+        {
+            if wait.is_empty() {
+                // It has completed since.
+                self.shed();
+                answer = ask();
+                wait = match is_short(&answer) {
+                    true => self.awaited(part, request).unwrap_or_default(),
+                    false => wait,
+                };
+            }
+            if !wait.is_empty() {
+                self.ends.change();
+                return Ok(Answer::Once(wait));
+            }
+        }
+        self.ends.change();
+        answer.map(Answer::Served).map_err(|error| {
+            part.pool.give_up();
+            convert(error, part.kind)
+        })
+    }
+
+    /// What the host may wait for so that a request is served that found no memory.
+    fn awaited(&self, part: &Part<D>, request: &Request<'_>) -> Option<Frontier> {
+        let others = self
+            .parts
+            .iter()
+            .filter(|other| !std::ptr::eq(*other, part));
+        let mut elsewhere: Vec<_> = others.flat_map(|other| other.pool.leavable()).collect();
+        let dry = self.is_within(request.bytes);
+        if dry && let Some(domain) = self.domain.upgrade() {
+            let pools = domain.memory.pools();
+            let pools = pools.iter().filter(|core| !std::ptr::eq(&***core, self));
+            for core in pools {
+                elsewhere.extend(core.parts.iter().flat_map(|other| other.pool.leavable()));
+            }
+        }
+        let room = (!dry).then(|| self.max_bytes.saturating_sub(self.reserved.current()));
+        let wait = part.pool.awaited(request, room, elsewhere);
+        if wait.is_none() && part.pool.config().waits == WaitPolicy::Never {
+            log::info!("an allocation fails without a wait, as UR_POOL_WAITS demands");
+        }
+        wait
+    }
+
+    /// Whether the maximum leaves so much room, so that only the driver can lack memory.
+    fn is_within(&self, bytes: u64) -> bool {
+        let room = self.max_bytes.saturating_sub(self.reserved.current());
+        self.max_bytes == 0 || bytes <= room
+    }
+
+    /// For a lane that may do again what it did with some of these pools. Not where what is found for it
+    /// would be given back.
+    pub fn plan(&self, keys: &[PoolKey], stash: &Arc<Stash>, lane: &Lane) {
+        if self.exceeds() {
+            return;
+        }
+        let parts = self
+            .parts
+            .iter()
+            .filter(|part| keys.contains(&part.pool.key()));
+        parts.for_each(|part| part.pool.plan(stash, lane));
+    }
+
+    /// Frees the live block at `addr`; false if there is none.
+    pub fn release(&self, part: usize, addr: u64, death: Frontier) -> bool {
+        self.parts[part].pool.release(addr, death).is_ok()
+    }
+
+    /// All parts together.
+    pub fn counters(&self) -> Counters {
+        let mut all = Counters::default();
+        for part in &self.parts {
+            all += part.pool.counters();
+        }
+        all
+    }
+
+    pub fn report(&self) -> Report {
+        self.look();
+        let (used, used_high) = self.used.read();
+        Report {
+            number: self.number,
+            figures: Figures {
+                reserved: self.reserved.current(),
+                reserved_high: self.reserved.high(),
+                used,
+                used_high,
+            },
+            counters: self.counters(),
+        }
+    }
+
+    pub fn threshold(&self) -> u64 {
+        self.threshold.load(Ordering::Relaxed)
+    }
+
+    pub fn set_threshold(&self, bytes: u64) {
+        self.threshold.store(bytes, Ordering::Relaxed);
+        let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
+        natives.for_each(|native| native.pool.set_threshold(bytes));
+        self.stir();
+    }
+
+    /// See [`Memory::stir`](crate::stream::usm::memory::Memory::stir).
+    fn stir(&self) {
+        if let Some(domain) = self.domain.upgrade() {
+            domain.memory.stir();
+        }
+    }
+
+    pub fn wants_settling(&self) -> bool {
+        self.exceeds() || self.lingers()
+    }
+
+    /// Whether it holds more than it is to keep.
+    fn exceeds(&self) -> bool {
+        // Without a threshold, as mostly, nobody need be asked.
+        let threshold = self.threshold();
+        self.closed.load(Ordering::Acquire)
+            || threshold < u64::MAX && self.reserved.current() > threshold
+    }
+
+    /// Whether there are addresses that memory has left.
+    fn lingers(&self) -> bool {
+        self.parts.iter().any(|part| part.pool.lingers())
+    }
+
+    /// Gives back what exceeds the threshold, as far as it is free and complete.
+    pub fn settle(&self) {
+        self.look();
+        if self.lingers() {
+            self.parts.iter().for_each(|part| part.pool.expire());
+        }
+        if self.closed.load(Ordering::Acquire) {
+            self.trim(0);
+        } else {
+            self.trim(self.threshold());
+        }
+    }
+
+    /// Gives back until at most `keep` bytes are reserved, all kinds together.
+    pub fn trim(&self, keep: u64) {
+        for part in &self.parts {
+            let excess = self.reserved.current().saturating_sub(keep);
+            if excess == 0 {
+                return;
+            }
+            match &part.native {
+                Some(native) if native.has_begun() => {
+                    let own = native.reserved();
+                    native.pool.trim(own.saturating_sub(excess));
+                    self.look();
+                }
+                Some(_) => {}
+                None => {
+                    let own = part.pool.figures().reserved;
+                    part.pool.trim(own.saturating_sub(excess));
+                }
+            }
+        }
+    }
+
+    /// Serves no more requests; live blocks stay, and memory goes as they end.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for part in &self.parts {
+            part.pool.close();
+        }
+        self.stir();
+    }
+
+    pub fn is_drained(&self) -> bool {
+        let drained = |part: &Part<D>| match &part.native {
+            Some(native) => native.is_idle(),
+            None => part.pool.is_drained(),
+        };
+        self.closed.load(Ordering::Acquire) && self.parts.iter().all(drained)
+    }
+
+    /// The handle of the pool, while there is one.
+    pub fn handle<P: Body>(&self) -> Option<Arc<Object<P>>> {
+        self.handle.get()?.upgrade()?.downcast().ok()
+    }
+
+    pub fn set_handle<P: Body>(&self, handle: &Arc<Object<P>>) {
+        // Set once, when the handle is made.
+        let _ = self.handle.set(Arc::downgrade(handle) as _);
+    }
+
+    /// Whether it is a pool of this domain.
+    pub fn belongs_to(&self, domain: &Arc<Domain<D>>) -> bool {
+        self.domain_at == Arc::as_ptr(domain).addr()
+    }
+
+    /// Gives back everything idle here. True if there was any.
+    pub fn shed(&self) -> bool {
+        let before = self.reserved.current();
+        self.trim(0);
+        self.reserved.current() < before
+    }
+
+    pub fn domain(&self) -> Option<Arc<Domain<D>>> {
+        self.domain.upgrade()
+    }
+
+    /// Brings `reserved` up to date with what native parts have.
+    pub fn look(&self) {
+        let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
+        let mut begun = natives.filter(|native| native.has_begun()).peekable();
+        if begun.peek().is_none() {
+            return;
+        }
+        let mut level = self.native.lock();
+        let now = begun.map(NativePart::reserved).sum();
+        self.reserved.shift(*level, now);
+        *level = now;
+    }
+
+    /// Counts bytes of a native part as used, unless that would exceed the maximum.
+    pub fn admit(&self, bytes: u64) -> bool {
+        let _one_by_one = self.native.lock();
+        let most = if self.max_bytes == 0 {
+            u64::MAX
+        } else {
+            self.max_bytes
+        };
+        let sum = self.used.read().0.checked_add(bytes);
+        let fits = sum.is_some_and(|sum| sum <= most);
+        if fits {
+            self.used.take(&block(0, bytes), None);
+        }
+        fits
+    }
+
+    /// After a native part may have grown: the backend keeps each of them within the maximum, and what
+    /// the others have idle must make room.
+    pub fn after_growth(&self) {
+        self.look();
+        if self.max_bytes > 0 && self.reserved.current() > self.max_bytes {
+            self.trim(self.max_bytes);
+        }
+    }
+
+    /// Gives back what is idle, so that a native part may have it. True if there was any.
+    pub fn shed_for(&self, part: usize) -> bool {
+        let kind = self.parts[part].kind;
+        log::debug!("the backend's pool has no {kind:?} memory left");
+        self.shed() | (self.max_bytes == 0 && self.shed_all())
+    }
+
+    fn shed_all(&self) -> bool {
+        let Some(domain) = self.domain.upgrade() else {
+            return false;
+        };
+        let shed = domain
+            .memory
+            .pools()
+            .iter()
+            .filter(|core| core.shed())
+            .count();
+        shed > 0
+    }
+}
+
+impl<D: Driver> Drop for PoolCore<D> {
+    fn drop(&mut self) {
+        let Some(domain) = self.domain.upgrade() else {
+            return;
+        };
+        // What is live still goes with it, and must not be found where other memory will be.
+        let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
+        for addr in natives.flat_map(NativePart::starts) {
+            domain.memory.remove_native(addr, &Weak::new());
+        }
+    }
+}
+
+fn kinds<T>(devices: &[Arc<T>], only: Option<Kind>) -> Vec<(Option<Arc<T>>, Kind)> {
+    let mut out = Vec::with_capacity(2 * devices.len() + 1);
+    for device in devices {
+        out.push((Some(Arc::clone(device)), Kind::Device));
+        out.push((Some(Arc::clone(device)), Kind::Shared));
+    }
+    out.push((None, Kind::Host));
+    if let Some(only) = only {
+        out.retain(|(_, kind)| *kind == only);
+    }
+    out
+}
+
+fn config(max_bytes: u64, user: Option<&UserBlock>) -> Config {
+    let mut config = Config {
+        max_bytes: (max_bytes > 0).then_some(max_bytes),
+        waits: Settings::get().waits,
+        ..Config::default()
+    };
+    if let Some(block) = user {
+        // The block is what it is: no more is lost to alignment than its own start demands.
+        config.chunk_bytes = block.bytes as u64;
+        config.min_align = config
+            .min_align
+            .min(1 << block.base.trailing_zeros().min(8));
+    }
+    config
+}
+
+fn is_dry(answer: &std::result::Result<Acquired, PoolError>) -> bool {
+    let dry = [SourceError::OutOfMemory, SourceError::OutOfHostMemory];
+    matches!(answer, Err(PoolError::Source(error)) if dry.contains(error))
+}
+
+/// Whether memory is all that the request lacks.
+fn is_short(answer: &std::result::Result<Acquired, PoolError>) -> bool {
+    is_dry(answer) || matches!(answer, Err(PoolError::Exhausted { .. }))
+}
+
+fn convert(error: PoolError, kind: Kind) -> Error {
+    let dry = match kind {
+        Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+        Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+    };
+    Error::new(match error {
+        PoolError::Exhausted { .. } => dry,
+        PoolError::Source(SourceError::OutOfMemory | SourceError::OutOfHostMemory) => dry,
+        PoolError::Source(SourceError::Other(code)) => ur_result_t(code as _),
+        PoolError::InvalidSize => UR_RESULT_ERROR_INVALID_USM_SIZE,
+        PoolError::InvalidAlignment | PoolError::Closed => UR_RESULT_ERROR_INVALID_VALUE,
+    })
+}

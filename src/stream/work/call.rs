@@ -1,0 +1,19 @@
+//! Functions of the user's as commands.
+
+use crate::abi::ur_exp_host_task_function_t;
+use crate::hal::Unwrapped;
+use std::ffi::c_void;
+
+pub(crate) type HostFunction = <ur_exp_host_task_function_t as Unwrapped>::Fn;
+
+/// A user's function and its data.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    pub run: HostFunction,
+    pub data: *mut c_void,
+}
+
+// SAFETY: whoever enqueues a host task promises that it may run on another thread.
+unsafe impl Send for Call {}
+// SAFETY: as above; a captured task runs once an execution, and those follow each other.
+unsafe impl Sync for Call {}
