@@ -9,7 +9,6 @@ mod functions;
 mod hal;
 mod headers;
 mod layers;
-mod loader;
 mod mock;
 mod print;
 mod proof;
@@ -54,7 +53,6 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         abi::files,
         functions::files,
         hal::files,
-        loader::files,
         layers::files,
         client::files,
         print::files,
