@@ -5,16 +5,16 @@
 //! undefined behaviour. Knows nothing of loaders or adapters.
 //!
 //! Generated: `types`, `functions`. By hand: `define`, the macros that the declarations in `types`
-//! are made with.
+//! are made with, and what follows from the list of functions, `ddi` and `params`.
 
 #![allow(non_camel_case_types, non_snake_case)]
 
-#[rustfmt::skip]
-mod ddi;
-mod define;
+#[macro_use]
 #[rustfmt::skip]
 mod functions;
-#[rustfmt::skip]
+
+mod ddi;
+mod define;
 mod params;
 #[rustfmt::skip]
 pub mod print;

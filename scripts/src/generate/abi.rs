@@ -9,16 +9,6 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(vec![
         text("src/abi/mod.rs", MOD),
         text("src/abi/types.rs", &types(spec)),
-        File::rust(
-            "src/abi/ddi.rs",
-            "Function pointer types and the tables that adapters fill.",
-            &ddi(spec),
-        )?,
-        File::rust(
-            "src/abi/params.rs",
-            "One struct a function: pointers to a call's arguments, for tracing.",
-            &params(spec),
-        )?,
     ])
 }
 
@@ -34,16 +24,16 @@ const MOD: &str = "\
 //! undefined behaviour. Knows nothing of loaders or adapters.
 //!
 //! Generated: `types`, `functions`. By hand: `define`, the macros that the declarations in `types`
-//! are made with.
+//! are made with, and what follows from the list of functions, `ddi` and `params`.
 
 #![allow(non_camel_case_types, non_snake_case)]
 
-#[rustfmt::skip]
-mod ddi;
-mod define;
+#[macro_use]
 #[rustfmt::skip]
 mod functions;
-#[rustfmt::skip]
+
+mod ddi;
+mod define;
 mod params;
 #[rustfmt::skip]
 pub mod print;
@@ -187,97 +177,4 @@ fn callback(out: &mut String, found: &Callback) {
 /// `ur_pfnQueueCreate_t`.
 pub fn pfn(function: &Function) -> String {
     format!("ur_pfn{}_t", function.stem())
-}
-
-fn ddi(spec: &Spec) -> String {
-    let mut out = String::from("use super::types::*;\nuse std::ffi::{c_char, c_void};\n");
-    for function in spec.functions() {
-        let _ = writeln!(
-            out,
-            "/// Pointer to `{}`.\npub type {} = Option<unsafe extern \"C\" fn({}) -> ur_result_t>;",
-            function.name,
-            pfn(function),
-            rust::params(&function.params)
-        );
-    }
-    let mut members = String::new();
-    let mut symbols = String::new();
-    for table in &spec.tables {
-        let mut slots = String::new();
-        for name in &table.slots {
-            if let Some(function) = spec.functions().find(|function| &function.name == name) {
-                let slot = function.slot.as_deref().unwrap_or_default();
-                let _ = writeln!(slots, "/// `{name}`.\npub {slot}: {},", pfn(function));
-            }
-        }
-        let _ = write!(
-            out,
-            "/// Functions of the {table} table.\n#[repr(C)] #[derive(Clone, Copy, Default)] pub struct {name} {{ {slots} }}
-            /// Pointer to `urGet{table}ProcAddrTable`.
-            pub type ur_pfnGet{table}ProcAddrTable_t = Option<unsafe extern \"C\" fn(version: ur_api_version_t, pDdiTable: *mut {name}) -> ur_result_t>;\n",
-            table = table.name,
-            name = table.struct_name
-        );
-        let _ = writeln!(
-            members,
-            "/// The {0} table.\npub {0}: {1},",
-            table.name, table.struct_name
-        );
-        let _ = writeln!(
-            symbols,
-            "DdiTable {{ name: {0:?}, symbol: c\"urGet{0}ProcAddrTable\", offset: std::mem::offset_of!(ur_dditable_t, {0}), slots: {1} }},",
-            table.name,
-            table.slots.len()
-        );
-    }
-    let _ = write!(
-        out,
-        "/// All tables of an adapter; the first word of every handle points to one.
-        #[repr(C)] #[derive(Clone, Copy, Default)] pub struct ur_dditable_t {{ {members} }}
-        /// Where a table lies and which symbol fills it.
-        #[derive(Debug, Clone, Copy)]
-        pub struct DdiTable {{
-            /// Name of the table: `Queue`.
-            pub name: &'static str,
-            /// Symbol that an adapter exports to fill it.
-            pub symbol: &'static std::ffi::CStr,
-            /// Byte offset within `ur_dditable_t`.
-            pub offset: usize,
-            /// Number of function slots.
-            pub slots: usize,
-        }}
-        /// Every table, in the order of `ur_dditable_t`.
-        pub const DDI_TABLES: [DdiTable; {}] = [{symbols}];\n",
-        spec.tables.len()
-    );
-    out
-}
-
-fn params(spec: &Spec) -> String {
-    let mut out = String::from("use super::types::*;\nuse std::ffi::{c_char, c_void};\n");
-    for function in spec.functions() {
-        let Some(name) = function.params_struct() else {
-            continue;
-        };
-        let fields: String = function
-            .params
-            .iter()
-            .map(|param| {
-                // Constness of the argument itself shows only here, behind a pointer to it.
-                let ty = param.c_type();
-                let pointer = if ty.is_const && ty.is_plain() {
-                    "*const"
-                } else {
-                    "*mut"
-                };
-                format!("pub p{}: {pointer} {},\n", param.name, rust::ctype(&ty))
-            })
-            .collect();
-        let _ = write!(
-            out,
-            "/// Arguments of `{}`.\n#[repr(C)] #[derive(Clone, Copy)] pub struct {name} {{ {fields} }}\n",
-            function.name
-        );
-    }
-    out
 }
