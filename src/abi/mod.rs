@@ -6,8 +6,10 @@
 
 #![allow(non_camel_case_types, non_snake_case)]
 mod ddi;
+pub(crate) mod info;
 mod params;
 pub mod print;
+pub mod property;
 mod types;
 pub use ddi::*;
 pub use params::*;

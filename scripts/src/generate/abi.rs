@@ -33,8 +33,10 @@ undefined behaviour. Knows nothing of loaders or adapters.";
 const MOD_BODY: &str = "
 #![allow(non_camel_case_types, non_snake_case)]
 mod ddi;
+pub(crate) mod info;
 mod params;
 pub mod print;
+pub mod property;
 mod types;
 pub use ddi::*;
 pub use params::*;

@@ -7,6 +7,7 @@ mod client;
 mod expr;
 mod hal;
 mod headers;
+mod info;
 mod layers;
 mod loader;
 mod mock;
@@ -15,7 +16,6 @@ mod proof;
 mod rust;
 pub mod support;
 mod sweep;
-mod tools;
 
 use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
@@ -51,6 +51,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for family in [
         abi::files,
+        info::files,
         hal::files,
         loader::files,
         layers::files,
@@ -59,7 +60,6 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         headers::files,
         proof::files,
         sweep::files,
-        tools::files,
     ] {
         files.extend(family(spec)?);
     }
