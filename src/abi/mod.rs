@@ -6,6 +6,7 @@
 
 #![allow(non_camel_case_types, non_snake_case)]
 mod ddi;
+mod functions;
 pub(crate) mod info;
 mod params;
 pub mod print;

@@ -33,6 +33,7 @@ undefined behaviour. Knows nothing of loaders or adapters.";
 const MOD_BODY: &str = "
 #![allow(non_camel_case_types, non_snake_case)]
 mod ddi;
+mod functions;
 pub(crate) mod info;
 mod params;
 pub mod print;

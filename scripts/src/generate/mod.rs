@@ -5,6 +5,7 @@ mod abi;
 mod checks;
 mod client;
 mod expr;
+mod functions;
 mod hal;
 mod headers;
 mod info;
@@ -52,6 +53,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     for family in [
         abi::files,
         info::files,
+        functions::files,
         hal::files,
         loader::files,
         layers::files,
