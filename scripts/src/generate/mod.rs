@@ -16,7 +16,6 @@ mod print;
 mod proof;
 mod rust;
 pub mod support;
-mod sweep;
 
 use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
@@ -61,7 +60,6 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         print::files,
         headers::files,
         proof::files,
-        sweep::files,
     ] {
         files.extend(family(spec)?);
     }
