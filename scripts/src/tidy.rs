@@ -158,7 +158,6 @@ fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {
         "src/hal/generated",
         "loader/src/generated",
         "conformance/src/generated",
-        "tools/src/urinfo/generated",
         "adapters/mock/src/generated",
     ] {
         for (path, text) in rust_files(&root.join(dir))? {

@@ -3,4 +3,3 @@
 
 pub mod api;
 pub mod arguments;
-pub mod info;

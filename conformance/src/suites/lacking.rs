@@ -4,7 +4,6 @@
 use super::arguments::Objects;
 use crate::fixture::Fixture;
 use crate::generated::arguments::{CALLS, Call, Kind, LACKS, Lack, SAID};
-use crate::generated::info;
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::scripted::Scripted;
@@ -147,27 +146,27 @@ fn script(fixture: &Fixture, lack: &Lack) -> Result<String, Stop> {
 /// No property of anything but the device.
 fn nothing_known() -> String {
     let lists = [
-        info::ADAPTER_INFO,
-        info::PLATFORM_INFO,
-        info::CONTEXT_INFO,
-        info::MEM_INFO,
-        info::IMAGE_INFO,
-        info::SAMPLER_INFO,
-        info::USM_ALLOC_INFO,
-        info::USM_POOL_INFO,
-        info::VIRTUAL_MEM_GRANULARITY_INFO,
-        info::VIRTUAL_MEM_INFO,
-        info::PHYSICAL_MEM_INFO,
-        info::PROGRAM_INFO,
-        info::PROGRAM_BUILD_INFO,
-        info::KERNEL_INFO,
-        info::KERNEL_GROUP_INFO,
-        info::KERNEL_SUB_GROUP_INFO,
-        info::QUEUE_INFO,
-        info::EVENT_INFO,
-        info::PROFILING_INFO,
-        info::EXP_PEER_INFO,
-        info::EXP_COMMAND_BUFFER_INFO,
+        ur_adapter_info_t::PROPERTIES,
+        ur_platform_info_t::PROPERTIES,
+        ur_context_info_t::PROPERTIES,
+        ur_mem_info_t::PROPERTIES,
+        ur_image_info_t::PROPERTIES,
+        ur_sampler_info_t::PROPERTIES,
+        ur_usm_alloc_info_t::PROPERTIES,
+        ur_usm_pool_info_t::PROPERTIES,
+        ur_virtual_mem_granularity_info_t::PROPERTIES,
+        ur_virtual_mem_info_t::PROPERTIES,
+        ur_physical_mem_info_t::PROPERTIES,
+        ur_program_info_t::PROPERTIES,
+        ur_program_build_info_t::PROPERTIES,
+        ur_kernel_info_t::PROPERTIES,
+        ur_kernel_group_info_t::PROPERTIES,
+        ur_kernel_sub_group_info_t::PROPERTIES,
+        ur_queue_info_t::PROPERTIES,
+        ur_event_info_t::PROPERTIES,
+        ur_profiling_info_t::PROPERTIES,
+        ur_exp_peer_info_t::PROPERTIES,
+        ur_exp_command_buffer_info_t::PROPERTIES,
     ];
     let all = lists.iter().copied().flatten();
     all.map(|property| format!("{} = none\n", property.name))

@@ -23,8 +23,8 @@ const MOD: &str = "\
 //! Enums are transparent integers and `bool` is a byte, so that no value that a C caller passes is
 //! undefined behaviour. Knows nothing of loaders or adapters.
 //!
-//! Generated: `types`, `functions`. By hand: `define`, the macros that the declarations in `types`
-//! are made with, and what follows from the list of functions, `ddi` and `params`.
+//! Generated: `types`, `functions`, `info`. By hand: `define`, the macros that the declarations in
+//! `types` are made with, and what follows from the list of functions, `ddi` and `params`.
 
 #![allow(non_camel_case_types, non_snake_case)]
 
@@ -34,9 +34,12 @@ mod functions;
 
 mod ddi;
 mod define;
+#[rustfmt::skip]
+pub(crate) mod info;
 mod params;
 #[rustfmt::skip]
 pub mod print;
+pub mod property;
 #[rustfmt::skip]
 mod types;
 pub use ddi::*;

@@ -8,14 +8,13 @@ mod expr;
 mod functions;
 mod hal;
 mod headers;
+mod info;
 mod layers;
 mod mock;
 mod print;
 mod proof;
 mod rust;
 pub mod support;
-mod sweep;
-mod tools;
 
 use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
@@ -51,6 +50,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for family in [
         abi::files,
+        info::files,
         functions::files,
         hal::files,
         layers::files,
@@ -58,8 +58,6 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         print::files,
         headers::files,
         proof::files,
-        sweep::files,
-        tools::files,
     ] {
         files.extend(family(spec)?);
     }
