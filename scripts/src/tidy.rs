@@ -148,8 +148,16 @@ fn adapters(root: &Path, found: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// What stands by hand beside generated files: the macros that their declarations are made with.
-const BY_HAND: [&str; 3] = ["src/abi/ddi.rs", "src/abi/define.rs", "src/abi/params.rs"];
+/// What stands by hand beside generated files: macros that expand them, and what walks their tables.
+const BY_HAND: [&str; 7] = [
+    "src/abi/ddi.rs",
+    "src/abi/define.rs",
+    "src/abi/params.rs",
+    "src/abi/print/calls.rs",
+    "src/abi/print/form.rs",
+    "src/abi/print/mod.rs",
+    "src/abi/print/walk.rs",
+];
 
 /// Generated files say so on top, and nothing else claims to be one.
 fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {

@@ -17,6 +17,10 @@ macro_rules! handle {
         }
         $(#[$doc])*
         pub type $name = *mut $target;
+        impl Reads for $target {
+            const FORM: Form = Form::Address;
+            const POINTER: Form = Form::Address;
+        }
     };
 }
 
@@ -25,7 +29,7 @@ macro_rules! handle {
 macro_rules! enumeration {
     (
         $(#[$doc:meta])*
-        pub enum $name:ident {
+        pub enum $name:ident $([$use:ident])? {
             $($(#[$about:meta])* $value:ident = $number:literal,)*
         }
         $(also {
@@ -49,6 +53,9 @@ macro_rules! enumeration {
                 }
             }
         }
+        impl Reads for $name {
+            const FORM: Form = read_as!($name $($use)?);
+        }
         impl std::fmt::Debug for $name {
             fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 match self.name() {
@@ -57,6 +64,19 @@ macro_rules! enumeration {
                 }
             }
         }
+    };
+}
+
+/// How an enum reads; a query's knows what the query gives for each of its enumerators.
+macro_rules! read_as {
+    ($name:ident version) => {
+        Form::Version
+    };
+    ($name:ident query) => {
+        Form::Query(|value| Self(value).name(), Self::PROPERTIES)
+    };
+    ($name:ident) => {
+        Form::Enum(|value| Self(value).name())
     };
 }
 
@@ -90,6 +110,9 @@ macro_rules! flags {
                 self.0 & bits.0 != 0
             }
         }
+        impl Reads for $name {
+            const FORM: Form = Form::Flags(Self::BITS);
+        }
         impl std::ops::BitOr for $name {
             type Output = Self;
             fn bitor(self, other: Self) -> Self {
@@ -109,34 +132,122 @@ macro_rules! flags {
     };
 }
 
-/// A structure or union. A structure that can stand in a chain names its tag, which its default has
-/// in `stype`; all else in a default is zero, null and unset.
-macro_rules! aggregate {
+/// A structure. One that can stand in a chain names its tag, which its default has in `stype`; all
+/// else in a default is zero, null and unset. A member may say in brackets how it reads where its type
+/// does not tell: `list MEMBER`, a pointer to so many values; `by MEMBER`, a union and what selects its
+/// member; `truth`, a byte that is false or true; `bare`, an address of which null is `0`.
+macro_rules! structure {
     (
         $(#[$doc:meta])*
-        pub $keyword:tt $name:ident $(tagged $tag:ident)? {
-            $($(#[$about:meta])* pub $member:ident: $ty:ty,)*
+        pub struct $name:ident $(tagged $tag:ident)? {
+            $($(#[$about:meta])* pub $member:ident: $ty:ty $([$($note:tt)*])?,)*
         }
     ) => {
         $(#[$doc])*
         #[repr(C)]
         #[derive(Clone, Copy)]
-        pub $keyword $name {
+        pub struct $name {
             $($(#[$about])* pub $member: $ty,)*
         }
         impl Default for $name {
+            #[allow(unused_mut)]
             fn default() -> Self {
-                // SAFETY: zero is a value of every C type: a null pointer, no callback, the number 0.
-                #[allow(unused_mut)]
+                // SAFETY: zero is a value of every C type: a null pointer, the number 0.
                 let mut value: Self = unsafe { std::mem::zeroed() };
                 $(value.stype = $tag;)?
                 value
             }
         }
+        $(impl $name {
+            /// What `stype` is in a chain.
+            pub const TAG: ur_structure_type_t = $tag;
+        })?
+        impl Reads for $name {
+            const FORM: Form = Form::Struct(&Struct {
+                name: stringify!($name),
+                size: size_of::<Self>(),
+                members: &{
+                    #[allow(dead_code, reason = "often no member refers to another")]
+                    const NAMES: &[&str] = &[$(stringify!($member)),*];
+                    [$(Member::new(
+                        stringify!($member),
+                        std::mem::offset_of!($name, $member),
+                        member!(NAMES $member $ty $(= $($note)*)?),
+                    )),*]
+                },
+            });
+        }
     };
 }
 
-pub(super) use {aggregate, enumeration, flags, handle};
+macro_rules! member {
+    ($names:ident pNext $ty:ty) => {
+        Form::Chain
+    };
+    ($names:ident $member:ident $ty:ty) => {
+        <$ty>::FORM
+    };
+    ($names:ident $member:ident $ty:ty = list $count:ident) => {
+        Form::List(&<$ty>::TARGET, place($names, stringify!($count)))
+    };
+    ($names:ident $member:ident $ty:ty = by $tag:tt) => {
+        <$ty>::FORM.by(place($names, stringify!($tag)))
+    };
+    ($names:ident $member:ident $ty:ty = truth) => {
+        Form::Truth
+    };
+    ($names:ident $member:ident $ty:ty = bare) => {
+        Form::Bare
+    };
+}
+
+/// A union; each member names the tag that selects it. Its default is zero.
+macro_rules! choice {
+    (
+        $(#[$doc:meta])*
+        pub union $name:ident {
+            $($(#[$about:meta])* pub $member:ident: $ty:ty [when $tag:ident],)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy)]
+        pub union $name {
+            $($(#[$about])* pub $member: $ty,)*
+        }
+        impl Default for $name {
+            fn default() -> Self {
+                // SAFETY: zero is a value of every C type: a null pointer, the number 0.
+                unsafe { std::mem::zeroed() }
+            }
+        }
+        impl Reads for $name {
+            const FORM: Form = Form::Union(
+                &Union {
+                    name: stringify!($name),
+                    size: size_of::<Self>(),
+                    choices: &[$(($tag.0, stringify!($member), <$ty>::FORM)),*],
+                },
+                0,
+            );
+        }
+    };
+}
+
+/// All structures that can stand in a chain.
+macro_rules! chained {
+    ($($name:ident,)*) => {
+        /// How the structure reads that a tag stands for.
+        pub(super) fn tagged(tag: ur_structure_type_t) -> Option<&'static Form> {
+            Some(match tag {
+                $($name::TAG => &<$name>::FORM,)*
+                _ => return None,
+            })
+        }
+    };
+}
+
+pub(super) use {chained, choice, enumeration, flags, handle, member, read_as, structure};
 
 /// Names of the bits of a set, then the bits that have none.
 pub fn names(bits: u32, named: &[(u32, &str)], out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@
 //! undefined behaviour. Knows nothing of loaders or adapters.
 //!
 //! Generated: `types`, `functions`, `info`. By hand: `define`, the macros that the declarations in
-//! `types` are made with, and what follows from the list of functions, `ddi` and `params`.
+//! `types` are made with; `ddi` and `params`, which follow from the list of functions; `print`.
 
 #![allow(non_camel_case_types, non_snake_case)]
 
@@ -18,7 +18,6 @@ mod define;
 #[rustfmt::skip]
 pub(crate) mod info;
 mod params;
-#[rustfmt::skip]
 pub mod print;
 pub mod property;
 #[rustfmt::skip]

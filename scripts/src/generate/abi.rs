@@ -1,14 +1,14 @@
 //! `src/abi`: the C types, tables and parameter structs as running Rust code sees them.
 
-use super::{File, rust};
-use crate::model::{Callback, Enum, Flags, Function, Item, Param, Spec, Value};
-use anyhow::Result;
+use super::{File, info, print, rust};
+use crate::model::{Callback, Enum, Flags, Function, Item, Param, Spec, Struct, Union, Value};
+use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(vec![
         text("src/abi/mod.rs", MOD),
-        text("src/abi/types.rs", &types(spec)),
+        text("src/abi/types.rs", &types(spec)?),
     ])
 }
 
@@ -24,7 +24,7 @@ const MOD: &str = "\
 //! undefined behaviour. Knows nothing of loaders or adapters.
 //!
 //! Generated: `types`, `functions`, `info`. By hand: `define`, the macros that the declarations in
-//! `types` are made with, and what follows from the list of functions, `ddi` and `params`.
+//! `types` are made with; `ddi` and `params`, which follow from the list of functions; `print`.
 
 #![allow(non_camel_case_types, non_snake_case)]
 
@@ -37,7 +37,6 @@ mod define;
 #[rustfmt::skip]
 pub(crate) mod info;
 mod params;
-#[rustfmt::skip]
 pub mod print;
 pub mod property;
 #[rustfmt::skip]
@@ -50,11 +49,12 @@ pub use types::*;
 const TYPES: &str = "\
 //! Enums, flag sets, structs, unions, callbacks and macros; `define` says what each declaration makes.
 
-use super::define::{aggregate, enumeration, flags, handle};
+use super::define::{chained, choice, enumeration, flags, handle, member, read_as, structure};
+use super::print::{Form, Member, Reads, Struct, Union, place};
 use std::ffi::{CStr, c_char, c_void};
 ";
 
-fn types(spec: &Spec) -> String {
+fn types(spec: &Spec) -> Result<String> {
     let mut out = TYPES.to_owned();
     for item in spec.items() {
         match item {
@@ -66,19 +66,18 @@ fn types(spec: &Spec) -> String {
                 let (doc, ty) = (doc(&found.desc, ""), rust::ty(&found.ty));
                 let _ = write!(out, "\n{doc}pub type {} = {ty};\n", found.name);
             }
-            Item::Enum(found) => enumeration(&mut out, found),
-            Item::Flags(found) => flags(&mut out, found),
-            Item::Struct(found) => {
-                let tag = match spec.stype(&found.name) {
-                    Some(tag) => format!("struct {} tagged {}", found.name, tag.name),
-                    None => format!("struct {}", found.name),
+            Item::Enum(found) => {
+                let mut queries = info::enums(spec).into_iter();
+                let usage = match found.name.as_str() {
+                    "ur_api_version_t" => " [version]",
+                    name if queries.any(|query| query.name == name) => " [query]",
+                    _ => "",
                 };
-                aggregate(&mut out, &found.desc, &tag, &found.members);
+                enumeration(&mut out, found, usage);
             }
-            Item::Union(found) => {
-                let name = format!("union {}", found.name);
-                aggregate(&mut out, &found.desc, &name, &found.members);
-            }
+            Item::Flags(found) => flags(&mut out, found),
+            Item::Struct(found) => structure(&mut out, spec, found)?,
+            Item::Union(found) => union(&mut out, spec, found)?,
             Item::Callback(found) => callback(&mut out, found),
             Item::Macro(found) if found.args.is_empty() && found.value.starts_with('"') => {
                 let (doc, text) = (doc(&found.desc, ""), &found.value);
@@ -87,7 +86,13 @@ fn types(spec: &Spec) -> String {
             Item::Macro(_) | Item::Function(_) => {}
         }
     }
-    out
+    let chained: String = spec
+        .structs()
+        .filter(|found| spec.stype(&found.name).is_some())
+        .map(|found| format!("    {},\n", found.name))
+        .collect();
+    let _ = write!(out, "\nchained! {{\n{chained}}}\n");
+    Ok(out)
 }
 
 /// `///` lines of a description.
@@ -96,7 +101,7 @@ fn doc(text: &str, indent: &str) -> String {
     lines.map(|line| format!("{indent}/// {line}\n")).collect()
 }
 
-fn enumeration(out: &mut String, found: &Enum) {
+fn enumeration(out: &mut String, found: &Enum, usage: &str) {
     // Aliases share a value; only the first can stand in a match.
     let mut seen = std::collections::BTreeSet::new();
     let (first, again): (Vec<_>, Vec<_>) = found
@@ -116,7 +121,7 @@ fn enumeration(out: &mut String, found: &Enum) {
     };
     let _ = write!(
         out,
-        "\nenumeration! {{\n{doc}    pub enum {name} {{\n{rows}    }}{also}\n}}\n"
+        "\nenumeration! {{\n{doc}    pub enum {name}{usage} {{\n{rows}    }}{also}\n}}\n"
     );
 }
 
@@ -140,20 +145,49 @@ fn flags(out: &mut String, found: &Flags) {
     );
 }
 
-/// A structure or union; `head` is its keyword, its name and its tag.
-fn aggregate(out: &mut String, desc: &str, head: &str, members: &[Param]) {
-    let rows: String = members
-        .iter()
-        .map(|member| {
-            let (doc, name) = (doc(&member.desc, "        "), rust::ident(&member.name));
-            format!("{doc}        pub {name}: {},\n", rust::ty(&member.ty))
-        })
-        .collect();
-    let doc = doc(desc, "    ");
+fn structure(out: &mut String, spec: &Spec, found: &Struct) -> Result<()> {
+    let tag = match spec.stype(&found.name) {
+        Some(tag) => format!(" tagged {}", tag.name),
+        None => String::new(),
+    };
+    let note = |member: &Param| {
+        let note = print::note(spec, &found.name, member)?;
+        Ok(note.map_or(String::new(), |note| format!(" [{note}]")))
+    };
+    let (doc, rows) = (doc(&found.desc, "    "), members(&found.members, note)?);
+    let name = &found.name;
     let _ = write!(
         out,
-        "\naggregate! {{\n{doc}    pub {head} {{\n{rows}    }}\n}}\n"
+        "\nstructure! {{\n{doc}    pub struct {name}{tag} {{\n{rows}    }}\n}}\n"
     );
+    Ok(())
+}
+
+fn union(out: &mut String, spec: &Spec, found: &Union) -> Result<()> {
+    let tags = print::union_members(spec, &found.name);
+    let note = |member: &Param| {
+        let mut tags = tags.iter();
+        let tag = tags.find(|(_, other)| other.name == member.name);
+        let (tag, _) = tag.with_context(|| format!("{}: no tag", member.name))?;
+        Ok(format!(" [when {tag}]"))
+    };
+    let (doc, rows) = (doc(&found.desc, "    "), members(&found.members, note)?);
+    let name = &found.name;
+    let _ = write!(
+        out,
+        "\nchoice! {{\n{doc}    pub union {name} {{\n{rows}    }}\n}}\n"
+    );
+    Ok(())
+}
+
+/// A line a member, below its description.
+fn members(members: &[Param], note: impl Fn(&Param) -> Result<String>) -> Result<String> {
+    let row = |member: &Param| {
+        let (doc, name) = (doc(&member.desc, "        "), rust::ident(&member.name));
+        let (ty, note) = (rust::ty(&member.ty), note(member)?);
+        Ok(format!("{doc}        pub {name}: {ty}{note},\n"))
+    };
+    members.iter().map(row).collect()
 }
 
 fn callback(out: &mut String, found: &Callback) {
