@@ -41,7 +41,7 @@ pub struct Case {
 
 /// A call that a device must refuse which lacks something.
 pub struct Lack {
-    /// As in `Said`.
+    /// What the device lacks, in the words of the specification.
     pub what: &'static str,
     pub code: ur_result_t,
     /// Properties of which the device has none of the bits.
@@ -361,13 +361,15 @@ pub(crate) use value;
 
 macro_rules! structure {
     ($Type:ident $($member:ident = $value:tt),*) => {
-        &Structure {
-            default: default::<$Type>,
-            members: &[$(Member {
-                offset: std::mem::offset_of!($Type, $member),
-                size: size_of_member(|of: &$Type| &of.$member),
-                value: value!($value),
-            }),*],
+        const {
+            &Structure {
+                default: default::<$Type>,
+                members: &[$(Member {
+                    offset: std::mem::offset_of!($Type, $member),
+                    size: size_of_member(|of: &$Type| &of.$member),
+                    value: value!($value),
+                }),*],
+            }
         }
     };
 }
@@ -421,3 +423,83 @@ macro_rules! functions {
     };
 }
 pub(crate) use functions;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use ur::dl::{Binding, Library};
+
+    /// A library without any function of a loader, so that a call goes as far as its arguments.
+    fn nowhere() -> Api {
+        let library = Library::open(Path::new("libc.so.6"), Binding::Usual);
+        Api::new(library.expect("the C library"))
+    }
+
+    #[test]
+    fn every_row_has_a_value_for_each_argument() {
+        let (ur, mut scratch) = (nowhere(), vec![0_u64; 8192]);
+        let valid = Valid::new(scratch.as_mut_ptr().cast());
+        let mut calls = 0;
+        for function in FUNCTIONS {
+            let cases = function.cases.iter().map(|case| case.changes);
+            let lacks = function.lacks.iter().map(|lack| lack.changes);
+            for changes in [UNCHANGED].into_iter().chain(cases).chain(lacks) {
+                let status = function.call(&ur, &valid, changes);
+                assert_eq!(status.function, function.name);
+                assert_eq!(status.code, UR_RESULT_ERROR_UNINITIALIZED);
+                calls += 1;
+            }
+        }
+        assert!(calls > 1000, "{calls} calls");
+    }
+
+    #[test]
+    fn arguments_are_the_words_that_c_expects() {
+        let mut scratch = vec![0_u64; 8192];
+        let mut valid = Valid::new(scratch.as_mut_ptr().cast());
+        valid.event = std::ptr::without_provenance_mut(0x40);
+        let mut memory = Memory {
+            valid: &valid,
+            pointed: Vec::new(),
+        };
+        let mut word = |value| memory.words(value, 2)[0];
+        assert_eq!(word(value!(null)), 0);
+        assert_eq!(
+            word(value!((UR_DEVICE_TYPE_CPU))),
+            u64::from(UR_DEVICE_TYPE_CPU.0)
+        );
+        assert_eq!(
+            word(value!((undefined UR_MEM_FLAGS_MASK))),
+            u64::from(UR_MEM_FLAGS_MASK)
+        );
+        assert_eq!(word(value!(memory)), address(valid.at(2)));
+        assert_eq!(word(value!(Event)), 0x40);
+        let list = std::ptr::with_exposed_provenance::<usize>(word(value!([Event])) as usize);
+        // SAFETY: `memory` has the list.
+        assert_eq!(unsafe { list.read() }, 0x40);
+        let sizes = std::ptr::with_exposed_provenance::<[u64; 3]>(word(value!([1, 0, 2])) as usize);
+        // SAFETY: `memory` has the list.
+        assert_eq!(unsafe { sizes.read() }, [1, 0, 2]);
+        let region = memory.words(value!({ur_rect_region_t width = 3, depth = 1}), 2);
+        assert_eq!(region, [3, 0, 1]);
+        let pointer = value!({&ur_image_desc_t r#type = (UR_MEM_TYPE_IMAGE3D), numSamples = 7});
+        let pointer = memory.words(pointer, 2)[0];
+        let desc = std::ptr::with_exposed_provenance::<ur_image_desc_t>(pointer as usize);
+        // SAFETY: `memory` has the structure.
+        let desc = unsafe { desc.read() };
+        assert_eq!(desc.stype, UR_STRUCTURE_TYPE_IMAGE_DESC);
+        assert_eq!((desc.r#type, desc.numSamples), (UR_MEM_TYPE_IMAGE3D, 7));
+        assert_eq!((desc.width, desc.numMipLevel), (0, 0));
+    }
+
+    #[test]
+    fn a_call_needs_the_handles_that_its_arguments_mention() {
+        let wait = function("urEventWait").expect("a row");
+        assert_eq!(wait.needs(UNCHANGED), [Kind::Event]);
+        assert_eq!(wait.needs(&[(1, Value::Null)]), []);
+        let member =
+            value!({&ur_exp_command_buffer_update_kernel_launch_desc_t hNewKernel = Kernel});
+        assert_eq!(wait.needs(&[(1, member)]), [Kind::Kernel]);
+    }
+}
