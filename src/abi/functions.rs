@@ -40,6 +40,9 @@
 //! pointer                     anything else that is read
 //! result                      anything else that is written, perhaps read before
 //! ```
+//!
+//! `for_each_table!` lists the tables alone: `$table:ident $struct:ident $getter:ident $pfn:ident
+//! $slots:literal`.
 
 /// Every function of the tables, by table, in the order of `ur_dditable_t` and of the slots.
 #[macro_export]
@@ -1525,6 +1528,41 @@ macro_rules! for_each_loader_function {
                     phDevices: *mut ur_device_handle_t = mut pphDevices [optional outputs Device NumEntries alloc pNumDevices],
                     pNumDevices: *mut u32 = mut ppNumDevices [optional result])
             }
+        }
+    };
+}
+
+/// Every table with what fills it and its number of slots.
+#[macro_export]
+macro_rules! for_each_table {
+    ($callback:ident $($rest:tt)*) => {
+        $callback! { $($rest)*
+            Adapter ur_adapter_dditable_t urGetAdapterProcAddrTable ur_pfnGetAdapterProcAddrTable_t 7
+            Platform ur_platform_dditable_t urGetPlatformProcAddrTable ur_pfnGetPlatformProcAddrTable_t 6
+            Context ur_context_dditable_t urGetContextProcAddrTable ur_pfnGetContextProcAddrTable_t 7
+            Event ur_event_dditable_t urGetEventProcAddrTable ur_pfnGetEventProcAddrTable_t 8
+            EventExp ur_event_exp_dditable_t urGetEventExpProcAddrTable ur_pfnGetEventExpProcAddrTable_t 1
+            Program ur_program_dditable_t urGetProgramProcAddrTable ur_pfnGetProgramProcAddrTable_t 14
+            ProgramExp ur_program_exp_dditable_t urGetProgramExpProcAddrTable ur_pfnGetProgramExpProcAddrTable_t 4
+            Kernel ur_kernel_dditable_t urGetKernelProcAddrTable ur_pfnGetKernelProcAddrTable_t 13
+            Queue ur_queue_dditable_t urGetQueueProcAddrTable ur_pfnGetQueueProcAddrTable_t 8
+            QueueExp ur_queue_exp_dditable_t urGetQueueExpProcAddrTable ur_pfnGetQueueExpProcAddrTable_t 5
+            Sampler ur_sampler_dditable_t urGetSamplerProcAddrTable ur_pfnGetSamplerProcAddrTable_t 6
+            Mem ur_mem_dditable_t urGetMemProcAddrTable ur_pfnGetMemProcAddrTable_t 10
+            PhysicalMem ur_physical_mem_dditable_t urGetPhysicalMemProcAddrTable ur_pfnGetPhysicalMemProcAddrTable_t 4
+            Enqueue ur_enqueue_dditable_t urGetEnqueueProcAddrTable ur_pfnGetEnqueueProcAddrTable_t 25
+            EnqueueExp ur_enqueue_exp_dditable_t urGetEnqueueExpProcAddrTable ur_pfnGetEnqueueExpProcAddrTable_t 10
+            USM ur_usm_dditable_t urGetUSMProcAddrTable ur_pfnGetUSMProcAddrTable_t 9
+            USMExp ur_usm_exp_dditable_t urGetUSMExpProcAddrTable ur_pfnGetUSMExpProcAddrTable_t 14
+            BindlessImagesExp ur_bindless_images_exp_dditable_t urGetBindlessImagesExpProcAddrTable ur_pfnGetBindlessImagesExpProcAddrTable_t 23
+            CommandBufferExp ur_command_buffer_exp_dditable_t urGetCommandBufferExpProcAddrTable ur_pfnGetCommandBufferExpProcAddrTable_t 23
+            GraphExp ur_graph_exp_dditable_t urGetGraphExpProcAddrTable ur_pfnGetGraphExpProcAddrTable_t 10
+            IPCExp ur_ipc_exp_dditable_t urGetIPCExpProcAddrTable ur_pfnGetIPCExpProcAddrTable_t 11
+            MemoryExportExp ur_memory_export_exp_dditable_t urGetMemoryExportExpProcAddrTable ur_pfnGetMemoryExportExpProcAddrTable_t 3
+            UsmP2PExp ur_usm_p2p_exp_dditable_t urGetUsmP2PExpProcAddrTable ur_pfnGetUsmP2PExpProcAddrTable_t 3
+            VirtualMem ur_virtual_mem_dditable_t urGetVirtualMemProcAddrTable ur_pfnGetVirtualMemProcAddrTable_t 7
+            Device ur_device_dditable_t urGetDeviceProcAddrTable ur_pfnGetDeviceProcAddrTable_t 9
+            DeviceExp ur_device_exp_dditable_t urGetDeviceExpProcAddrTable ur_pfnGetDeviceExpProcAddrTable_t 1
         }
     };
 }

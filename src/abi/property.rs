@@ -3,7 +3,7 @@
 //! check an adapter's answers or to show them.
 
 use super::info::{for_each_property, for_each_property_type};
-use super::print::text as printed;
+use super::print::{Form as Text, PropertyForm, Reads, text as printed, unusual_property};
 use super::types::*;
 use std::ffi::c_void;
 use std::mem::size_of;
@@ -18,6 +18,8 @@ pub struct Property {
     pub form: Form,
     /// An adapter may answer `UNSUPPORTED_ENUMERATION`.
     pub optional: bool,
+    /// Its value as text.
+    pub(super) printed: PropertyForm,
 }
 
 /// How a value lies in memory.
@@ -38,6 +40,7 @@ pub struct Type {
     /// In bytes.
     pub size: usize,
     pub kind: Kind,
+    pub(super) text: Text,
 }
 
 /// What the bytes of a C type mean.
@@ -74,11 +77,12 @@ impl Form {
 }
 
 /// C types that values have.
-pub trait Typed: Sized {
+pub trait Typed: Reads + Sized {
     const KIND: Kind;
     const TYPE: Type = Type {
         size: size_of::<Self>(),
         kind: Self::KIND,
+        text: Self::FORM,
     };
 }
 
@@ -116,7 +120,7 @@ macro_rules! plain {
 
 plain!(u8 => Unsigned, u32 => Unsigned, u64 => Unsigned, usize => Unsigned, i32 => Signed, Truth => Truth);
 
-impl<T> Typed for *mut T {
+impl<T: Reads> Typed for *mut T {
     const KIND: Kind = Kind::Address;
 }
 
@@ -158,6 +162,16 @@ macro_rules! form {
     (array($extent:literal, $of:ty)) => { array::<$of>($extent) };
 }
 
+/// How a property is printed, by its name and form.
+const fn printed_as(name: &str, form: Form) -> PropertyForm {
+    match (unusual_property(name), form) {
+        (Some(unusual), _) => unusual,
+        (None, Form::Text) => PropertyForm::Text,
+        (None, Form::One(of)) => PropertyForm::One(of.text),
+        (None, Form::List(of) | Form::Array(_, of)) => PropertyForm::List(of.text),
+    }
+}
+
 macro_rules! is_optional {
     (optional) => { true };
     (always) => { false };
@@ -173,6 +187,7 @@ macro_rules! tables {
                 value: $name.0,
                 name: stringify!($name),
                 form: form!($form $of),
+                printed: printed_as(stringify!($name), form!($form $of)),
                 optional: is_optional!($presence),
             }),*];
         }

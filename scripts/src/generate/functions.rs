@@ -32,6 +32,16 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         }
         tables.push_str("            }\n");
     }
+    let mut getters = String::new();
+    for table in &spec.tables {
+        let _ = writeln!(
+            getters,
+            "            {0} {1} urGet{0}ProcAddrTable ur_pfnGet{0}ProcAddrTable_t {2}",
+            table.name,
+            table.struct_name,
+            table.slots.len()
+        );
+    }
     let mut others = String::from("            - - {\n");
     for function in spec.functions().filter(|function| function.table.is_none()) {
         entry(&mut others, spec, function, numbers.next().unwrap_or(0))?;
@@ -56,6 +66,15 @@ macro_rules! for_each_loader_function {{
     ($callback:ident $($rest:tt)*) => {{
         $callback! {{ $($rest)*
 {others}        }}
+    }};
+}}
+
+/// Every table with what fills it and its number of slots.
+#[macro_export]
+macro_rules! for_each_table {{
+    ($callback:ident $($rest:tt)*) => {{
+        $callback! {{ $($rest)*
+{getters}        }}
     }};
 }}
 "
@@ -92,7 +111,11 @@ fn entry(out: &mut String, spec: &Spec, function: &Function, number: usize) -> R
             },
             form(spec, function, param)
                 .with_context(|| format!("{}: {}", function.name, param.name))?,
-            if at + 1 == function.params.len() { "" } else { "," },
+            if at + 1 == function.params.len() {
+                ""
+            } else {
+                ","
+            },
         );
         if line + text.len() + 1 > WIDTH {
             out.push_str("\n                    ");
@@ -128,12 +151,16 @@ fn leader(spec: &Spec, function: &Function) -> String {
     }
 }
 
-fn form(spec: &Spec, function: &Function, param: &Param) -> Result<String> {
+/// What an argument is: the head of the generated file lists the forms.
+pub fn form(spec: &Spec, function: &Function, param: &Param) -> Result<String> {
     let ty = param.c_type();
     let kind = || rust::object_name(&ty.base);
     if let (Some(info), true) = (&param.info, param.dir != Dir::In) {
         let size = info.get(1).map_or("-", String::as_str);
-        return Ok(format!("info {} {size}", info.first().context("no property")?));
+        return Ok(format!(
+            "info {} {size}",
+            info.first().context("no property")?
+        ));
     }
     if spec.is_handle(&ty.base) {
         return Ok(match (ty.pointers, &param.count, param.dir) {
@@ -173,7 +200,10 @@ fn form(spec: &Spec, function: &Function, param: &Param) -> Result<String> {
     if function.params.iter().any(counts) {
         return Ok("count".into());
     }
-    if let Some(flags) = spec.flags_of(&ty.base).filter(|flags| flags.name == ty.base) {
+    if let Some(flags) = spec
+        .flags_of(&ty.base)
+        .filter(|flags| flags.name == ty.base)
+    {
         return Ok(format!("flags {}", flags.mask));
     }
     Ok(match spec.enum_of(&ty.base) {

@@ -49,7 +49,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
 }
 
 /// The info enums: those that some function takes as `propName`.
-fn enums(spec: &Spec) -> Vec<&Enum> {
+pub fn enums(spec: &Spec) -> Vec<&Enum> {
     let mut seen = BTreeSet::new();
     spec.functions()
         .flat_map(|function| &function.params)

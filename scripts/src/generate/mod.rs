@@ -10,7 +10,6 @@ mod hal;
 mod headers;
 mod info;
 mod layers;
-mod loader;
 mod mock;
 mod print;
 mod proof;
@@ -54,7 +53,6 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         info::files,
         functions::files,
         hal::files,
-        loader::files,
         layers::files,
         client::files,
         print::files,

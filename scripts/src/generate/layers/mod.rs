@@ -12,7 +12,6 @@ mod parameters;
 mod races;
 mod tracing;
 
-use super::loader::in_tables;
 use super::{File, checks, rust};
 use crate::model::{Function, Spec};
 use anyhow::{Context as _, Result};
@@ -26,16 +25,34 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         tracing::file(spec)?,
         races::file(spec)?,
     ];
-    let mut files = vec![File::rust(
-        "loader/src/generated/layers/mod.rs",
-        "What layers put into the application's table: one file a layer.",
-        &layers
-            .iter()
-            .map(|(name, _)| format!("pub mod {name};\n"))
-            .collect::<String>(),
-    )?];
+    let mut files = vec![
+        File::rust(
+            "loader/src/generated/mod.rs",
+            "What of the loader is no macro over the list of functions.",
+            "pub mod layers;\npub mod print;\n",
+        )?,
+        File::rust(
+            "loader/src/generated/layers/mod.rs",
+            "What layers put into the application's table: one file a layer.",
+            &layers
+                .iter()
+                .map(|(name, _)| format!("pub mod {name};\n"))
+                .collect::<String>(),
+        )?,
+    ];
+
     files.extend(layers.into_iter().map(|(_, file)| file));
     Ok(files)
+}
+
+fn in_tables(spec: &Spec) -> impl Iterator<Item = (&Function, &str, &str)> {
+    spec.functions().filter_map(|function| {
+        Some((
+            function,
+            function.table.as_deref()?,
+            function.slot.as_deref()?,
+        ))
+    })
 }
 
 const ALLOW: &str = "#![allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc, clippy::too_many_arguments)]

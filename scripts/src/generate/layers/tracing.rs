@@ -1,8 +1,7 @@
 //! Tracing: every function tells the layer of its arguments before it calls what it wraps, and of
 //! its result and outputs afterwards.
 
-use super::{call, layer};
-use crate::generate::loader::in_tables;
+use super::{call, in_tables, layer};
 use crate::generate::{File, rust};
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result};
