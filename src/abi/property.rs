@@ -156,10 +156,18 @@ macro_rules! named {
 for_each_property_type!(named);
 
 macro_rules! form {
-    (text()) => { text() };
-    (one($of:ty)) => { one::<$of>() };
-    (list($of:ty)) => { list::<$of>() };
-    (array($extent:literal, $of:ty)) => { array::<$of>($extent) };
+    (text()) => {
+        text()
+    };
+    (one($of:ty)) => {
+        one::<$of>()
+    };
+    (list($of:ty)) => {
+        list::<$of>()
+    };
+    (array($extent:literal, $of:ty)) => {
+        array::<$of>($extent)
+    };
 }
 
 /// How a property is printed, by its name and form.
@@ -173,8 +181,12 @@ const fn printed_as(name: &str, form: Form) -> PropertyForm {
 }
 
 macro_rules! is_optional {
-    (optional) => { true };
-    (always) => { false };
+    (optional) => {
+        true
+    };
+    (always) => {
+        false
+    };
 }
 
 macro_rules! tables {
