@@ -275,6 +275,7 @@ fn try_load(path: &Path, deep_bind: bool) -> Option<AdapterLibrary> {
 mod tests {
     use super::*;
     use crate::dispatch::if_direct;
+    use crate::layers::wrappers::COUNT;
 
     macro_rules! direct {
         ($( $table:ident $struct:ident { $(
@@ -282,7 +283,7 @@ mod tests {
         )* } )*) => {
             /// Addresses of a table's functions whose exports call their dispatch directly.
             fn direct(table: &ur_dditable_t) -> Vec<Option<usize>> {
-                let mut addresses = Vec::new();
+                let mut addresses = Vec::with_capacity(COUNT);
                 $( $( if_direct! { $table $leader
                     addresses.push(table.$table.$slot.map(|function| function as usize));
                 } )* )*

@@ -1,7 +1,7 @@
 //! Info queries: values, lists and texts, and the check of the size protocol that all queries share.
 
+use crate::calls;
 use crate::fixture::Fixture;
-use crate::generated::arguments::{CASES, SAID};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::{Status, provoked};
@@ -94,9 +94,8 @@ const NO_ROOM: &str = "pPropValue and propSize == 0";
 
 /// Whether a function declares an error under that condition.
 fn declares(function: &str, condition: &str) -> bool {
-    CASES
-        .iter()
-        .any(|case| case.function == function && case.what == condition)
+    let cases = calls::function(function).map_or(&[][..], |function| function.cases);
+    cases.iter().any(|case| case.what == condition)
 }
 
 const CANARY: u8 = 0xa5;
@@ -222,9 +221,9 @@ fn shorter(
     let status = query(size - 1, words.as_mut_ptr().cast(), null_mut());
     status.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     // Of an info query, that is what the specification says of this code in words.
-    let mut said = SAID.iter().filter(|said| said.function == status.function);
+    let mut said = calls::said(status.function).iter();
     if let Some(said) = said.find(|said| said.code == UR_RESULT_ERROR_INVALID_SIZE) {
-        provoked(said.function, said.what);
+        provoked(status.function, said.what);
     }
     let untouched = words
         .iter()
@@ -275,11 +274,13 @@ fn meaning(property: &Property, bytes: &[u8]) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::FUNCTIONS;
 
     #[test]
     fn some_query_declares_each_condition() {
         for condition in [NO_OUTPUT, SIZE_WITHOUT_BUFFER, NO_ROOM] {
-            let declared = CASES.iter().any(|case| case.what == condition);
+            let mut functions = FUNCTIONS.iter();
+            let declared = functions.any(|function| declares(function.name, condition));
             assert!(declared, "{condition}");
         }
     }

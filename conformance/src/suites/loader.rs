@@ -1,7 +1,7 @@
 //! The loader itself: configs, and its life in a process of its own.
 
+use crate::api::Api;
 use crate::fresh::Fresh;
-use crate::generated::api::Api;
 use crate::objects::{Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;

@@ -1,8 +1,8 @@
 //! The size protocol of queries whose objects have no suite of their own: samplers, images, ranges
 //! of addresses, profiling times and peers.
 
+use crate::api::Api;
 use crate::fixture::Fixture;
-use crate::generated::api::Api;
 use crate::objects::{Context, Event, Queue, info};
 use crate::outcome::Stop;
 use crate::registry::Test;

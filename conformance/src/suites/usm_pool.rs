@@ -35,7 +35,7 @@ pub fn all() -> Vec<Test> {
 
 /// A pool for synchronous allocations.
 struct SyncPool {
-    ur: &'static crate::generated::api::Api,
+    ur: &'static crate::api::Api,
     raw: ur_usm_pool_handle_t,
 }
 

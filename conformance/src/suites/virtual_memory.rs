@@ -1,7 +1,7 @@
 //! Reserved addresses and the physical memory behind them.
 
+use crate::api::Api;
 use crate::fixture::Fixture;
-use crate::generated::api::Api;
 use crate::objects::{Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;

@@ -16,6 +16,9 @@ mod proof;
 mod rust;
 pub mod support;
 
+pub use abi::pfn;
+pub use hal::entries;
+
 use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
