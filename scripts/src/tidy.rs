@@ -149,7 +149,7 @@ fn adapters(root: &Path, found: &mut Vec<String>) -> Result<()> {
 }
 
 /// What stands by hand beside generated files: macros that expand them, and what walks their tables.
-const BY_HAND: [&str; 7] = [
+const BY_HAND: [&str; 8] = [
     "src/abi/ddi.rs",
     "src/abi/define.rs",
     "src/abi/params.rs",
@@ -157,6 +157,7 @@ const BY_HAND: [&str; 7] = [
     "src/abi/print/form.rs",
     "src/abi/print/mod.rs",
     "src/abi/print/walk.rs",
+    "src/abi/property.rs",
 ];
 
 /// Generated files say so on top, and nothing else claims to be one.

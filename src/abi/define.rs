@@ -18,6 +18,7 @@ macro_rules! handle {
         $(#[$doc])*
         pub type $name = *mut $target;
         impl Reads for $target {
+            const NAME: &str = stringify!($name);
             const FORM: Form = Form::Address;
             const POINTER: Form = Form::Address;
         }
@@ -45,6 +46,11 @@ macro_rules! enumeration {
         impl $name {
             /// Every defined value, once.
             pub const ALL: &'static [Self] = &[$($value),*];
+            /// Every enumerator, those with the value of another included.
+            pub(super) const NAMED: &'static [(u32, &'static str)] = &[
+                $(($number, stringify!($value)),)*
+                $($(($same, stringify!($alias)),)*)?
+            ];
             /// The C name of the value, if it is defined.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
@@ -54,6 +60,7 @@ macro_rules! enumeration {
             }
         }
         impl Reads for $name {
+            const NAME: &str = stringify!($name);
             const FORM: Form = read_as!($name $($use)?);
         }
         impl std::fmt::Debug for $name {
@@ -111,6 +118,7 @@ macro_rules! flags {
             }
         }
         impl Reads for $name {
+            const NAME: &str = stringify!($name);
             const FORM: Form = Form::Flags(Self::BITS);
         }
         impl std::ops::BitOr for $name {
@@ -163,6 +171,7 @@ macro_rules! structure {
             pub const TAG: ur_structure_type_t = $tag;
         })?
         impl Reads for $name {
+            const NAME: &str = stringify!($name);
             const FORM: Form = Form::Struct(&Struct {
                 name: stringify!($name),
                 size: size_of::<Self>(),
@@ -222,6 +231,7 @@ macro_rules! choice {
             }
         }
         impl Reads for $name {
+            const NAME: &str = stringify!($name);
             const FORM: Form = Form::Union(
                 &Union {
                     name: stringify!($name),
@@ -247,7 +257,21 @@ macro_rules! chained {
     };
 }
 
-pub(super) use {chained, choice, enumeration, flags, handle, member, read_as, structure};
+/// All enums and flag sets.
+macro_rules! constants {
+    (enums { $($Enum:ident)* } flags { $($Flags:ident)* }) => {
+        /// The value of the enumerator or flag of that C name.
+        pub fn constant(name: &str) -> Option<u32> {
+            let lists: &[&[(u32, &str)]] = &[$($Enum::NAMED,)* $($Flags::BITS,)*];
+            let mut all = lists.iter().copied().flatten();
+            all.find(|(_, known)| *known == name).map(|(value, _)| *value)
+        }
+    };
+}
+
+pub(super) use {
+    chained, choice, constants, enumeration, flags, handle, member, read_as, structure,
+};
 
 /// Names of the bits of a set, then the bits that have none.
 pub fn names(bits: u32, named: &[(u32, &str)], out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,8 @@
 //! undefined behaviour. Knows nothing of loaders or adapters.
 //!
 //! Generated: `types`, `functions`, `info`. By hand: `define`, the macros that the declarations in
-//! `types` are made with; `ddi` and `params`, which follow from the list of functions; `print`.
+//! `types` are made with; `ddi` and `params`, which follow from the list of functions; `property`, from
+//! that of properties; `print`.
 
 #![allow(non_camel_case_types, non_snake_case)]
 

@@ -24,7 +24,8 @@ const MOD: &str = "\
 //! undefined behaviour. Knows nothing of loaders or adapters.
 //!
 //! Generated: `types`, `functions`, `info`. By hand: `define`, the macros that the declarations in
-//! `types` are made with; `ddi` and `params`, which follow from the list of functions; `print`.
+//! `types` are made with; `ddi` and `params`, which follow from the list of functions; `property`, from
+//! that of properties; `print`.
 
 #![allow(non_camel_case_types, non_snake_case)]
 
@@ -49,7 +50,7 @@ pub use types::*;
 const TYPES: &str = "\
 //! Enums, flag sets, structs, unions, callbacks and macros; `define` says what each declaration makes.
 
-use super::define::{chained, choice, enumeration, flags, handle, member, read_as, structure};
+use super::define::{chained, choice, constants, enumeration, flags, handle, member, read_as, structure};
 use super::print::{Form, Member, Reads, Struct, Union, place};
 use std::ffi::{CStr, c_char, c_void};
 ";
@@ -92,6 +93,18 @@ fn types(spec: &Spec) -> Result<String> {
         .map(|found| format!("    {},\n", found.name))
         .collect();
     let _ = write!(out, "\nchained! {{\n{chained}}}\n");
+    let (mut enums, mut flags) = (String::new(), String::new());
+    for item in spec.items() {
+        let _ = match item {
+            Item::Enum(found) => writeln!(enums, "        {}", found.name),
+            Item::Flags(found) => writeln!(flags, "        {}", found.name),
+            _ => Ok(()),
+        };
+    }
+    let _ = write!(
+        out,
+        "\nconstants! {{\n    enums {{\n{enums}    }}\n    flags {{\n{flags}    }}\n}}\n"
+    );
     Ok(out)
 }
 

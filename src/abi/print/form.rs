@@ -100,16 +100,20 @@ pub trait Reads {
     const POINTER: Form = Form::Pointer(&Self::FORM);
     /// What a list of such pointers' targets has; for pointers only.
     const TARGET: Form = Self::FORM;
+    /// The C name of the type, of a pointer that of its target; empty for what has no name of ours.
+    const NAME: &'static str = "";
 }
 
 impl<T: Reads> Reads for *const T {
     const FORM: Form = T::POINTER;
     const TARGET: Form = T::FORM;
+    const NAME: &'static str = T::NAME;
 }
 
 impl<T: Reads> Reads for *mut T {
     const FORM: Form = T::POINTER;
     const TARGET: Form = T::FORM;
+    const NAME: &'static str = T::NAME;
 }
 
 impl<T: Reads, const N: usize> Reads for [T; N] {
