@@ -60,7 +60,7 @@ struct Source {
 /// How far a block of lines goes.
 #[derive(Clone, Copy)]
 enum Block {
-    /// Until its brackets close.
+    /// Until its brackets close, and as long as lines are further in than the first.
     Balanced,
     /// As long as lines are further in than the first.
     Indented,
@@ -83,7 +83,7 @@ impl Source {
             }
             let from = first(&lines, at).max(shown);
             let end = match block {
-                Block::Balanced => balanced(&lines, at),
+                Block::Balanced => balanced(&lines, at).max(indented(&lines, at)),
                 Block::Indented => indented(&lines, at),
             };
             let _ = writeln!(blocks, "// line {}", from + 1);
@@ -175,11 +175,9 @@ fn balanced(lines: &[&str], from: usize) -> usize {
 
 fn indented(lines: &[&str], from: usize) -> usize {
     let further = |line: &&str| line.is_empty() || indent(line) > indent(lines[from]);
-    let more = lines[from + 1..]
-        .iter()
-        .take_while(|line| further(line))
-        .count();
-    from + 1 + more
+    let rest = lines[from + 1..].iter().take_while(|line| further(line));
+    let last = rest.enumerate().filter(|(_, line)| !line.is_empty()).last();
+    from + 1 + last.map_or(0, |(at, _)| at + 1)
 }
 
 /// Every macro over the list, expanded for the function alone.
@@ -394,6 +392,7 @@ mod tests {
             "functions::urEnqueueUSMFill(",
             "table_of(hQueue.cast())",
             "urEnqueueUSMFill ur_enqueue_usm_fill_params_t |p| {",
+            "wrong UR_RESULT_ERROR_INVALID_NULL_HANDLE: \"hQueue null\" (hQueue = null)",
             "pub unsafe extern \"C\" fn urEnqueueUSMFill<B: Backend>(",
             "======== Queue::usm_fill in src/hal/generated/traits.rs",
         ] {

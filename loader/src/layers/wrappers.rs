@@ -48,7 +48,7 @@ macro_rules! rows {
                 [None; $crate::layers::wrappers::COUNT];
             $(
                 rows[$crate::layers::wrappers::number::$name] = Some({
-                    #[inline]
+                    #[inline(always)]
                     unsafe fn check(params: *const std::ffi::c_void) -> ur::object::Result<()> {
                         // SAFETY: the caller passes the function's parameter struct, and promises
                         // what the specification asks of a caller.

@@ -151,7 +151,8 @@ fn leader(spec: &Spec, function: &Function) -> String {
     }
 }
 
-fn form(spec: &Spec, function: &Function, param: &Param) -> Result<String> {
+/// What an argument is: the head of the generated file lists the forms.
+pub fn form(spec: &Spec, function: &Function, param: &Param) -> Result<String> {
     let ty = param.c_type();
     let kind = || rust::object_name(&ty.base);
     if let (Some(info), true) = (&param.info, param.dir != Dir::In) {

@@ -8,14 +8,13 @@ mod expr;
 mod functions;
 mod hal;
 mod headers;
+mod info;
 mod layers;
 mod mock;
 mod print;
 mod proof;
 mod rust;
 pub mod support;
-mod sweep;
-mod tools;
 
 pub use abi::pfn;
 pub use hal::entries;
@@ -54,6 +53,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for family in [
         abi::files,
+        info::files,
         functions::files,
         hal::files,
         layers::files,
@@ -61,8 +61,6 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         print::files,
         headers::files,
         proof::files,
-        sweep::files,
-        tools::files,
     ] {
         files.extend(family(spec)?);
     }

@@ -29,11 +29,11 @@ around! {
         result
     }
     urEnqueueEventsWait ur_enqueue_events_wait_params_t |p, call| {
-        let command = Command::new("urEnqueueEventsWait", *p.phQueue, if *p.pnumEventsInWaitList == 0 { Kind::Marker } else { Kind::Plain }, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueEventsWait", *p.phQueue, if *p.pnumEventsInWaitList == 0 { Kind::Marker } else { Kind::Plain }, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run(*p.pphEvent, call)
     }
     urEnqueueEventsWaitWithBarrier ur_enqueue_events_wait_with_barrier_params_t |p, call| {
-        let command = Command::new("urEnqueueEventsWaitWithBarrier", *p.phQueue, Kind::Barrier { all: *p.pnumEventsInWaitList == 0 }, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueEventsWaitWithBarrier", *p.phQueue, Kind::Barrier { all: *p.pnumEventsInWaitList == 0 }, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run(*p.pphEvent, call)
     }
     urEnqueueMemBufferRead ur_enqueue_mem_buffer_read_params_t |p, call| {
@@ -61,15 +61,15 @@ around! {
         command.run(*p.pphEvent, call)
     }
     urEnqueueMemBufferCopy ur_enqueue_mem_buffer_copy_params_t |p, call| {
-        let command = Command::new("urEnqueueMemBufferCopy", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueMemBufferCopy", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run(*p.pphEvent, call)
     }
     urEnqueueMemBufferCopyRect ur_enqueue_mem_buffer_copy_rect_params_t |p, call| {
-        let command = Command::new("urEnqueueMemBufferCopyRect", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueMemBufferCopyRect", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run(*p.pphEvent, call)
     }
     urEnqueueMemBufferFill ur_enqueue_mem_buffer_fill_params_t |p, call| {
-        let command = Command::new("urEnqueueMemBufferFill", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueMemBufferFill", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run(*p.pphEvent, call)
     }
     urEnqueueMemImageRead ur_enqueue_mem_image_read_params_t |p, call| {
@@ -85,7 +85,7 @@ around! {
         command.run(*p.pphEvent, call)
     }
     urEnqueueMemImageCopy ur_enqueue_mem_image_copy_params_t |p, call| {
-        let command = Command::new("urEnqueueMemImageCopy", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueMemImageCopy", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run(*p.pphEvent, call)
     }
     urEnqueueMemBufferMap ur_enqueue_mem_buffer_map_params_t |p, call| {
@@ -162,15 +162,15 @@ around! {
         command.run(*p.pphEvent, call)
     }
     urEnqueueUSMDeviceAllocExp ur_enqueue_usm_device_alloc_exp_params_t |p, call| {
-        let command = Command::new("urEnqueueUSMDeviceAllocExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueUSMDeviceAllocExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run_alloc((*p.pppMem).cast(), *p.psize, *p.pphEvent, call)
     }
     urEnqueueUSMSharedAllocExp ur_enqueue_usm_shared_alloc_exp_params_t |p, call| {
-        let command = Command::new("urEnqueueUSMSharedAllocExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueUSMSharedAllocExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run_alloc((*p.pppMem).cast(), *p.psize, *p.pphEvent, call)
     }
     urEnqueueUSMHostAllocExp ur_enqueue_usm_host_alloc_exp_params_t |p, call| {
-        let command = Command::new("urEnqueueUSMHostAllocExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueUSMHostAllocExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run_alloc((*p.pppMem).cast(), *p.psize, *p.pphEvent, call)
     }
     urEnqueueUSMFreeExp ur_enqueue_usm_free_exp_params_t |p, call| {
@@ -195,13 +195,13 @@ around! {
         result
     }
     urBindlessImagesWaitExternalSemaphoreExp ur_bindless_images_wait_external_semaphore_exp_params_t |p, call| {
-        let command = Command::new("urBindlessImagesWaitExternalSemaphoreExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urBindlessImagesWaitExternalSemaphoreExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         let result = command.run(*p.pphEvent, call);
         queue_opened(result, *p.phQueue);
         result
     }
     urBindlessImagesSignalExternalSemaphoreExp ur_bindless_images_signal_external_semaphore_exp_params_t |p, call| {
-        let command = Command::new("urBindlessImagesSignalExternalSemaphoreExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urBindlessImagesSignalExternalSemaphoreExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         let result = command.run(*p.pphEvent, call);
         queue_opened(result, *p.phQueue);
         result
@@ -322,7 +322,7 @@ around! {
         result
     }
     urEnqueueHostTaskExp ur_enqueue_host_task_exp_params_t |p, call| {
-        let command = Command::new("urEnqueueHostTaskExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueHostTaskExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run_task(p.ppfnHostTask, p.pdata, *p.pphEvent, call)
     }
     urEnqueueEventsWaitWithBarrierExt ur_enqueue_events_wait_with_barrier_ext_params_t |p, call| {
@@ -331,7 +331,7 @@ around! {
         command.run(*p.pphEvent, call)
     }
     urEnqueueNativeCommandExp ur_enqueue_native_command_exp_params_t |p, call| {
-        let command = Command::new("urEnqueueNativeCommandExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueNativeCommandExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run(*p.pphEvent, call)
     }
     urEventCreateExp ur_event_create_exp_params_t |p, call| {
@@ -340,7 +340,7 @@ around! {
         result
     }
     urEnqueueGraphExp ur_enqueue_graph_exp_params_t |p, call| {
-        let command = Command::new("urEnqueueGraphExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
+        let mut command = Command::new("urEnqueueGraphExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
         command.run(*p.pphEvent, call)
     }
 }

@@ -62,11 +62,65 @@ struct Count {
     size: usize,
 }
 
-/// A function's arguments.
+/// An argument's position and role.
+type Placed = (usize, Role);
+
+/// The arguments of a function that are a matter of this layer, in order.
 struct Roles {
-    roles: &'static [Role],
-    /// The position of the handle that leads to the adapter: it keeps what is lent.
-    leader: Option<usize>,
+    /// Handles that must be alive.
+    uses: &'static [Placed],
+    /// Handles that are given out or given back.
+    gives: &'static [Placed],
+    /// The handle that leads to the adapter, with its position: it keeps what is lent.
+    leader: Option<(Kind, usize)>,
+}
+
+/// Which list of [`Roles`] a role is in. Some are in both.
+#[derive(Clone, Copy)]
+enum Part {
+    Uses,
+    Gives,
+}
+
+const fn is_in(role: &Role, part: Part) -> bool {
+    match role {
+        Role::None => false,
+        Role::Retains(_) => true,
+        Role::Uses(_) | Role::UsesList(..) | Role::UsesNested(..) => matches!(part, Part::Uses),
+        _ => matches!(part, Part::Gives),
+    }
+}
+
+const fn length(roles: &[Role], part: Part) -> usize {
+    let mut length = 0;
+    let mut at = 0;
+    while at < roles.len() {
+        length += is_in(&roles[at], part) as usize;
+        at += 1;
+    }
+    length
+}
+
+const fn pick<const LENGTH: usize>(roles: &[Role], part: Part) -> [Placed; LENGTH] {
+    let mut picked = [(0, Role::None); LENGTH];
+    let mut length = 0;
+    let mut at = 0;
+    while at < roles.len() {
+        if is_in(&roles[at], part) {
+            picked[length] = (at, roles[at]);
+            length += 1;
+        }
+        at += 1;
+    }
+    picked
+}
+
+/// The leading handle at a position, unless it is a list.
+const fn leader(roles: &[Role], at: usize) -> Option<(Kind, usize)> {
+    match roles[at] {
+        Role::Uses(kind) => Some((kind, at)),
+        _ => None,
+    }
 }
 
 /// A property whose value is a handle, or a list of handles.
@@ -107,13 +161,13 @@ pub enum Nested {
     PoolDescription,
 }
 
-/// Most arguments that a function has.
-const MAX_ARGUMENTS: usize = {
+/// Most handles that a function gives out or back.
+const MAX_GIVEN: usize = {
     let mut most = 0;
     let mut at = 0;
     while at < ROLES.len() {
-        if ROLES[at].roles.len() > most {
-            most = ROLES[at].roles.len();
+        if ROLES[at].gives.len() > most {
+            most = ROLES[at].gives.len();
         }
         at += 1;
     }
@@ -238,13 +292,13 @@ macro_rules! place {
     };
 }
 
-/// The position of the leading handle.
+/// The leading handle.
 macro_rules! leader {
-    ($arguments:ident []) => {
+    ($arguments:ident $roles:ident []) => {
         None
     };
-    ($arguments:ident [$handle:ident $($rest:tt)*]) => {
-        Some(position($arguments, stringify!($handle)))
+    ($arguments:ident $roles:ident [$handle:ident $($rest:tt)*]) => {
+        leader($roles, position($arguments, stringify!($handle)))
     };
 }
 
@@ -257,9 +311,11 @@ macro_rules! roles {
         /// Every function's arguments, by number.
         static ROLES: &[Roles] = &[$( $( {
             const ARGUMENTS: &[(&str, usize)] = &[$( (stringify!($arg), size_of::<$ty>()) ),*];
+            const ROLES: &[Role] = &[$( role!($number $arg ARGUMENTS $form) ),*];
             Roles {
-                roles: &[$( role!($number $arg ARGUMENTS $form) ),*],
-                leader: leader!(ARGUMENTS $leader),
+                uses: const { &pick::<{ length(ROLES, Part::Uses) }>(ROLES, Part::Uses) },
+                gives: const { &pick::<{ length(ROLES, Part::Gives) }>(ROLES, Part::Gives) },
+                leader: leader!(ARGUMENTS ROLES $leader),
             }
         }, )* )*];
     };
@@ -278,22 +334,14 @@ macro_rules! watched {
         let mut call = || unsafe { $below($( params.$field.read() ),*) };
         let arguments = [$( params.$field as *mut c_void ),*];
         // SAFETY: these are the function's arguments.
-        unsafe { around($number, &arguments, &mut call) }
+        unsafe { around::<$number>(&arguments, &mut call) }
     }};
 }
 ur::for_each_function! { wrappers watched }
 
 /// Functions with handles among their arguments.
 const fn wants(number: usize) -> bool {
-    let roles = ROLES[number].roles;
-    let mut at = 0;
-    while at < roles.len() {
-        if !matches!(roles[at], Role::None) {
-            return true;
-        }
-        at += 1;
-    }
-    false
+    !ROLES[number].uses.is_empty() || !ROLES[number].gives.is_empty()
 }
 
 /// The addresses of a call's arguments.
@@ -353,46 +401,49 @@ impl Arguments<'_> {
     }
 }
 
-/// Makes a call, and notes which handles it uses, gives out and gives back.
+/// Makes a call, and notes which handles it uses, gives out and gives back. A function's roles are
+/// constants: inlined, the walk is unrolled and takes no more instructions than code for each
+/// function.
 ///
 /// # Safety
 /// `arguments` are the addresses of the function's arguments, which `below` passes on.
-unsafe fn around(
-    number: usize,
+#[inline(always)]
+unsafe fn around<const NUMBER: usize>(
     arguments: &[*mut c_void],
-    below: &mut dyn FnMut() -> ur_result_t,
+    below: &mut impl FnMut() -> ur_result_t,
 ) -> ur_result_t {
-    let function = &ROLES[number];
+    let function = const { &ROLES[NUMBER] };
     let arguments = Arguments(arguments);
-    let call = Call::new(NAMES[number]);
-    let roles = || function.roles.iter().copied().enumerate();
+    let call = Call::new(const { NAMES[NUMBER] });
     if call.vets() {
         // SAFETY: the caller's promise.
-        let use_all = || unsafe { uses_all(&call, arguments, function.roles) };
-        let vetted = boundary(use_all);
+        let vetted = boundary(|| unsafe { uses_all(&call, arguments, function.uses) });
         if vetted != UR_RESULT_SUCCESS {
             return vetted;
         }
     }
+    if function.gives.is_empty() {
+        return below();
+    }
     let mut release = None;
-    let mut before = [std::ptr::null(); MAX_ARGUMENTS];
+    let mut before = [std::ptr::null(); MAX_GIVEN];
     let (mut elements, mut bytes) = (0u32, 0usize);
-    for (at, role) in roles() {
+    for ((at, role), before) in function.gives.iter().zip(&mut before) {
         // SAFETY: the roles are those of the function's arguments; outputs are null or readable.
         unsafe {
             match role {
-                Role::Releases(kind) => match call.release(kind, arguments.pointer(at)) {
+                Role::Releases(kind) => match call.release(*kind, arguments.pointer(*at)) {
                     Ok(under_way) => release = Some(under_way),
                     Err(error) => return error,
                 },
-                Role::Makes { .. } => before[at] = call.before(arguments.get(at)),
-                Role::Keeps(kind) => before[at] = call.held(kind, arguments.get(at)),
+                Role::Makes { .. } => *before = call.before(arguments.get(*at)),
+                Role::Keeps(kind) => *before = call.held(*kind, arguments.get(*at)),
                 Role::Fills {
                     total: Some(total), ..
-                } if !arguments.pointer(at).is_null() => arguments.want(total, &mut elements),
+                } if !arguments.pointer(*at).is_null() => arguments.want(*total, &mut elements),
                 Role::Tells {
                     size: Some(size), ..
-                } if !arguments.pointer(at).is_null() => arguments.want(size.written, &mut bytes),
+                } if !arguments.pointer(*at).is_null() => arguments.want(size.written, &mut bytes),
                 _ => {}
             }
         }
@@ -401,25 +452,23 @@ unsafe fn around(
     if let Some(release) = release {
         release.ended(result);
     }
-    for (at, role) in roles() {
+    for ((at, role), before) in function.gives.iter().zip(before) {
         if let Role::Makes { kind, cleared } = role {
             // Where a refusal leaves null, what is there was given out: some adapters give a program
             // that did not link, for its log.
-            let result = if cleared { UR_RESULT_SUCCESS } else { result };
+            let result = if *cleared { UR_RESULT_SUCCESS } else { result };
             // SAFETY: the output is null or has what the adapter has written.
-            unsafe { call.made(kind, arguments.get(at), before[at], result) };
+            unsafe { call.made(*kind, arguments.get(*at), before, result) };
         }
     }
     if call.gave(result) {
         boundary(|| {
-            let lender = function.leader.and_then(|at| match function.roles[at] {
-                // SAFETY: the argument is a handle.
-                Role::Uses(kind) => Some((kind, unsafe { arguments.pointer(at) })),
-                _ => None,
-            });
-            for (at, role) in roles() {
+            // SAFETY: the argument is a handle.
+            let handle = |at| unsafe { arguments.pointer(at) };
+            let lender = function.leader.map(|(kind, at)| (kind, handle(at)));
+            for ((at, role), before) in function.gives.iter().zip(before) {
                 // SAFETY: the call succeeded: what it promises to write is written.
-                unsafe { gave(&call, arguments, at, role, before[at], lender) };
+                unsafe { gave(&call, arguments, *at, role, before, lender) };
             }
             Ok(())
         });
@@ -429,10 +478,11 @@ unsafe fn around(
 
 /// # Safety
 /// As for [`uses`], of all arguments.
-unsafe fn uses_all(call: &Call, arguments: Arguments<'_>, roles: &[Role]) -> Result<()> {
-    for (at, role) in roles.iter().enumerate() {
+#[inline(always)]
+unsafe fn uses_all(call: &Call, arguments: Arguments<'_>, roles: &[Placed]) -> Result<()> {
+    for (at, role) in roles {
         // SAFETY: the caller's promise.
-        unsafe { uses(call, arguments, at, *role) }?;
+        unsafe { uses(call, arguments, *at, role) }?;
     }
     Ok(())
 }
@@ -441,10 +491,11 @@ unsafe fn uses_all(call: &Call, arguments: Arguments<'_>, roles: &[Role]) -> Res
 ///
 /// # Safety
 /// The role is that of the argument at that position, which is as the specification asks.
-unsafe fn uses(call: &Call, arguments: Arguments<'_>, at: usize, role: Role) -> Result<()> {
+#[inline(always)]
+unsafe fn uses(call: &Call, arguments: Arguments<'_>, at: usize, role: &Role) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe {
-        match role {
+        match *role {
             Role::Uses(kind) | Role::Retains(kind) => call.uses(kind, arguments.pointer(at)),
             Role::UsesList(kind, count) => {
                 call.uses_list(kind, arguments.get(at), arguments.count(count))
@@ -466,17 +517,18 @@ unsafe fn uses(call: &Call, arguments: Arguments<'_>, at: usize, role: Role) -> 
 ///
 /// # Safety
 /// As for [`uses`], after a success.
+#[inline(always)]
 unsafe fn gave(
     call: &Call,
     arguments: Arguments<'_>,
     at: usize,
-    role: Role,
+    role: &Role,
     before: *const c_void,
     lender: Option<(Kind, *const c_void)>,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        match (role, lender) {
+        match (*role, lender) {
             (Role::Retains(kind), _) => call.retained(kind, arguments.pointer(at)),
             (Role::Keeps(kind), _) => call.made_unless(kind, arguments.get(at), before),
             (Role::Lends(kind), Some(lender)) => call.lent(kind, arguments.get(at), lender),

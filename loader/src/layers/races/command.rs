@@ -117,7 +117,7 @@ impl Command {
     /// # Safety
     /// After a success of the call the event's pointer is null or has the event.
     pub unsafe fn run(
-        mut self,
+        &mut self,
         event: *const ur_event_handle_t,
         call: &mut dyn FnMut() -> ur_result_t,
     ) -> ur_result_t {
@@ -135,7 +135,7 @@ impl Command {
     /// # Safety
     /// As there, and `made` is null or has the block's address after a success.
     pub unsafe fn run_alloc(
-        mut self,
+        &mut self,
         made: *const *mut c_void,
         size: usize,
         event: *const ur_event_handle_t,
@@ -158,7 +158,7 @@ impl Command {
     /// # Safety
     /// As there; the task and its data are writable, and `call` reads them.
     pub unsafe fn run_task(
-        mut self,
+        &mut self,
         function: *mut ur_exp_host_task_function_t,
         data: *mut *mut c_void,
         event: *const ur_event_handle_t,
@@ -292,7 +292,7 @@ impl Command {
     ///
     /// # Safety
     /// After a success the event's pointer is null or has the event.
-    unsafe fn end(mut self, result: ur_result_t, event: *const ur_event_handle_t) {
+    unsafe fn end(&mut self, result: ur_result_t, event: *const ur_event_handle_t) {
         let Some(taken) = &self.taken else { return };
         let Some(mut state) = after(UR_RESULT_SUCCESS) else {
             return;

@@ -28,6 +28,7 @@ macro_rules! around {
                 [None; $crate::layers::wrappers::COUNT];
             $(
                 rows[$crate::layers::wrappers::number::$name] = Some({
+                    #[inline(always)]
                     unsafe fn around(
                         params: *const std::ffi::c_void,
                         $call: &mut dyn FnMut() -> ur_result_t,

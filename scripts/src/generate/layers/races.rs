@@ -130,11 +130,10 @@ fn command(function: &Function) -> Vec<String> {
     if let Some(param) = function.params.iter().find(blocking) {
         lines.push(format!("command.blocks(*p.p{} != 0);", param.name));
     }
-    let changed = if lines.is_empty() { "" } else { "mut " };
     lines.insert(
         0,
         format!(
-            "let {changed}command = Command::new({name:?}, *p.phQueue, {kind}, {waits}, !(*p.pphEvent).is_null());"
+            "let mut command = Command::new({name:?}, *p.phQueue, {kind}, {waits}, !(*p.pphEvent).is_null());"
         ),
     );
     lines.extend(match name.as_str() {
