@@ -1,5 +1,6 @@
 //! Run as the module's head says. Every interleaving and every permitted reordering is tried.
 
+use super::rank;
 use super::sync::{AtomicU64, Mutex, Ordering};
 use super::{Clock, Frontier, Lane, Point};
 use loom::thread;
@@ -45,7 +46,7 @@ fn loom_racing_raises_keep_the_highest() {
 fn loom_pruning_races_with_completion_without_losing_order() {
     loom::model(|| {
         let producer = Clock::new();
-        let consumer = Arc::new(Mutex::new(Lane::new()));
+        let consumer = Arc::new(Mutex::<_, { rank::LEAF }>::new(Lane::new()));
         let death = Frontier::from(Point::new(&producer, 1));
         let raiser = {
             let producer = Arc::clone(&producer);

@@ -12,7 +12,8 @@ pub type Rank = u8;
 macro_rules! ranks {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         #[repr(u8)]
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        // Without the check nobody asks how many there are.
+        #[allow(dead_code, non_camel_case_types, clippy::upper_case_acronyms)]
         enum Order { $($name,)* COUNT }
 
         $($(#[$doc])* pub const $name: Rank = Order::$name as Rank;)*
@@ -41,6 +42,8 @@ ranks! {
     DEPENDENTS,
     /// The addresses of a pool's pages.
     ADDRESSES,
+    /// What a lane keeps back: the driver's calls are made under it.
+    DEFERRED,
     /// A driver's own locks under which it takes others of its own.
     DRIVER,
     /// A context's list of pools.

@@ -95,6 +95,10 @@ impl<T, const RANK: Rank> Mutex<T, RANK> {
         MutexGuard { inner, _held }
     }
 
+    pub fn get_mut(&mut self) -> &mut T {
+        entered(self.0.get_mut())
+    }
+
     /// None if another thread has it.
     #[cfg(all(test, not(loom)))]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {

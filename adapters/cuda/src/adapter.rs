@@ -3,7 +3,7 @@
 //! references.
 
 use std::ffi::{c_char, c_void};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
@@ -11,6 +11,7 @@ use ur::object::{
     Body, Census, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error,
 };
 use ur::stream::{Context, Engine};
+use ur::timeline::sync::Mutex;
 
 use crate::Cuda;
 use crate::cu::{Api, current};
@@ -50,11 +51,7 @@ pub struct Adapter {
 /// The engine, made when first needed and ended with the adapter's last reference.
 pub fn engine() -> Result<Arc<Engine<Cuda>>> {
     let roots = roots().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
-    let mut engine = roots
-        .adapter
-        .engine
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut engine = roots.adapter.engine.lock();
     Ok(Arc::clone(engine.get_or_insert_with(Engine::new)))
 }
 
@@ -64,11 +61,7 @@ impl Body for Adapter {
     fn released(this: &Object<Self>) {
         // Zero unless another thread has just got the adapter anew.
         if this.api_refs() == 0 {
-            let engine = this
-                .engine
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
+            let engine = this.engine.lock().take();
             if let Some(engine) = engine {
                 engine.shut_down();
             }

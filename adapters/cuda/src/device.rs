@@ -3,7 +3,7 @@
 mod info;
 
 use std::ffi::{CStr, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
@@ -11,6 +11,7 @@ use ur::object::{
     Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
 };
 use ur::stream::Context;
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 use crate::Cuda;
 use crate::adapter::engine;
@@ -129,7 +130,7 @@ impl Device {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Arc<Gpu>>> {
-        self.gpu.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gpu.lock()
     }
 
     /// The primary context, retained if it was not yet.

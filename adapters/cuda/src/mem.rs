@@ -16,13 +16,15 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 use ur::hal::{self, MemInfo};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Context, Driver, Landing, Work};
+use ur::timeline::rank;
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 use crate::Cuda;
 use crate::device::Device;
@@ -46,7 +48,10 @@ enum Storage {
     /// Memory of the context's pools.
     Own,
     /// As `Own`, a copy of this memory of the host's. Locked while one is made of the other.
-    Copy { host: usize, copies: Mutex<()> },
+    Copy {
+        host: usize,
+        copies: Mutex<(), { rank::DRIVER }>,
+    },
     /// The host's own memory, registered.
     Registered,
     /// Others keep it.
@@ -229,7 +234,7 @@ impl Mem {
     #[cold]
     fn begin_slowly(&self, with: Use) -> Result<()> {
         if let Storage::Copy { host, copies } = &self.storage {
-            let _copying = copies.lock().unwrap_or_else(PoisonError::into_inner);
+            let _copying = copies.lock();
             if self.used.load(Ordering::Relaxed) == Use::None as u8 {
                 self.copy(self.address, *host)?;
             }
@@ -245,7 +250,7 @@ impl Mem {
         let Storage::Copy { host, copies } = &self.storage else {
             return;
         };
-        let _copying = copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let _copying = copies.lock();
         if self.used.load(Ordering::Acquire) == Use::Writes as u8
             && let Err(error) = self.copy(*host, self.address)
         {
@@ -269,7 +274,7 @@ impl Mem {
     }
 
     fn maps(&self) -> MutexGuard<'_, Vec<Map>> {
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+        self.maps.lock()
     }
 
     /// Address of a range that lies within the buffer.
@@ -354,7 +359,7 @@ impl Mem {
     }
 
     fn ended(&self) -> MutexGuard<'_, Vec<Arc<Ended>>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ended.lock()
     }
 
     /// Frees the memory of mappings whose last command was given to a stream: a free comes after
@@ -380,12 +385,12 @@ fn free(context: &OfContext, at: usize) {
 
 impl Drop for Mem {
     fn drop(&mut self) {
-        for map in std::mem::take(&mut *self.maps()) {
+        for map in std::mem::take(self.maps.get_mut()) {
             if map.staged {
                 free(&self.context, map.at);
             }
         }
-        for ended in std::mem::take(&mut *self.ended()) {
+        for ended in std::mem::take(self.ended.get_mut()) {
             free(&self.context, ended.0);
         }
         match self.storage {

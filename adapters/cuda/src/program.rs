@@ -4,12 +4,13 @@ mod metadata;
 mod module;
 
 use std::ffi::{CStr, CString};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{self, ProgramBuildInfo, ProgramInfo, checks};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 pub use metadata::GroupRules;
 pub use module::Module;
@@ -62,7 +63,7 @@ impl Part {
     }
 
     fn build(&self) -> MutexGuard<'_, Build> {
-        self.build.lock().unwrap_or_else(PoisonError::into_inner)
+        self.build.lock()
     }
 
     /// Loads the code; kernels made before keep what they have.

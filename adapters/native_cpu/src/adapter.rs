@@ -2,12 +2,14 @@
 //! go with its references.
 
 use std::ffi::{c_char, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
 use ur::object::{Body, Census, Error, InfoOut, Kind, ListOut, Object, Origin, Result, last_error};
 use ur::stream::Engine;
+use ur::timeline::rank;
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 use crate::device::Device;
 use crate::exec::{Crew, Executor, Failure};
@@ -44,7 +46,7 @@ pub struct Adapter {
 pub struct Machine {
     pub width: usize,
     origin: Origin,
-    running: Mutex<Running>,
+    running: Mutex<Running, { rank::DRIVER }>,
 }
 
 #[derive(Default)]
@@ -81,7 +83,7 @@ impl Machine {
         if self.origin.is_left() {
             return Err(error(Failure::Lost));
         }
-        Ok(self.running.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.running.lock())
     }
 
     /// Ends all threads; what needs them next starts them again.

@@ -8,12 +8,13 @@ mod metadata;
 mod tests;
 
 use std::ffi::{CStr, CString};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{self, ProgramBuildInfo, ProgramInfo};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 pub use elf::exports;
 pub use image::Image;
@@ -66,7 +67,7 @@ impl Part {
     }
 
     fn build(&self) -> MutexGuard<'_, Build> {
-        self.build.lock().unwrap_or_else(PoisonError::into_inner)
+        self.build.lock()
     }
 
     /// What the part could be made from again; empty if it was linked from too much.

@@ -7,12 +7,13 @@
 //! submitted keeps the buffer that it runs.
 
 use std::ptr::{self, null, null_mut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Compiled, Devices, Stamps, Step, Work};
+use ur::timeline::sync::Mutex;
 
 use crate::OpenCl;
 use crate::cl::{Api, QueueRef, Version};
@@ -337,14 +338,14 @@ pub fn compile(
 
 impl Compiled<OpenCl> for Recorded {
     fn submit(&self, lane: &Arc<Lane>, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        let works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
+        let works = self.works.lock();
         lane.submit_recorded(epoch, &works, stamps, |slot| {
             recorded(self.buffer.enqueue(slot))
         })
     }
 
     fn update(&self, at: usize, work: &Work<OpenCl>) -> bool {
-        let mut works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut works = self.works.lock();
         let (Some(before), Some(command)) = (works.get_mut(at), self.commands.get(at)) else {
             return false;
         };

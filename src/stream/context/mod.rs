@@ -201,7 +201,7 @@ impl<D: Driver> LaneOwner<D> for Object<Context<D>> {
 
 impl<D: Driver> Drop for Context<D> {
     fn drop(&mut self) {
-        for deleter in std::mem::take(&mut *self.deleters.lock()) {
+        for deleter in std::mem::take(self.deleters.get_mut()) {
             // SAFETY: set by the user for this moment, with data that it wants to see.
             let call = || unsafe { (deleter.run)(deleter.data) };
             D::call_user_anyway(&self.devices()[0], call);

@@ -75,7 +75,7 @@ pub struct Deferred<S: Stream> {
     keeps: AtomicBool,
     /// Whether something failed that all that follows comes after.
     failed: AtomicBool,
-    held: Mutex<Held<S>, { rank::DRIVER }>,
+    held: Mutex<Held<S>, { rank::DEFERRED }>,
 }
 
 struct Held<S: Stream> {

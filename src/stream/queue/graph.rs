@@ -233,7 +233,7 @@ impl<D: Driver> State<D> {
 
 impl<D: Driver> Drop for Graph<D> {
     fn drop(&mut self) {
-        for callback in std::mem::take(&mut *self.callbacks.lock()) {
+        for callback in std::mem::take(self.callbacks.get_mut()) {
             // SAFETY: set by the user for this moment, with data that it wants to see.
             let call = || unsafe { (callback.run)(callback.data) };
             D::call_user_anyway(&self.context.devices()[0], call);

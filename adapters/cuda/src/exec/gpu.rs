@@ -2,9 +2,10 @@
 
 use std::ffi::c_uint;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ur::object::Result;
+use ur::timeline::sync::Mutex;
 
 use super::fill::Fills;
 use super::memory::Pages;
@@ -51,12 +52,12 @@ pub(super) struct Spare(Mutex<Vec<usize>>);
 
 impl Spare {
     fn take(&self) -> Option<CUevent> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.pop().map(std::ptr::with_exposed_provenance_mut)
     }
 
     pub(super) fn give(&self, event: CUevent) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.push(event.expose_provenance());
     }
 }
@@ -142,7 +143,7 @@ impl Gpu {
     /// Does something on a stream of ours and waits for it. The context is current for it.
     pub fn at_once(&self, give: impl FnOnce(CUstream) -> Result<()>) -> Result<()> {
         let _current = self.enter()?;
-        let mut errands = self.errands.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errands = self.errands.lock();
         let stream = match &*errands {
             Some(Errands(stream)) => *stream,
             None => {
@@ -171,10 +172,7 @@ impl Drop for Gpu {
                     unsafe { (self.api.cuEventDestroy)(event) };
                 }
             }
-            let errands = self
-                .errands
-                .get_mut()
-                .unwrap_or_else(PoisonError::into_inner);
+            let errands = self.errands.get_mut();
             if let Some(Errands(stream)) = errands.take() {
                 // SAFETY: a stream of ours that is idle.
                 unsafe { (self.api.cuStreamDestroy)(stream) };

@@ -7,11 +7,12 @@
 //! made anew.
 
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ur::abi::ur_native_handle_t;
 use ur::object::{Error, Result};
 use ur::stream::{Compiled, NativeRecord, Stamps, Step, Work};
+use ur::timeline::sync::Mutex;
 
 use super::fill;
 use super::gpu::Gpu;
@@ -288,7 +289,7 @@ impl Compiled<Cuda> for Made {
         let Ok(_current) = made.graph.gpu.enter() else {
             return false;
         };
-        let mut works = made.works.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut works = made.works.lock();
         let Some(before) = works.get_mut(at) else {
             return false;
         };

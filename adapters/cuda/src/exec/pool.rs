@@ -3,11 +3,12 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Result};
 use ur::stream::{Kind, NativeLimits, NativePool, Work};
+use ur::timeline::sync::Mutex;
 
 use super::gpu::Gpu;
 use super::lane::Lane;
@@ -149,7 +150,7 @@ impl Pool {
 
     /// As above.
     fn aside(&self) -> Result<CUstream> {
-        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut aside = self.aside.lock();
         if aside.0.is_null() {
             let mut stream = null_mut();
             // SAFETY: room for one handle; 1 is `CU_STREAM_NON_BLOCKING`.
@@ -240,7 +241,7 @@ impl Drop for Pool {
         let Ok(_current) = self.gpu.enter() else {
             return;
         };
-        let aside = self.aside.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let aside = self.aside.get_mut();
         if !aside.0.is_null() {
             // SAFETY: a stream of ours. What it was given goes on.
             unsafe { (self.gpu.api.cuStreamDestroy)(aside.0) };

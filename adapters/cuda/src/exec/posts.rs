@@ -22,10 +22,12 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use ur::object::Result;
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use super::fill::{self, GROUP};
 use super::gpu::Gpu;
@@ -111,7 +113,7 @@ impl Last {
 #[derive(Default)]
 pub struct Posts {
     last: AtomicU64,
-    board: Mutex<Option<Board>>,
+    board: Mutex<Option<Board>, { rank::DRIVER }>,
 }
 
 impl Posts {
@@ -129,7 +131,7 @@ impl Posts {
         alone: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let last = Last::before(epoch, self.last.swap(0, Ordering::Relaxed));
-        let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut board = self.board.lock();
         if last != Last::Other && board.is_none() {
             // Without memory for it each goes by itself.
             *board = Boards::take(gpu).ok();
@@ -151,7 +153,7 @@ impl Posts {
 
     /// The stream has ended.
     pub fn end(&mut self, gpu: &Gpu) {
-        let board = self.board.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let board = self.board.get_mut();
         if let Some(board) = board.take() {
             gpu.boards.give(board);
         }
@@ -237,7 +239,7 @@ const AT_ONCE: usize = 8;
 
 impl Boards {
     fn take(gpu: &Arc<Gpu>) -> Result<Board> {
-        let mut stock = gpu.boards.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stock = gpu.boards.0.lock();
         if let Some(board) = stock.free.pop() {
             return Ok(board);
         }
@@ -263,13 +265,13 @@ impl Boards {
     }
 
     fn give(&self, board: Board) {
-        let mut stock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stock = self.0.lock();
         stock.free.push(board);
     }
 
     /// Gives the memory back. Nothing is pending any more. The context is current.
     pub fn close(&mut self, api: &Api) {
-        let stock = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let stock = self.0.get_mut();
         stock.free.clear();
         for block in stock.blocks.drain(..) {
             // SAFETY: memory of ours that nothing uses any more.

@@ -5,11 +5,13 @@
 //! and a newer one as soon as it is [`STALE`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ur::object::{Error, Result};
 use ur::stream::Stamps;
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use super::gpu::{Event, Gpu};
 use crate::cu::Api;
@@ -20,7 +22,7 @@ const STALE: Duration = Duration::from_millis(200);
 /// A device's clock.
 #[derive(Default)]
 pub struct Clock {
-    base: Mutex<Option<Arc<Base>>>,
+    base: Mutex<Option<Arc<Base>>, { rank::DRIVER }>,
     /// The last time that anybody was told.
     last: AtomicU64,
 }
@@ -48,7 +50,7 @@ impl Drop for Base {
 impl Clock {
     /// Ends with its context, which is current.
     pub fn close(&mut self, api: &Api) {
-        let base = self.base.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let base = self.base.get_mut();
         if let Some(base) = base.take() {
             // SAFETY: an event of ours; commands that count from it hold the context.
             unsafe { (api.cuEventDestroy)(std::ptr::with_exposed_provenance_mut(base.event)) };
@@ -63,11 +65,7 @@ impl Gpu {
     }
 
     fn base(self: &Arc<Self>) -> Result<Arc<Base>> {
-        let mut base = self
-            .clock
-            .base
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut base = self.clock.base.lock();
         if let Some(base) = &*base
             && base.seen.elapsed() < STALE
         {
@@ -112,12 +110,7 @@ impl Gpu {
 
 /// Has `stamps` filled in from the events around a command.
 pub fn fill(stamps: &Stamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
-    let base = gpu
-        .clock
-        .base
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let base = gpu.clock.base.lock().clone();
     let Some(base) = base else { return };
     stamps.fill_from(Box::new(move |stamps| {
         let gpu = end.gpu();

@@ -6,9 +6,9 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use ur::object::Result;
+use ur::timeline::sync::Mutex;
 
 use crate::cu::{Api, check};
 
@@ -56,7 +56,7 @@ impl Word {
 impl Words {
     /// A word that nobody has signalled to this value yet. The context is current.
     pub fn take(&self, api: &Api) -> Result<Word> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Some(word) = state.free.pop() {
             return Ok(word);
         }
@@ -86,13 +86,13 @@ impl Words {
             value: word.value.wrapping_add(1),
             ..word
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.free.push(next);
     }
 
     /// Gives the memory back. Nothing waits any more. The context is current.
     pub fn close(&mut self, api: &Api) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         state.free.clear();
         for block in state.blocks.drain(..) {
             // SAFETY: memory of ours that nothing uses any more.

@@ -2,10 +2,11 @@
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::object::{Error, Result, ensure};
+use ur::timeline::sync::Mutex;
 
 use super::plain::MOST;
 use crate::cu::sys::{CUfunc_cache, CUfunction, CUfunction_attribute};
@@ -91,7 +92,7 @@ impl Function {
             return Ok(());
         }
         let _current = gpu.enter()?;
-        let _one = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.telling.lock();
         // Less than another launch asked for would be too little for that.
         if bytes <= self.told.load(Ordering::Acquire) {
             return Ok(());

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
 
 use super::fence::SPIN_NS;
@@ -14,6 +14,7 @@ use super::mask::{Mask, Span};
 use super::scratch::Scratch;
 use super::{Failure, now};
 use ur::object::{Origin, stack_bytes};
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 /// What lanes and fences know of the workers.
 pub struct Crew {
@@ -115,7 +116,7 @@ impl Executor {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.threads.lock()
     }
 }
 
@@ -293,7 +294,7 @@ impl Crew {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ready> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ready.lock()
     }
 }
 

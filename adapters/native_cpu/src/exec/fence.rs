@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use ur::timeline::Clock;
+use ur::timeline::sync::{Condvar, Mutex, MutexGuard};
 
 use super::crew::Crew;
 use super::lane::Track;
@@ -149,7 +150,7 @@ impl Fence {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiters> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiters.lock()
     }
 }
 
@@ -234,7 +235,7 @@ impl Marker {
         let mut waiters = fence.lock();
         while !self.check()? {
             let waited = fence.changed.wait_timeout(waiters, CHECK);
-            waiters = waited.unwrap_or_else(PoisonError::into_inner).0;
+            waiters = waited.0;
         }
         Ok(())
     }

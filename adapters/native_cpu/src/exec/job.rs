@@ -1,8 +1,9 @@
 //! A command that several threads share: each takes pieces until there are none, and the one that
 //! ends the last piece completes the command.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 use super::Stamp;
 use super::command::{Command, Plan};
@@ -86,6 +87,6 @@ impl Job {
     }
 
     fn lock_command(&self) -> MutexGuard<'_, Option<Arc<Command>>> {
-        self.command.lock().unwrap_or_else(PoisonError::into_inner)
+        self.command.lock()
     }
 }

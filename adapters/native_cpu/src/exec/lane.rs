@@ -1,10 +1,11 @@
 //! Lanes: in-order queues of commands and waits. The states are on top of `exec`.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ur::object::has_usual_stack;
 use ur::timeline::Clock;
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 use super::command::Command;
 use super::crew::Crew;
@@ -268,6 +269,6 @@ impl Track {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -4,13 +4,15 @@
 //! behind a wait that failed.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{Deferred, HostPoint, LaunchRequest, Notice, Stamps, Work};
+use ur::timeline::rank;
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 use super::batch::{Batch, Notes, Slot};
 use super::marker::{self, Marker, outcome};
@@ -34,7 +36,7 @@ pub struct Lane {
     pub(super) open: AtomicBool,
     device: Arc<Object<Device>>,
     deferred: Deferred<Self>,
-    state: Mutex<Pending>,
+    state: Mutex<Pending, { rank::DRIVER }>,
 }
 
 /// What a lane gives its queue, later than it was submitted.
@@ -182,7 +184,7 @@ impl Lane {
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn marker_of(&self, event: EventRef) -> Position {

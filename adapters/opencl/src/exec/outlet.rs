@@ -15,11 +15,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use opencl_sys::CL_SUCCESS;
 use ur::object::Result;
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 use super::Position;
 use super::marker::{is_running, outcome};
@@ -176,7 +176,7 @@ impl Outlet {
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 
     /// Flushes if it is time to. `little`: whether the last command alone is not worth it.

@@ -1,10 +1,11 @@
 //! What the adapter keeps with each context: OpenCL's own, and where slabs begin.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use ur::object::Result;
+use ur::timeline::sync::{Mutex, MutexGuard, RwLock, WriteGuard};
 
 use crate::cl::ContextRef;
 
@@ -34,13 +35,13 @@ impl Slabs {
 
     /// Whether an address is in one of them.
     pub fn hold(&self, addr: usize) -> bool {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.read();
         let below = all.range(..=addr).next_back();
         below.is_some_and(|(_, end)| addr < *end)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<usize, usize>> {
-        self.all.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> WriteGuard<'_, BTreeMap<usize, usize>> {
+        self.all.write()
     }
 }
 
@@ -89,6 +90,6 @@ impl State {
     }
 
     fn moved(&self) -> MutexGuard<'_, HashMap<usize, usize>> {
-        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+        self.moved.lock()
     }
 }

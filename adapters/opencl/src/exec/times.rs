@@ -4,13 +4,14 @@
 //! (PoCL). What events tell is then counted from when they were queued, which the host saw too. An event
 //! that others made keeps the times that the driver tells.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use opencl_sys::*;
 use ur::object::{Object, Result};
 use ur::stream::{Notice, Stamps};
+use ur::timeline::sync::Mutex;
 
 use super::Position;
 use crate::cl::{self, EventRef};
@@ -26,7 +27,7 @@ impl Ahead {
     /// but for how far two clocks may have drifted apart since.
     pub fn seen(&self, queued: u64, stamped: u64) -> u64 {
         const DRIFT: u64 = 10_000;
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let seen = queued.wrapping_sub(stamped).cast_signed();
         let (at, most) = known.unwrap_or((queued, seen));
         let since = queued.saturating_sub(at);

@@ -4,13 +4,14 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, null};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
 use ur::hal::{self, Exported};
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::LaunchRequest;
+use ur::timeline::sync::{Mutex, MutexGuard};
 
 use super::Kernel;
 use super::check::is_complete;
@@ -324,9 +325,7 @@ impl Native {
     }
 
     fn arguments(&self) -> MutexGuard<'_, Arguments> {
-        self.arguments
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.arguments.lock()
     }
 
     /// The kernel itself, whose arguments others may set from now on.
