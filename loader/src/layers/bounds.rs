@@ -54,7 +54,7 @@ pub struct Place {
     argument: &'static str,
 }
 
-pub fn place(function: &'static str, argument: &'static str) -> Place {
+pub const fn place(function: &'static str, argument: &'static str) -> Place {
     Place { function, argument }
 }
 
@@ -100,12 +100,12 @@ const fn wants(number: usize) -> bool {
 ///
 /// # Safety
 /// The handle is null or live.
-pub unsafe fn buffer(place: Place, mem: ur_mem_handle_t, offset: u64, size: u64) -> Result<()> {
+pub unsafe fn buffer(place: &Place, mem: ur_mem_handle_t, offset: u64, size: u64) -> Result<()> {
     // SAFETY: the caller's promise.
     let Some(whole) = (unsafe { buffer_size(mem) }) else {
         return Ok(());
     };
-    within(&place, offset.checked_add(size), whole)
+    within(place, offset.checked_add(size), whole)
 }
 
 /// A box of a buffer, with pitches of 0 for packed rows and slices.
@@ -113,7 +113,7 @@ pub unsafe fn buffer(place: Place, mem: ur_mem_handle_t, offset: u64, size: u64)
 /// # Safety
 /// The handle is null or live.
 pub unsafe fn buffer_box(
-    place: Place,
+    place: &Place,
     mem: ur_mem_handle_t,
     origin: ur_rect_offset_t,
     region: ur_rect_region_t,
@@ -125,7 +125,7 @@ pub unsafe fn buffer_box(
         return Ok(());
     };
     within(
-        &place,
+        place,
         box_end(origin, region, row_pitch, slice_pitch),
         whole,
     )
@@ -136,7 +136,7 @@ pub unsafe fn buffer_box(
 /// # Safety
 /// The handle is null or live.
 pub unsafe fn image(
-    place: Place,
+    place: &Place,
     image: ur_mem_handle_t,
     origin: ur_rect_offset_t,
     region: ur_rect_region_t,
@@ -150,7 +150,7 @@ pub unsafe fn image(
         (origin.y, region.height, height),
         (origin.z, region.depth, depth),
     ] {
-        within(&place, from.checked_add(length), whole)?;
+        within(place, from.checked_add(length), whole)?;
     }
     Ok(())
 }
@@ -160,7 +160,7 @@ pub unsafe fn image(
 /// # Safety
 /// The context is live.
 pub unsafe fn usm(
-    place: Place,
+    place: &Place,
     context: Option<ur_context_handle_t>,
     pointer: *const c_void,
     offset: u64,
@@ -170,7 +170,7 @@ pub unsafe fn usm(
     let Some(left) = (unsafe { usm_left(context, pointer) }) else {
         return Ok(());
     };
-    within(&place, offset.checked_add(size), left)
+    within(place, offset.checked_add(size), left)
 }
 
 /// Rows of a USM allocation: `height` of them, each `pitch` bytes, the last one too.
@@ -178,7 +178,7 @@ pub unsafe fn usm(
 /// # Safety
 /// The context is live.
 pub unsafe fn usm_rows(
-    place: Place,
+    place: &Place,
     context: Option<ur_context_handle_t>,
     pointer: *const c_void,
     offset: u64,
@@ -192,7 +192,7 @@ pub unsafe fn usm_rows(
     let end = pitch
         .checked_mul(height)
         .and_then(|rows| rows.checked_add(offset));
-    within(&place, end, left)
+    within(place, end, left)
 }
 
 /// A command buffer was made.

@@ -226,7 +226,7 @@ macro_rules! traced {
         // A shadowed argument stays where it is: `params` still points to the caller's.
         $( filled!(result params $form); )*
         let outputs = $params { $( $field: argument(&$arg) ),* };
-        // SAFETY: as above; rooms in `outputs` are what was filled.
+        // SAFETY: both structs lead to arguments; rooms in `outputs` are what was filled.
         unsafe { span.end(result, &params, &outputs) };
         result
     }};

@@ -11,99 +11,99 @@ rows! {
     /// Checks that a function's ranges end within what they are of.
     BOUNDS:
     urEnqueueMemBufferRead ur_enqueue_mem_buffer_read_params_t |p| {
-        buffer(place("urEnqueueMemBufferRead", "hBuffer"), *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urEnqueueMemBufferRead", "hBuffer") }, *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
     }
     urEnqueueMemBufferWrite ur_enqueue_mem_buffer_write_params_t |p| {
-        buffer(place("urEnqueueMemBufferWrite", "hBuffer"), *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urEnqueueMemBufferWrite", "hBuffer") }, *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
     }
     urEnqueueMemBufferReadRect ur_enqueue_mem_buffer_read_rect_params_t |p| {
-        buffer_box(place("urEnqueueMemBufferReadRect", "hBuffer"), *p.phBuffer, *p.pbufferOrigin, *p.pregion, ((*p.pbufferRowPitch) as u64), ((*p.pbufferSlicePitch) as u64))?;
+        buffer_box(const { &place("urEnqueueMemBufferReadRect", "hBuffer") }, *p.phBuffer, *p.pbufferOrigin, *p.pregion, ((*p.pbufferRowPitch) as u64), ((*p.pbufferSlicePitch) as u64))?;
     }
     urEnqueueMemBufferWriteRect ur_enqueue_mem_buffer_write_rect_params_t |p| {
-        buffer_box(place("urEnqueueMemBufferWriteRect", "hBuffer"), *p.phBuffer, *p.pbufferOrigin, *p.pregion, ((*p.pbufferRowPitch) as u64), ((*p.pbufferSlicePitch) as u64))?;
+        buffer_box(const { &place("urEnqueueMemBufferWriteRect", "hBuffer") }, *p.phBuffer, *p.pbufferOrigin, *p.pregion, ((*p.pbufferRowPitch) as u64), ((*p.pbufferSlicePitch) as u64))?;
     }
     urEnqueueMemBufferCopy ur_enqueue_mem_buffer_copy_params_t |p| {
-        buffer(place("urEnqueueMemBufferCopy", "hBufferSrc"), *p.phBufferSrc, ((*p.psrcOffset) as u64), ((*p.psize) as u64))?;
-        buffer(place("urEnqueueMemBufferCopy", "hBufferDst"), *p.phBufferDst, ((*p.pdstOffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urEnqueueMemBufferCopy", "hBufferSrc") }, *p.phBufferSrc, ((*p.psrcOffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urEnqueueMemBufferCopy", "hBufferDst") }, *p.phBufferDst, ((*p.pdstOffset) as u64), ((*p.psize) as u64))?;
     }
     urEnqueueMemBufferCopyRect ur_enqueue_mem_buffer_copy_rect_params_t |p| {
-        buffer_box(place("urEnqueueMemBufferCopyRect", "hBufferSrc"), *p.phBufferSrc, *p.psrcOrigin, *p.pregion, ((*p.psrcRowPitch) as u64), ((*p.psrcSlicePitch) as u64))?;
-        buffer_box(place("urEnqueueMemBufferCopyRect", "hBufferDst"), *p.phBufferDst, *p.pdstOrigin, *p.pregion, ((*p.pdstRowPitch) as u64), ((*p.pdstSlicePitch) as u64))?;
+        buffer_box(const { &place("urEnqueueMemBufferCopyRect", "hBufferSrc") }, *p.phBufferSrc, *p.psrcOrigin, *p.pregion, ((*p.psrcRowPitch) as u64), ((*p.psrcSlicePitch) as u64))?;
+        buffer_box(const { &place("urEnqueueMemBufferCopyRect", "hBufferDst") }, *p.phBufferDst, *p.pdstOrigin, *p.pregion, ((*p.pdstRowPitch) as u64), ((*p.pdstSlicePitch) as u64))?;
     }
     urEnqueueMemBufferFill ur_enqueue_mem_buffer_fill_params_t |p| {
-        buffer(place("urEnqueueMemBufferFill", "hBuffer"), *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urEnqueueMemBufferFill", "hBuffer") }, *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
     }
     urEnqueueMemImageRead ur_enqueue_mem_image_read_params_t |p| {
-        image(place("urEnqueueMemImageRead", "hImage"), *p.phImage, *p.porigin, *p.pregion)?;
+        image(const { &place("urEnqueueMemImageRead", "hImage") }, *p.phImage, *p.porigin, *p.pregion)?;
     }
     urEnqueueMemImageWrite ur_enqueue_mem_image_write_params_t |p| {
-        image(place("urEnqueueMemImageWrite", "hImage"), *p.phImage, *p.porigin, *p.pregion)?;
+        image(const { &place("urEnqueueMemImageWrite", "hImage") }, *p.phImage, *p.porigin, *p.pregion)?;
     }
     urEnqueueMemImageCopy ur_enqueue_mem_image_copy_params_t |p| {
-        image(place("urEnqueueMemImageCopy", "hImageSrc"), *p.phImageSrc, *p.psrcOrigin, *p.pregion)?;
-        image(place("urEnqueueMemImageCopy", "hImageDst"), *p.phImageDst, *p.pdstOrigin, *p.pregion)?;
+        image(const { &place("urEnqueueMemImageCopy", "hImageSrc") }, *p.phImageSrc, *p.psrcOrigin, *p.pregion)?;
+        image(const { &place("urEnqueueMemImageCopy", "hImageDst") }, *p.phImageDst, *p.pdstOrigin, *p.pregion)?;
     }
     urEnqueueMemBufferMap ur_enqueue_mem_buffer_map_params_t |p| {
-        buffer(place("urEnqueueMemBufferMap", "hBuffer"), *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urEnqueueMemBufferMap", "hBuffer") }, *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
     }
     urEnqueueUSMFill ur_enqueue_usm_fill_params_t |p| {
-        usm(place("urEnqueueUSMFill", "pMem"), context_of_queue(*p.phQueue), *p.ppMem, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urEnqueueUSMFill", "pMem") }, context_of_queue(*p.phQueue), *p.ppMem, 0u64, ((*p.psize) as u64))?;
     }
     urEnqueueUSMMemcpy ur_enqueue_usm_memcpy_params_t |p| {
-        usm(place("urEnqueueUSMMemcpy", "pDst"), context_of_queue(*p.phQueue), *p.ppDst, 0u64, ((*p.psize) as u64))?;
-        usm(place("urEnqueueUSMMemcpy", "pSrc"), context_of_queue(*p.phQueue), *p.ppSrc, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urEnqueueUSMMemcpy", "pDst") }, context_of_queue(*p.phQueue), *p.ppDst, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urEnqueueUSMMemcpy", "pSrc") }, context_of_queue(*p.phQueue), *p.ppSrc, 0u64, ((*p.psize) as u64))?;
     }
     urEnqueueUSMPrefetch ur_enqueue_usm_prefetch_params_t |p| {
-        usm(place("urEnqueueUSMPrefetch", "pMem"), context_of_queue(*p.phQueue), *p.ppMem, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urEnqueueUSMPrefetch", "pMem") }, context_of_queue(*p.phQueue), *p.ppMem, 0u64, ((*p.psize) as u64))?;
     }
     urEnqueueUSMAdvise ur_enqueue_usm_advise_params_t |p| {
-        usm(place("urEnqueueUSMAdvise", "pMem"), context_of_queue(*p.phQueue), *p.ppMem, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urEnqueueUSMAdvise", "pMem") }, context_of_queue(*p.phQueue), *p.ppMem, 0u64, ((*p.psize) as u64))?;
     }
     urEnqueueUSMFill2D ur_enqueue_usm_fill_2d_params_t |p| {
-        usm_rows(place("urEnqueueUSMFill2D", "pMem"), context_of_queue(*p.phQueue), *p.ppMem, 0u64, ((*p.ppitch) as u64), ((*p.pheight) as u64))?;
+        usm_rows(const { &place("urEnqueueUSMFill2D", "pMem") }, context_of_queue(*p.phQueue), *p.ppMem, 0u64, ((*p.ppitch) as u64), ((*p.pheight) as u64))?;
     }
     urEnqueueUSMMemcpy2D ur_enqueue_usm_memcpy_2d_params_t |p| {
-        usm_rows(place("urEnqueueUSMMemcpy2D", "pDst"), context_of_queue(*p.phQueue), *p.ppDst, 0u64, ((*p.pdstPitch) as u64), ((*p.pheight) as u64))?;
-        usm_rows(place("urEnqueueUSMMemcpy2D", "pSrc"), context_of_queue(*p.phQueue), *p.ppSrc, 0u64, ((*p.psrcPitch) as u64), ((*p.pheight) as u64))?;
+        usm_rows(const { &place("urEnqueueUSMMemcpy2D", "pDst") }, context_of_queue(*p.phQueue), *p.ppDst, 0u64, ((*p.pdstPitch) as u64), ((*p.pheight) as u64))?;
+        usm_rows(const { &place("urEnqueueUSMMemcpy2D", "pSrc") }, context_of_queue(*p.phQueue), *p.ppSrc, 0u64, ((*p.psrcPitch) as u64), ((*p.pheight) as u64))?;
     }
     urUSMContextMemcpyExp ur_usm_context_memcpy_exp_params_t |p| {
-        usm(place("urUSMContextMemcpyExp", "pDst"), Some(*p.phContext), *p.ppDst, 0u64, ((*p.psize) as u64))?;
-        usm(place("urUSMContextMemcpyExp", "pSrc"), Some(*p.phContext), *p.ppSrc, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urUSMContextMemcpyExp", "pDst") }, Some(*p.phContext), *p.ppDst, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urUSMContextMemcpyExp", "pSrc") }, Some(*p.phContext), *p.ppSrc, 0u64, ((*p.psize) as u64))?;
     }
     urCommandBufferAppendUSMMemcpyExp ur_command_buffer_append_usm_memcpy_exp_params_t |p| {
-        usm(place("urCommandBufferAppendUSMMemcpyExp", "pDst"), context_of_command_buffer(*p.phCommandBuffer), *p.ppDst, 0u64, ((*p.psize) as u64))?;
-        usm(place("urCommandBufferAppendUSMMemcpyExp", "pSrc"), context_of_command_buffer(*p.phCommandBuffer), *p.ppSrc, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urCommandBufferAppendUSMMemcpyExp", "pDst") }, context_of_command_buffer(*p.phCommandBuffer), *p.ppDst, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urCommandBufferAppendUSMMemcpyExp", "pSrc") }, context_of_command_buffer(*p.phCommandBuffer), *p.ppSrc, 0u64, ((*p.psize) as u64))?;
     }
     urCommandBufferAppendUSMFillExp ur_command_buffer_append_usm_fill_exp_params_t |p| {
-        usm(place("urCommandBufferAppendUSMFillExp", "pMemory"), context_of_command_buffer(*p.phCommandBuffer), *p.ppMemory, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urCommandBufferAppendUSMFillExp", "pMemory") }, context_of_command_buffer(*p.phCommandBuffer), *p.ppMemory, 0u64, ((*p.psize) as u64))?;
     }
     urCommandBufferAppendMemBufferCopyExp ur_command_buffer_append_mem_buffer_copy_exp_params_t |p| {
-        buffer(place("urCommandBufferAppendMemBufferCopyExp", "hSrcMem"), *p.phSrcMem, ((*p.psrcOffset) as u64), ((*p.psize) as u64))?;
-        buffer(place("urCommandBufferAppendMemBufferCopyExp", "hDstMem"), *p.phDstMem, ((*p.pdstOffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urCommandBufferAppendMemBufferCopyExp", "hSrcMem") }, *p.phSrcMem, ((*p.psrcOffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urCommandBufferAppendMemBufferCopyExp", "hDstMem") }, *p.phDstMem, ((*p.pdstOffset) as u64), ((*p.psize) as u64))?;
     }
     urCommandBufferAppendMemBufferWriteExp ur_command_buffer_append_mem_buffer_write_exp_params_t |p| {
-        buffer(place("urCommandBufferAppendMemBufferWriteExp", "hBuffer"), *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urCommandBufferAppendMemBufferWriteExp", "hBuffer") }, *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
     }
     urCommandBufferAppendMemBufferReadExp ur_command_buffer_append_mem_buffer_read_exp_params_t |p| {
-        buffer(place("urCommandBufferAppendMemBufferReadExp", "hBuffer"), *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urCommandBufferAppendMemBufferReadExp", "hBuffer") }, *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
     }
     urCommandBufferAppendMemBufferCopyRectExp ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t |p| {
-        buffer_box(place("urCommandBufferAppendMemBufferCopyRectExp", "hSrcMem"), *p.phSrcMem, *p.psrcOrigin, *p.pregion, ((*p.psrcRowPitch) as u64), ((*p.psrcSlicePitch) as u64))?;
-        buffer_box(place("urCommandBufferAppendMemBufferCopyRectExp", "hDstMem"), *p.phDstMem, *p.pdstOrigin, *p.pregion, ((*p.pdstRowPitch) as u64), ((*p.pdstSlicePitch) as u64))?;
+        buffer_box(const { &place("urCommandBufferAppendMemBufferCopyRectExp", "hSrcMem") }, *p.phSrcMem, *p.psrcOrigin, *p.pregion, ((*p.psrcRowPitch) as u64), ((*p.psrcSlicePitch) as u64))?;
+        buffer_box(const { &place("urCommandBufferAppendMemBufferCopyRectExp", "hDstMem") }, *p.phDstMem, *p.pdstOrigin, *p.pregion, ((*p.pdstRowPitch) as u64), ((*p.pdstSlicePitch) as u64))?;
     }
     urCommandBufferAppendMemBufferWriteRectExp ur_command_buffer_append_mem_buffer_write_rect_exp_params_t |p| {
-        buffer_box(place("urCommandBufferAppendMemBufferWriteRectExp", "hBuffer"), *p.phBuffer, *p.pbufferOffset, *p.pregion, ((*p.pbufferRowPitch) as u64), ((*p.pbufferSlicePitch) as u64))?;
+        buffer_box(const { &place("urCommandBufferAppendMemBufferWriteRectExp", "hBuffer") }, *p.phBuffer, *p.pbufferOffset, *p.pregion, ((*p.pbufferRowPitch) as u64), ((*p.pbufferSlicePitch) as u64))?;
     }
     urCommandBufferAppendMemBufferReadRectExp ur_command_buffer_append_mem_buffer_read_rect_exp_params_t |p| {
-        buffer_box(place("urCommandBufferAppendMemBufferReadRectExp", "hBuffer"), *p.phBuffer, *p.pbufferOffset, *p.pregion, ((*p.pbufferRowPitch) as u64), ((*p.pbufferSlicePitch) as u64))?;
+        buffer_box(const { &place("urCommandBufferAppendMemBufferReadRectExp", "hBuffer") }, *p.phBuffer, *p.pbufferOffset, *p.pregion, ((*p.pbufferRowPitch) as u64), ((*p.pbufferSlicePitch) as u64))?;
     }
     urCommandBufferAppendMemBufferFillExp ur_command_buffer_append_mem_buffer_fill_exp_params_t |p| {
-        buffer(place("urCommandBufferAppendMemBufferFillExp", "hBuffer"), *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
+        buffer(const { &place("urCommandBufferAppendMemBufferFillExp", "hBuffer") }, *p.phBuffer, ((*p.poffset) as u64), ((*p.psize) as u64))?;
     }
     urCommandBufferAppendUSMPrefetchExp ur_command_buffer_append_usm_prefetch_exp_params_t |p| {
-        usm(place("urCommandBufferAppendUSMPrefetchExp", "pMemory"), context_of_command_buffer(*p.phCommandBuffer), *p.ppMemory, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urCommandBufferAppendUSMPrefetchExp", "pMemory") }, context_of_command_buffer(*p.phCommandBuffer), *p.ppMemory, 0u64, ((*p.psize) as u64))?;
     }
     urCommandBufferAppendUSMAdviseExp ur_command_buffer_append_usm_advise_exp_params_t |p| {
-        usm(place("urCommandBufferAppendUSMAdviseExp", "pMemory"), context_of_command_buffer(*p.phCommandBuffer), *p.ppMemory, 0u64, ((*p.psize) as u64))?;
+        usm(const { &place("urCommandBufferAppendUSMAdviseExp", "pMemory") }, context_of_command_buffer(*p.phCommandBuffer), *p.ppMemory, 0u64, ((*p.psize) as u64))?;
     }
 }

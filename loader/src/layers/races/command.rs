@@ -133,7 +133,7 @@ impl Command {
     /// [`Command::run`] for one that allocates a block.
     ///
     /// # Safety
-    /// As there, and `made` is null or has the block's address after a success.
+    /// The promise of [`Command::run`], and `made` is null or has the block's address after a success.
     pub unsafe fn run_alloc(
         &mut self,
         made: *const *mut c_void,
@@ -156,7 +156,7 @@ impl Command {
     /// [`Command::run`] for a host task: what `call` passes on is another, which runs it.
     ///
     /// # Safety
-    /// As there; the task and its data are writable, and `call` reads them.
+    /// The promise of [`Command::run`]; the task and its data are writable, and `call` reads them.
     pub unsafe fn run_task(
         &mut self,
         function: *mut ur_exp_host_task_function_t,

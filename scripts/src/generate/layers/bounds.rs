@@ -36,7 +36,7 @@ pub(super) fn file(spec: &Spec) -> Result<File> {
 fn check(spec: &Spec, function: &Function, param: &Param, bounds: &[String]) -> Result<String> {
     let ty = param.c_type();
     let of = format!("*p.p{}", param.name);
-    let place = format!("place({:?}, {:?})", function.name, param.name);
+    let place = format!("const {{ &place({:?}, {:?}) }}", function.name, param.name);
     let is_box = |name: &String| {
         let mut params = function.params.iter();
         params.any(|param| &param.name == name && param.ty == "ur_rect_offset_t")
