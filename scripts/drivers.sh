@@ -5,9 +5,12 @@
 #   scripts/drivers.sh FOLDER intel COMMAND...
 #   scripts/drivers.sh FOLDER pocl COMMAND...
 #
-# Intel's driver lives in a virtual environment in FOLDER; PoCL and the ICD loader are installed
-# with apt-get where that is there. What is installed already is not fetched again.
+# Intel's driver lives in a virtual environment in FOLDER. PoCL and the ICD loader are packages of the
+# system, which are installed with UR_INSTALL=1 alone.
+# What is installed already is not fetched again.
 set -euo pipefail
+# shellcheck source=need.sh
+. "$(dirname "$0")/need.sh"
 folder=$1
 shift
 version=2026.2.0
@@ -23,8 +26,7 @@ install)
         touch "$venv/ready"
     fi
     if ! ls /etc/OpenCL/vendors/pocl.icd /usr/lib/*/libOpenCL.so.1 >/dev/null 2>&1; then
-        apt-get update -qq
-        apt-get install -y -qq ocl-icd-libopencl1 pocl-opencl-icd >/dev/null
+        need ocl-icd-libopencl1 pocl-opencl-icd
     fi
     echo "drivers are in $folder"
     ;;

@@ -4,16 +4,17 @@
 #
 #   scripts/installed.sh PREFIX
 #
-# Installs pkg-config and cmake from Debian's packages where they are missing and apt-get is there.
+# Needs pkg-config and cmake; with UR_INSTALL=1 it installs them.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=need.sh
+. "$root/scripts/need.sh"
 prefix=$(cd "$1" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 if ! command -v pkg-config >/dev/null || ! command -v cmake >/dev/null; then
-    apt-get update -qq
-    apt-get install -y -qq pkg-config cmake >/dev/null
+    need pkg-config cmake
 fi
 
 run() {

@@ -11,11 +11,13 @@
 # such as `--filter async_`.
 # PREFIX and DRIVERS are those of scripts/rounds.sh; ROUNDS and BYTES too.
 #
-# Valgrind is installed with apt-get where it is missing and that is there.
+# With UR_INSTALL=1 valgrind is installed with apt-get where it is missing.
 #
 # Ends with 0 if nothing was found, with 1 and the reports if something was; says *skipped* and why,
 # and ends with 0, where the checker is not to be had.
 set -euo pipefail
+# shellcheck source=need.sh
+. "$(dirname "$0")/need.sh"
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 tool=${1:?address, thread or valgrind}
@@ -76,8 +78,7 @@ sanitizer() {
 
 memcheck() {
     if ! command -v valgrind >/dev/null; then
-        { apt-get update -qq && apt-get install -y -qq valgrind; } >/dev/null 2>&1 ||
-            skip "there is no valgrind, and apt-get brings none"
+        need valgrind || skip "there is no valgrind"
     fi
     rm -rf "$reports"
     mkdir -p "$reports"

@@ -3,7 +3,6 @@
 //! Imports only go down this list (a tidy check enforces it): `stream`, `hal`, `pool`, `timeline`,
 //! `dl`, `object`, `abi`. See ARCHITECTURE.md for the map.
 
-#[rustfmt::skip]
 pub mod abi;
 pub mod dl;
 pub mod hal;

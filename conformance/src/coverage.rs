@@ -5,8 +5,8 @@
 //! (`suites::arguments`), or a test that names it (`Status::fails_because`). One that is declared in
 //! words, and whose code the function declares nowhere else, counts when the code was returned.
 
-use crate::generated::api::FUNCTIONS;
-use crate::generated::arguments::{CALLS, CASES, Kind, SAID};
+use crate::api;
+use crate::calls::{FUNCTIONS, Function, Kind, Said, UNCHANGED};
 use crate::report::Run;
 use crate::status::{Called, VALID};
 use serde::{Deserialize, Serialize};
@@ -56,11 +56,8 @@ pub struct Coverage {
 impl Coverage {
     pub fn of(calls: &[Called]) -> Self {
         let facts = Facts::of(calls);
-        let in_tables = FUNCTIONS
-            .iter()
-            .filter(|name| CALLS.iter().any(|call| call.function == **name));
         Self {
-            functions: in_tables.map(|name| facts.function(name)).collect(),
+            functions: in_tables().map(|found| facts.function(found)).collect(),
             conditions: facts.conditions(),
         }
     }
@@ -80,7 +77,11 @@ impl Coverage {
     /// What is printed: functions by adapters, conditions by adapters, and what is missing in all of
     /// them, with the reasons of each.
     fn print(columns: &[(String, Self)]) {
-        let width = FUNCTIONS.iter().map(|name| name.len()).max().unwrap_or(0);
+        let width = api::FUNCTIONS
+            .iter()
+            .map(|name| name.len())
+            .max()
+            .unwrap_or(0);
         let names: String = columns
             .iter()
             .map(|(name, _)| format!(" {name:>12}"))
@@ -291,10 +292,14 @@ impl<'a> Facts<'a> {
             calls,
             kinds: BTreeSet::new(),
         };
-        for case in CASES {
-            if facts.has(case.function, case.what) {
-                let kinds = case.needs.iter().map(|kind| format!("{kind:?}"));
-                facts.kinds.extend(kinds);
+        for function in FUNCTIONS {
+            for case in function.cases {
+                if facts.has(function.name, case.what) {
+                    let kinds = function.needs(case.changes);
+                    facts
+                        .kinds
+                        .extend(kinds.iter().map(|kind| format!("{kind:?}")));
+                }
             }
         }
         facts
@@ -314,18 +319,17 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn function(&self, function: &str) -> FunctionRow {
-        let how = self.how(function);
-        let needs = CALLS.iter().find(|call| call.function == function);
+    fn function(&self, function: &Function) -> FunctionRow {
+        let how = self.how(function.name);
         let reason = match how {
             How::Succeeded | How::Refused => None,
             How::Wrongly | How::Never => Some(
-                self.without(needs.map_or(&[], |call| call.needs))
+                self.without(&function.needs(UNCHANGED))
                     .unwrap_or_else(|| NO_TEST.to_owned()),
             ),
         };
         FunctionRow {
-            function: function.to_owned(),
+            function: function.name.to_owned(),
             how,
             reason,
         }
@@ -339,27 +343,26 @@ impl<'a> Facts<'a> {
     }
 
     fn conditions(&self) -> Vec<ConditionRow> {
-        let in_tables = |function: &str| CALLS.iter().any(|call| call.function == function);
-        let cases = CASES.iter().filter(|case| in_tables(case.function));
-        let mut rows: Vec<ConditionRow> = cases
-            .map(|case| {
-                let provoked = self.has(case.function, case.what);
-                let reason = (!provoked).then(|| self.why_not(case.function, case.needs));
-                row(case.function, case.codes[0], case.what, reason)
-            })
-            .collect();
-        for said in SAID.iter().filter(|said| in_tables(said.function)) {
-            let returned = self
-                .calls
-                .get(said.function)
-                .is_some_and(|call| call.errors.contains(&format!("{:?}", said.code)));
-            let provoked = self.has(said.function, said.what)
-                || (returned && is_only_one(said.function, said.code));
-            let needs = CALLS.iter().find(|call| call.function == said.function);
-            let needs = needs.map_or(&[][..], |call| call.needs);
-            let reason =
-                (!provoked).then(|| self.why_not_said(said.function, said.code, said.what, needs));
-            rows.push(row(said.function, said.code, said.what, reason));
+        let mut rows = Vec::new();
+        for function in in_tables() {
+            for case in function.cases {
+                let provoked = self.has(function.name, case.what);
+                let needs = function.needs(case.changes);
+                let reason = (!provoked).then(|| self.why_not(function.name, &needs));
+                rows.push(row(function.name, case.codes[0], case.what, reason));
+            }
+        }
+        for function in in_tables() {
+            for said in function.said {
+                let returned = self
+                    .calls
+                    .get(function.name)
+                    .is_some_and(|call| call.errors.contains(&format!("{:?}", said.code)));
+                let provoked = self.has(function.name, said.what)
+                    || (returned && is_only_one(function, said.code));
+                let reason = (!provoked).then(|| self.why_not_said(function, said));
+                rows.push(row(function.name, said.code, said.what, reason));
+            }
         }
         rows
     }
@@ -372,14 +375,10 @@ impl<'a> Facts<'a> {
             })
     }
 
-    fn why_not_said(
-        &self,
-        function: &str,
-        code: ur_result_t,
-        what: &str,
-        needs: &[Kind],
-    ) -> String {
-        match (code, self.how(function)) {
+    fn why_not_said(&self, function: &Function, said: &Said) -> String {
+        let (name, what) = (function.name, said.what);
+        let needs = function.needs(UNCHANGED);
+        match (said.code, self.how(name)) {
             (UR_RESULT_ERROR_UNSUPPORTED_FEATURE, How::Succeeded) => SUPPORTED.to_owned(),
             (UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION, How::Succeeded) => {
                 "all properties are supported here".to_owned()
@@ -388,8 +387,8 @@ impl<'a> Facts<'a> {
                 SUPPORTED.to_owned()
             }
             _ => match WHY_NOT.iter().find(|(words, _)| what.contains(words)) {
-                Some((_, why)) if self.without(needs).is_none() => (*why).to_owned(),
-                _ => self.why_not(function, needs),
+                Some((_, why)) if self.without(&needs).is_none() => (*why).to_owned(),
+                _ => self.why_not(name, &needs),
             },
         }
     }
@@ -443,13 +442,16 @@ fn row(function: &str, code: ur_result_t, what: &str, reason: Option<String>) ->
 }
 
 /// Whether a function declares a code for one reason alone.
-fn is_only_one(function: &str, code: ur_result_t) -> bool {
-    let cases = CASES.iter().filter(|case| case.function == function);
-    let in_cases = cases.filter(|case| case.codes.contains(&code)).count();
-    let in_words = SAID
-        .iter()
-        .filter(|said| said.function == function && said.code == code);
+fn is_only_one(function: &Function, code: ur_result_t) -> bool {
+    let in_cases = function.cases.iter();
+    let in_cases = in_cases.filter(|case| case.codes.contains(&code)).count();
+    let in_words = function.said.iter().filter(|said| said.code == code);
     in_cases + in_words.count() == 1
+}
+
+/// What adapters have.
+fn in_tables() -> impl Iterator<Item = &'static Function> {
+    FUNCTIONS.iter().filter(|function| function.in_tables)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The device under test: a loader opened and initialised, one adapter, platform and device of it.
 //! Everything else that a test needs it makes itself, through `objects`.
 
-use crate::generated::api::Api;
+use crate::api::Api;
 use crate::keep::keep;
 use crate::objects::{info, released};
 use crate::outcome::{Done, Stop};

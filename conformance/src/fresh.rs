@@ -1,7 +1,7 @@
 //! A process of its own for tests of the loader's life: nothing has been initialised in it.
 
+use crate::api::Api;
 use crate::fixture::{Fixture, Target, load};
-use crate::generated::api::Api;
 use crate::outcome::Stop;
 
 pub struct Fresh {

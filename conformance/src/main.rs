@@ -3,6 +3,8 @@
 //! It may use `ur::abi`, `ur::object` and `ur::dl`. It knows adapters only through the kernel
 //! provider of their backend and their expectations file.
 
+mod api;
+mod calls;
 mod coverage;
 mod expectations;
 mod fixture;
@@ -23,11 +25,11 @@ mod status;
 mod suites;
 mod worker;
 
+use api::FUNCTIONS;
 use clap::{Parser, ValueEnum};
 use coverage::Coverage;
 use expectations::{Expectations, Verdict};
 use fixture::Target;
-use generated::api::FUNCTIONS;
 use indicatif::{ProgressBar, ProgressStyle};
 use registry::Test;
 use report::{Row, Run, Totals};

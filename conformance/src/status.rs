@@ -1,7 +1,7 @@
 //! The answer of one call, tied to the name of the function that gave it, and the count of calls.
 //! A test says what it expects of a `Status`; the message of a failure is made here.
 
-use crate::generated::arguments::SAID;
+use crate::calls;
 use crate::outcome::Stop;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -59,11 +59,9 @@ impl Status {
     #[track_caller]
     pub fn fails_because(self, code: ur_result_t, words: &str) -> Result<(), Stop> {
         self.fails(code)?;
-        let said = SAID.iter().find(|said| {
-            said.function == self.function && said.code == code && said.what.contains(words)
-        });
-        match said {
-            Some(said) => provoked(said.function, said.what),
+        let mut said = calls::said(self.function).iter();
+        match said.find(|said| said.code == code && said.what.contains(words)) {
+            Some(said) => provoked(self.function, said.what),
             None => {
                 let function = self.function;
                 return Err(Stop::failed(format!(

@@ -1,11 +1,37 @@
 //! From a handle to its adapter's functions.
 //!
 //! Owns the one rule of dispatch: the first word of every handle points to its adapter's table. The
-//! generated intercepts call these helpers; they cost the same for one adapter and for many.
+//! functions that follow it are an expansion of the list in `ur::abi`; they cost the same for one
+//! adapter and for many.
+
+pub mod functions;
 
 use std::ffi::c_void;
 
 use ur::abi::*;
+
+/// Nulls an output that is null after every refusal, before anything is checked.
+macro_rules! clear {
+    ($arg:ident [$need:ident output $kind:ident clear]) => {
+        if !$arg.is_null() {
+            // SAFETY: not null, and the caller promises that it can be written.
+            unsafe { $arg.write(std::ptr::null_mut()) }
+        }
+    };
+    ($arg:ident $form:tt) => {};
+}
+pub(crate) use clear;
+
+/// The code, for a function whose export calls its dispatch directly while no layer is on. Those are
+/// what programs call most; the loader puts nothing of its own into these tables.
+macro_rules! if_direct {
+    ($table:ident [] $($code:tt)*) => {};
+    (Enqueue $leader:tt $($code:tt)*) => { $($code)* };
+    (EnqueueExp $leader:tt $($code:tt)*) => { $($code)* };
+    (Event $leader:tt $($code:tt)*) => { $($code)* };
+    ($table:ident $leader:tt $($code:tt)*) => {};
+}
+pub(crate) use if_direct;
 
 /// The table of a handle's adapter. `INVALID_NULL_HANDLE` for a null handle; `UNINITIALIZED` for an
 /// object without a table.

@@ -7,10 +7,11 @@
 //! Order, from the inside out: asynchronous allocations, bounds, lifetime, parameters, tracing. The outermost sees a call first: nulls are refused before a handle is looked up, and a
 //! dead handle before it is asked for anything.
 //!
-//! To add one: a submodule of `scripts/src/generate/layers` writes the wrappers of all functions
-//! that the layer wants to see, with `BELOW` and `wrap`; a module here implements [`Layer`] over
-//! them, and [`KNOWN`] names it. A wrapper has no argument for its layer's state, which is static;
-//! `wrap` starts it anew, `teardown` ends it. Messages go to a [`ur::object::log::Sink`] of the
+//! To add one: a module here writes the body of a wrapper as a macro, expands it over the list of
+//! functions with [`wrappers`], implements [`Layer`] over the result, and [`KNOWN`] names it. What a
+//! body needs beyond the list is generated as rows by `scripts/src/generate/layers`. A wrapper has no
+//! argument for its layer's state, which is static; [`Layer::wrap`] starts it anew,
+//! [`Layer::teardown`] ends it. Messages go to a [`ur::object::log::Sink`] of the
 //! layer's own name.
 
 mod below;
@@ -20,6 +21,7 @@ pub mod parameters;
 pub mod races;
 mod report;
 pub mod tracing;
+pub mod wrappers;
 
 use ur::abi::*;
 

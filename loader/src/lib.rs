@@ -4,8 +4,8 @@
 //! May use `ur::abi`, `ur::object` and `ur::dl` only; knows no adapter beyond its library's name.
 //!
 //! ```text
-//! exports (generated) ──> the application's table ──> layers ──> intercepts (generated) ──> adapter
-//!                              state                  layers     dispatch, adapters, compat
+//! exports ──> the application's table ──> layers ──> dispatch, adapters, compat ──> adapter
+//!                     state
 //! ```
 //!
 //! `state` loads what `discovery` plans through `library`; `config` is asked first. `selected` puts
@@ -17,6 +17,7 @@ pub mod config;
 pub mod discovery;
 pub mod dispatch;
 mod entry;
+pub mod exports;
 #[rustfmt::skip]
 mod generated;
 pub mod layers;

@@ -4,7 +4,9 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::{Command as Process, ExitCode};
-use xtask::{bench, build, generate, install, model, package, real_client, repository, tidy};
+use xtask::{
+    bench, build, expand, generate, install, model, package, real_client, repository, tidy,
+};
 
 #[derive(Parser)]
 #[command(about = "Tools of the Unified Runtime project")]
@@ -20,6 +22,11 @@ enum Command {
         /// Changes nothing; fails when a file would change.
         #[arg(long)]
         check: bool,
+    },
+    /// Prints everything that one function of the interface becomes.
+    Expand {
+        /// As in C: urEnqueueUSMFill.
+        name: String,
     },
     /// Fails if README's table denies an adapter a function that a conformance run used.
     Supported {
@@ -78,6 +85,10 @@ fn run(command: Command) -> Result<ExitCode> {
                 let changed = generate::write(&root, &files)?;
                 console::outln!("{changed} of {} generated files changed", files.len());
             }
+        }
+        Command::Expand { name } => {
+            let spec = model::Spec::load(&root.join("spec"))?;
+            console::out!("{}", expand::expand(&spec, &root, &name)?);
         }
         Command::Supported { reports } => {
             let spec = model::Spec::load(&root.join("spec"))?;

@@ -6,15 +6,16 @@
 
 #[rustfmt::skip]
 mod generated;
+mod info;
 mod lacking;
 mod logger;
 pub mod metadata;
 mod ranges;
 
 pub use crate::object::checks;
-pub use generated::info::*;
 pub use generated::shims::ddi;
 pub use generated::traits::*;
+pub use info::*;
 pub use logger::{set_logger, set_logger_level};
 pub use ranges::Ranges;
 

@@ -263,7 +263,7 @@ macro_rules! fake {
                 None
             }
 
-            fn settle(lane: &FakeLane) -> Result<()> {
+            fn settle(lane: &FakeLane, _: u64) -> Result<()> {
                 lane.world.run();
                 Ok(())
             }

@@ -38,6 +38,8 @@ ranks! {
     OUT_OF_ORDER,
     /// A lane's. The driver is called under it.
     LANE,
+    /// Which commands of a lane depend on others. The driver is asked for failures under it.
+    DEPENDENTS,
     /// The addresses of a pool's pages.
     ADDRESSES,
     /// What a lane keeps back: the driver's calls are made under it.

@@ -2,9 +2,8 @@
 //! fields hold, handles from a given collection, and memory of zeros, so that embedded pointers are null
 //! and strings end.
 
-#[rustfmt::skip]
-#[allow(non_snake_case, clippy::undocumented_unsafe_blocks)]
-#[path = "../generated/sweep.rs"]
+#[allow(non_snake_case)]
+#[path = "../sweep/mod.rs"]
 mod sweep;
 
 use std::ffi::c_void;

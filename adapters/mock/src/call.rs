@@ -18,7 +18,7 @@ use std::sync::{PoisonError, RwLock};
 use ur::abi::*;
 use ur::object::{Error, Result, boundary};
 
-use crate::generated::functions::NAMES;
+use crate::functions::NAMES;
 use crate::script;
 
 /// A callback of a test.

@@ -2,25 +2,19 @@
 //!
 //! In this order: what the script says; what was said when the object was made, or set since; what
 //! follows from where it came from; what `device.script` says of the mock's own device; and, for the
-//! rest, the default of the property's type (`generated::properties`).
+//! rest, the default of the property's type (`type_of`).
 
 use std::ffi::c_void;
 use std::sync::{Arc, LazyLock};
 
+use ur::abi::property::{self, Form, Property};
 use ur::abi::*;
 use ur::object::{Error, InfoOut, Kind, Result};
 
-use crate::generated::properties::{CONSTANTS, LISTS};
+use crate::generated::answers::KINDS;
 use crate::memory;
 use crate::objects::{self, Handle};
 use crate::script::{self, Script};
-
-/// One property of an info enumeration.
-pub struct Property {
-    pub name: &'static str,
-    pub value: u32,
-    pub ty: Type,
-}
 
 /// The type of a property's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +74,7 @@ pub fn answer<T>(
         }
         _ => {}
     }
-    match property.ty {
+    match type_of(property) {
         Type::Handle(wanted) => {
             let found = object.related(wanted).into_iter().next();
             let found = found.or_else(|| objects::root(wanted).filter(|_| wanted != object.kind));
@@ -155,17 +149,57 @@ pub fn property(properties: &'static [Property], value: u32) -> Result<&'static 
 
 /// The property of that name, with the type of its value.
 pub fn find(name: &str) -> Option<(&'static str, Type)> {
-    let mut all = LISTS.iter().copied().flatten();
-    let property = all.find(|property| property.name == name)?;
-    Some((property.name, property.ty))
+    let property = all().find(|property| property.name == name)?;
+    Some((property.name, type_of(property)))
 }
 
-/// The value of an enumerator.
-pub fn constant(name: &str) -> Option<u32> {
-    let at = CONSTANTS
-        .binary_search_by_key(&name, |(name, _)| name)
-        .ok()?;
-    Some(CONSTANTS[at].1)
+/// The properties that an adapter is asked for: all but the loader's own.
+pub fn all() -> impl Iterator<Item = &'static Property> {
+    let all = property::ALL.iter().copied().flatten();
+    all.filter(|property| !property.name.starts_with("UR_LOADER_CONFIG_"))
+}
+
+/// The type of a property's value.
+pub fn type_of(property: &Property) -> Type {
+    match property.form {
+        Form::Text => Type::Text,
+        Form::One(of) => match (of.kind, handle(of)) {
+            (_, Some(kind)) => Type::Handle(kind),
+            (property::Kind::Struct(_) | property::Kind::Opaque, _) => Type::Bytes(of.size),
+            _ => Type::Number(of.size, default(property.name, of)),
+        },
+        Form::List(of) => match (of.kind, handle(of)) {
+            (_, Some(kind)) => Type::Handles(kind),
+            (property::Kind::Address, None) => Type::Buffers,
+            _ => Type::List(of.size),
+        },
+        Form::Array(count, of) => Type::Numbers(of.size, count),
+    }
+}
+
+/// The kind of a handle.
+fn handle(of: property::Type) -> Option<Kind> {
+    let found = KINDS.iter().find(|(name, _)| *name == of.name);
+    found.map(|(_, kind)| *kind)
+}
+
+/// A default: what is asked whether it is supported is, abilities are all there, an enumeration has its
+/// first value, and the rest is 0.
+fn default(name: &str, of: property::Type) -> u64 {
+    match of.kind {
+        property::Kind::Truth => {
+            let positive = ["SUPPORT", "SUPPORT_EXP", "AVAILABLE"];
+            u64::from(positive.iter().any(|end| name.ends_with(end)))
+        }
+        property::Kind::Flags { bits, .. } if of.name.contains("capability") => {
+            bits.iter().fold(0, |all, (bit, _)| all | u64::from(*bit))
+        }
+        property::Kind::Enum(known) => {
+            let first = (0..=u32::from(u16::MAX)).find(|value| known(*value).is_some());
+            first.map_or(0, u64::from)
+        }
+        _ => 0,
+    }
 }
 
 /// A value that a script gives, or its word that there is none.
@@ -180,7 +214,7 @@ fn usual(property: &Property, out: InfoOut<'_>) -> Result<()> {
     if let Some(value) = device_script().property(property.name) {
         return scripted_value(value, out);
     }
-    match property.ty {
+    match type_of(property) {
         Type::Number(size, value) => out.slice(&value.to_ne_bytes()[..size]),
         Type::Text => out.string(""),
         Type::Numbers(size, count) => out.slice(&vec![0u8; size * count]),

@@ -1,9 +1,8 @@
 //! Every function called with arguments that nobody checked. Nothing may crash, and whatever comes
 //! back is a result that C knows.
 
-#[rustfmt::skip]
-#[allow(non_snake_case, clippy::undocumented_unsafe_blocks)]
-#[path = "../../../tests/generated/sweep.rs"]
+#[allow(non_snake_case)]
+#[path = "../../../tests/sweep/mod.rs"]
 mod sweep;
 
 use std::ffi::c_void;

@@ -119,8 +119,8 @@ impl Driver for OpenCl {
         signal.fail();
     }
 
-    fn settle(lane: &Arc<Lane>) -> Result<()> {
-        lane.settle()
+    fn settle(lane: &Arc<Lane>, epoch: u64) -> Result<()> {
+        lane.settle(epoch)
     }
 
     const TELLS_FAILURES: bool = true;

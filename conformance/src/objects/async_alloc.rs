@@ -2,8 +2,8 @@
 
 use super::event::WaitList;
 use super::{Context, Event, Kind, Queue, released};
+use crate::api::Api;
 use crate::fixture::Fixture;
-use crate::generated::api::Api;
 use crate::outcome::{Done, Stop};
 use crate::status::Status;
 use std::ffi::c_void;

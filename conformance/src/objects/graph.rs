@@ -3,8 +3,8 @@
 
 use super::event::WaitList;
 use super::{Context, Event, Queue, released};
+use crate::api::Api;
 use crate::fixture::Fixture;
-use crate::generated::api::Api;
 use crate::outcome::{Done, Stop};
 use std::ptr::{null, null_mut};
 use ur::abi::*;

@@ -1,10 +1,7 @@
 //! Info queries: values, lists and texts, and the check of the size protocol that all queries share.
 
+use crate::calls;
 use crate::fixture::Fixture;
-use crate::generated::arguments::SAID;
-use crate::generated::info::{
-    NO_ROOM_IS_INVALID_VALUE, Property, REFUSE_NO_OUTPUT, REFUSE_SIZE_WITHOUT_BUFFER, Size,
-};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::{Status, provoked};
@@ -12,6 +9,7 @@ use crate::{check, check_eq};
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, size_of};
 use std::ptr::null_mut;
+use ur::abi::property::{Form, Kind, Property};
 use ur::abi::*;
 
 /// A value of one size.
@@ -87,6 +85,19 @@ pub fn tests<T: 'static>(
     properties.iter().map(test).collect()
 }
 
+/// The condition of queries that refuse to be asked for nothing.
+const NO_OUTPUT: &str = "pPropValue == null and pPropSizeRet == null";
+/// The condition of queries that refuse a size without a buffer of that size.
+const SIZE_WITHOUT_BUFFER: &str = "propSize != 0 and pPropValue == null";
+/// The condition of queries to which a buffer of no bytes is an invalid value, not an invalid size.
+const NO_ROOM: &str = "pPropValue and propSize == 0";
+
+/// Whether a function declares an error under that condition.
+fn declares(function: &str, condition: &str) -> bool {
+    let cases = calls::function(function).map_or(&[][..], |function| function.cases);
+    cases.iter().any(|case| case.what == condition)
+}
+
 const CANARY: u8 = 0xa5;
 const MARGIN: usize = 16;
 
@@ -107,17 +118,17 @@ pub fn protocol(
     longer(property, size, &query)?;
     shorter(property, size, &query)?;
     let nothing = query(0, null_mut(), null_mut());
-    if REFUSE_NO_OUTPUT.contains(&nothing.function) {
+    if declares(nothing.function, NO_OUTPUT) {
         nothing.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     let mut ret = 0;
     let no_buffer = query(size.max(1), null_mut(), &mut ret);
-    if REFUSE_SIZE_WITHOUT_BUFFER.contains(&no_buffer.function) {
+    if declares(no_buffer.function, SIZE_WITHOUT_BUFFER) {
         no_buffer.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     let mut byte = CANARY;
     let no_room = query(0, (&raw mut byte).cast(), null_mut());
-    no_room.fails(match NO_ROOM_IS_INVALID_VALUE.contains(&no_room.function) {
+    no_room.fails(match declares(no_room.function, NO_ROOM) {
         true => UR_RESULT_ERROR_INVALID_VALUE,
         false => UR_RESULT_ERROR_INVALID_SIZE,
     })?;
@@ -132,13 +143,15 @@ pub fn protocol(
 
 fn sized(property: &Property, size: usize) -> Done {
     let name = property.name;
-    match property.size {
-        Size::Exact(want) => check_eq!(size, want, "size of {name}"),
-        Size::Many(element) => check!(
-            size.is_multiple_of(element),
-            "{name}: {size} bytes, no multiple of {element}"
+    match property.form {
+        Form::One(of) => check_eq!(size, of.size, "size of {name}"),
+        Form::Array(extent, of) => check_eq!(size, extent * of.size, "size of {name}"),
+        Form::List(of) => check!(
+            size.is_multiple_of(of.size),
+            "{name}: {size} bytes, no multiple of {}",
+            of.size
         ),
-        Size::Text => check!(size > 0, "{name}: a text of no bytes, not even a NUL"),
+        Form::Text => check!(size > 0, "{name}: a text of no bytes, not even a NUL"),
     }
     Ok(())
 }
@@ -208,9 +221,9 @@ fn shorter(
     let status = query(size - 1, words.as_mut_ptr().cast(), null_mut());
     status.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     // Of an info query, that is what the specification says of this code in words.
-    let mut said = SAID.iter().filter(|said| said.function == status.function);
+    let mut said = calls::said(status.function).iter();
     if let Some(said) = said.find(|said| said.code == UR_RESULT_ERROR_INVALID_SIZE) {
-        provoked(said.function, said.what);
+        provoked(status.function, said.what);
     }
     let untouched = words
         .iter()
@@ -227,28 +240,48 @@ fn shorter(
 /// The value is one that the property's type can have.
 fn meaning(property: &Property, bytes: &[u8]) -> Done {
     let name = property.name;
-    if let Size::Text = property.size {
+    let Some(of) = property.form.element() else {
         check_eq!(bytes.last(), Some(&0), "last byte of {name}");
         let inner = bytes.iter().take(bytes.len() - 1).any(|byte| *byte == 0);
         check!(!inner, "{name}: a NUL within the text");
-    }
-    if property.boolean {
-        check!(
+        return Ok(());
+    };
+    let words = bytes.as_chunks::<4>().0.iter();
+    let words = words.map(|word| u32::from_ne_bytes(*word));
+    match of.kind {
+        Kind::Truth => check!(
             bytes.first().is_some_and(|byte| *byte <= 1),
             "{name}: {bytes:?} is neither 0 nor 1"
-        );
-    }
-    for word in bytes.as_chunks::<4>().0 {
-        let word = u32::from_ne_bytes(*word);
-        if property.undefined != 0 {
-            check_eq!(word & property.undefined, 0, "undefined bits of {name}");
+        ),
+        Kind::Flags { undefined, .. } => {
+            for word in words {
+                check_eq!(word & undefined, 0, "undefined bits of {name}");
+            }
         }
-        if !property.allowed.is_empty() {
-            check!(
-                property.allowed.contains(&word),
-                "{name}: {word:#x} is no value of its enumeration"
-            );
+        Kind::Enum(enumerator) => {
+            for word in words {
+                check!(
+                    enumerator(word).is_some(),
+                    "{name}: {word:#x} is no value of its enumeration"
+                );
+            }
         }
+        Kind::Unsigned | Kind::Signed | Kind::Address | Kind::Struct(_) | Kind::Opaque => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::FUNCTIONS;
+
+    #[test]
+    fn some_query_declares_each_condition() {
+        for condition in [NO_OUTPUT, SIZE_WITHOUT_BUFFER, NO_ROOM] {
+            let mut functions = FUNCTIONS.iter();
+            let declared = functions.any(|function| declares(function.name, condition));
+            assert!(declared, "{condition}");
+        }
+    }
 }

@@ -51,7 +51,7 @@ macro_rules! owned {
     ($(#[$doc:meta])* $name:ident, $raw:ty, $retain:ident, $release:ident) => {
         $(#[$doc])*
         pub struct $name {
-            pub ur: &'static crate::generated::api::Api,
+            pub ur: &'static crate::api::Api,
             pub raw: $raw,
         }
 
@@ -63,7 +63,7 @@ macro_rules! owned {
 
         impl $name {
             /// Takes over one reference to a handle.
-            pub fn adopt(ur: &'static crate::generated::api::Api, raw: $raw) -> Self {
+            pub fn adopt(ur: &'static crate::api::Api, raw: $raw) -> Self {
                 Self { ur, raw }
             }
 

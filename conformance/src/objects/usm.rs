@@ -1,8 +1,8 @@
 //! Synchronous USM allocations, and the kinds of USM.
 
 use super::{Context, info, released};
+use crate::api::Api;
 use crate::fixture::Fixture;
-use crate::generated::api::Api;
 use crate::outcome::Stop;
 use crate::status::Status;
 use std::ffi::c_void;

@@ -1,7 +1,6 @@
 //! Adapters and platforms.
 
 use crate::fixture::{Fixture, adapters, platforms};
-use crate::generated::info::{ADAPTER_INFO, PLATFORM_INFO};
 use crate::objects::info;
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -18,7 +17,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "adapter",
         "info_",
-        ADAPTER_INFO,
+        ur_adapter_info_t::PROPERTIES,
         |_| Ok(()),
         |f, (), name, size, value, ret| {
             f.ur.urAdapterGetInfo(f.adapter, ur_adapter_info_t(name), size, value, ret)
@@ -31,7 +30,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "platform",
         "info_",
-        PLATFORM_INFO,
+        ur_platform_info_t::PROPERTIES,
         |_| Ok(()),
         |f, (), name, size, value, ret| {
             f.ur.urPlatformGetInfo(f.platform, ur_platform_info_t(name), size, value, ret)

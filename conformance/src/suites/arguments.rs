@@ -1,8 +1,8 @@
 //! Wrong arguments of every function: each call of the generated table is wrong in one way, and must
 //! be refused with the code of the specification. One test a function.
 
+use crate::calls::{Case, FUNCTIONS, Function, Kind, Valid};
 use crate::fixture::Fixture;
-use crate::generated::arguments::{CASES, Case, Kind, Valid};
 use crate::kernels::{self, IOTA};
 use crate::objects::{
     Arg, Buffer, CommandBuffer, Context, Event, Executable, Graph, Kernel, Pool, Program, Queue,
@@ -15,28 +15,28 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    let mut functions: Vec<&'static str> = CASES.iter().map(|case| case.function).collect();
-    functions.dedup();
-    let test = |function: &'static str| {
-        Test::new("arguments", function, move |fixture| {
+    let wrong = FUNCTIONS
+        .iter()
+        .filter(|function| !function.cases.is_empty());
+    let test = |function: &'static Function| {
+        Test::new("arguments", function.name, move |fixture| {
             check_function(fixture, function)
         })
     };
-    functions.into_iter().map(test).collect()
+    wrong.map(test).collect()
 }
 
-fn check_function(fixture: &Fixture, function: &str) -> Done {
-    let needs: Vec<Kind> = CASES
-        .iter()
-        .filter(|case| case.function == function)
-        .flat_map(|case| case.needs.iter().copied())
+fn check_function(fixture: &Fixture, function: &'static Function) -> Done {
+    let cases = function.cases.iter();
+    let needs: Vec<Kind> = cases
+        .flat_map(|case| function.needs(case.changes))
         .collect();
     let objects = Objects::new(fixture, &needs)?;
     let mut scratch = vec![0_u64; 8192];
     let valid = objects.valid(fixture, scratch.as_mut_ptr().cast());
-    let cases = CASES.iter().filter(|case| case.function == function);
+    let cases = function.cases.iter();
     let possible: Vec<&Case> = cases
-        .filter(|case| case.needs.iter().all(|kind| valid.has(*kind)))
+        .filter(|case| valid.has_all(&function.needs(case.changes)))
         .collect();
     if possible.is_empty() {
         return Err(Stop::skipped("no valid handle for the other arguments"));
@@ -44,9 +44,9 @@ fn check_function(fixture: &Fixture, function: &str) -> Done {
     let mut wrong = Vec::new();
     let mut unsupported = 0;
     for case in &possible {
-        let status = (case.call)(fixture.ur, &valid);
+        let status = function.call(fixture.ur, &valid, case.changes);
         if case.codes.contains(&status.code) {
-            provoked(case.function, case.what);
+            provoked(function.name, case.what);
         } else {
             unsupported += usize::from(status.is_unsupported());
             wrong.push(format!(
@@ -58,7 +58,10 @@ fn check_function(fixture: &Fixture, function: &str) -> Done {
     match wrong.is_empty() {
         true => Ok(()),
         false if unsupported == possible.len() => Err(Stop::Unsupported {
-            what: format!("{function} is refused before its arguments are looked at"),
+            what: format!(
+                "{} is refused before its arguments are looked at",
+                function.name
+            ),
             documented: false,
         }),
         false => Err(Stop::failed(wrong.join("; "))),

@@ -1,7 +1,6 @@
 //! Buffers: creation, parts, and every command on them with real data.
 
 use crate::fixture::Fixture;
-use crate::generated::info::MEM_INFO;
 use crate::objects::{Buffer, Context, Gate, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -20,7 +19,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "buffer",
         "info_",
-        MEM_INFO,
+        ur_mem_info_t::PROPERTIES,
         buffer,
         |f, buffer, name, size, value, ret| {
             f.ur.urMemGetInfo(buffer.raw, ur_mem_info_t(name), size, value, ret)

@@ -1,7 +1,6 @@
 //! Contexts.
 
 use crate::fixture::Fixture;
-use crate::generated::info::CONTEXT_INFO;
 use crate::objects::{Context, Kind, info};
 use crate::outcome::Done;
 use crate::registry::Test;
@@ -19,7 +18,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "context",
         "info_",
-        CONTEXT_INFO,
+        ur_context_info_t::PROPERTIES,
         Context::new,
         |f, context, name, size, value, ret| {
             f.ur.urContextGetInfo(context.raw, ur_context_info_t(name), size, value, ret)

@@ -1,8 +1,8 @@
 //! Errors that the specification declares in words: each test provokes some and names them, so that
 //! the coverage knows which.
 
+use crate::calls::{FUNCTIONS, UNCHANGED, Valid};
 use crate::fixture::Fixture;
-use crate::generated::arguments::{CALLS, Valid};
 use crate::objects::{Buffer, CommandBuffer, Context, Kind, Program, Queue, Shape, Usm, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -340,9 +340,9 @@ fn another_kind(fixture: &Fixture) -> Done {
         program: context.raw.cast(),
         ..Valid::new(scratch.as_mut_ptr().cast())
     };
-    for call in CALLS {
-        if functions.contains(&call.function) {
-            let status = (call.call)(fixture.ur, &valid);
+    for function in FUNCTIONS {
+        if functions.contains(&function.name) {
+            let status = function.call(fixture.ur, &valid, UNCHANGED);
             if !status.is_unsupported() {
                 status.fails_because(UR_RESULT_ERROR_INVALID_PROGRAM, "a valid program")?;
             }

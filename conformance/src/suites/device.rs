@@ -1,7 +1,6 @@
 //! Devices: listing, every property, and properties that must agree with each other.
 
 use crate::fixture::{Fixture, devices};
-use crate::generated::info::DEVICE_INFO;
 use crate::objects::{Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -18,7 +17,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "device_info",
         "",
-        DEVICE_INFO,
+        ur_device_info_t::PROPERTIES,
         |_| Ok(()),
         |f, (), name, size, value, ret| {
             f.ur.urDeviceGetInfo(f.device, ur_device_info_t(name), size, value, ret)

@@ -1,7 +1,6 @@
 //! Events: status, waiting, and properties of every kind of command.
 
 use crate::fixture::Fixture;
-use crate::generated::info::EVENT_INFO;
 use crate::objects::{Context, Event, Gate, Kind, Queue, info};
 use crate::outcome::Done;
 use crate::registry::Test;
@@ -25,7 +24,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "event",
         "info_",
-        EVENT_INFO,
+        ur_event_info_t::PROPERTIES,
         complete,
         |f, event, name, size, value, ret| {
             f.ur.urEventGetInfo(event.raw, ur_event_info_t(name), size, value, ret)

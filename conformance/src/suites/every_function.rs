@@ -4,8 +4,8 @@
 //! other suites.
 
 use super::arguments::Objects;
+use crate::calls::{FUNCTIONS, Function, Kind, UNCHANGED};
 use crate::fixture::Fixture;
-use crate::generated::arguments::{CALLS, Call, Kind};
 use crate::objects::{self, Usm};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -146,12 +146,13 @@ const FEATURES: [(&str, ur_device_info_t); 35] = [
 pub fn all() -> Vec<Test> {
     // What ends an object, or frees memory, is called by whoever made it. It is here only to be
     // refused.
-    let here = CALLS.iter().filter(|call| {
-        !NOT_HERE.contains(&call.function) && (!call.consumes || feature(call.function).is_some())
+    let here = FUNCTIONS.iter().filter(|function| {
+        let ends = function.consumes && feature(function.name).is_none();
+        function.in_tables && !ends && !NOT_HERE.contains(&function.name)
     });
-    here.map(|call| {
-        Test::new("every_function", call.function, move |fixture| {
-            check(fixture, call)
+    here.map(|function| {
+        Test::new("every_function", function.name, move |fixture| {
+            check(fixture, function)
         })
     })
     .collect()
@@ -165,19 +166,20 @@ fn feature(function: &str) -> Option<ur_device_info_t> {
     found.map(|(_, property)| *property)
 }
 
-fn check(fixture: &Fixture, call: &Call) -> Done {
-    let feature = feature(call.function);
+fn check(fixture: &Fixture, function: &Function) -> Done {
+    let feature = feature(function.name);
     let lacking = match feature {
         Some(property) if !fixture.supports(property)? => Some(property),
         _ => None,
     };
-    if call.consumes && lacking.is_none() {
+    if function.consumes && lacking.is_none() {
         return Ok(());
     }
-    let objects = Objects::new(fixture, call.needs)?;
-    let mut scratch = Scratch::new(fixture, &objects, call)?;
+    let needs = function.needs(UNCHANGED);
+    let objects = Objects::new(fixture, &needs)?;
+    let mut scratch = Scratch::new(fixture, &objects, function)?;
     let valid = objects.valid(fixture, scratch.start());
-    let missing = call.needs.iter().find(|kind| !valid.has(**kind));
+    let missing = needs.iter().find(|kind| !valid.has(**kind));
     if let (Some(kind), None) = (missing, lacking) {
         return Err(Stop::skipped(format!("the device makes no {kind:?}")));
     }
@@ -187,32 +189,32 @@ fn check(fixture: &Fixture, call: &Call) -> Done {
             documented: true,
         });
     }
-    let status = (call.call)(fixture.ur, &valid);
+    let status = function.call(fixture.ur, &valid, UNCHANGED);
     if status.is_ok() {
         // SAFETY: a call that succeeded has written its outputs, which lie in `scratch`.
         let made = |at: usize| unsafe { valid.at(at).cast::<*mut c_void>().read() };
-        for (kind, at) in call.made {
+        for (kind, at) in function.made {
             release(fixture, *kind, made(*at))?;
         }
-        if let Some(kind) = call.retains {
+        if let Some(kind) = function.retains {
             release(fixture, kind, valid.get(kind))?;
         }
     }
     objects.settle()?;
     if let Some(property) = lacking {
         if status.is_unsupported() {
-            provoked(call.function, VALID);
+            provoked(function.name, VALID);
         }
         return fixture.require(property, || status);
     }
     let no_property =
-        status.code == UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION && call.function.contains("Info");
-    let allowed = call.may.contains(&status.code) || is_resource(status.code) || no_property;
+        status.code == UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION && function.name.contains("Info");
+    let allowed = function.may.contains(&status.code) || is_resource(status.code) || no_property;
     if status.is_ok() || allowed {
-        provoked(call.function, VALID);
+        provoked(function.name, VALID);
         return Ok(());
     }
-    if ANY_ANSWER.iter().any(|part| call.function.contains(part)) {
+    if ANY_ANSWER.iter().any(|part| function.name.contains(part)) {
         return Ok(());
     }
     status.ok()
@@ -227,9 +229,9 @@ enum Scratch {
 impl Scratch {
     const BYTES: usize = 64 << 10;
 
-    fn new(fixture: &Fixture, objects: &Objects, call: &Call) -> Result<Self, Stop> {
+    fn new(fixture: &Fixture, objects: &Objects, function: &Function) -> Result<Self, Stop> {
         let (context, host) = (&objects.context, objects::Kind::Host);
-        if !call.function.starts_with("urEnqueueUSM") || !host.is_there(fixture)? {
+        if !function.name.starts_with("urEnqueueUSM") || !host.is_there(fixture)? {
             return Ok(Self::Own(vec![0; Self::BYTES / size_of::<u64>()]));
         }
         let mut usm = context.usm(fixture, host, Self::BYTES)?;

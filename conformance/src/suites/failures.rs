@@ -18,7 +18,7 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["failures";
-        reach_what_waits, reach_every_command, reach_recorded_commands, reach_other_queues,
+        reach_what_waits, reach_every_command, reach_recorded_commands, reach_native_commands, reach_other_queues,
         leave_the_rest_alone, at_any_place, of_a_blocking_command, before_it_is_waited_for,
     ]
 }
@@ -189,6 +189,62 @@ fn reach_every_command(fixture: &Fixture) -> Done {
         check!((0..40).all(|at| !scene.ran(at)), "a command ran");
         check_eq!(ran.load(Ordering::SeqCst), 0, "host tasks that ran");
         queue.finish()?;
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn called(_: ur_queue_handle_t, calls: *mut c_void) {
+    // SAFETY: `reach_native_commands` passes its count, and its commands end before that does.
+    unsafe { &*calls.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
+}
+
+/// A native command's function is called as it is enqueued, unless the failure is known by then; its
+/// event tells either way, and what comes behind does not run. A host task that did not run, too, is
+/// before one, since a queue that others put work on waits for it in another way.
+fn reach_native_commands(fixture: &Fixture) -> Done {
+    let ur = fixture.ur;
+    for in_order in [true, false] {
+        for task in [false, true] {
+            let what = format!("in order {in_order}, behind a host task {task}");
+            let scene = Scene::new(fixture)?;
+            let queue = scene.queue(in_order)?;
+            let doomed = scene.doomed()?;
+            let first = match task {
+                false => scene.set(&queue, 0, &[&doomed.event])?,
+                true => queue.host_task(|| {}, &[&doomed.event])?,
+            };
+            let kept = scene.set(&queue, 1, &[&first])?;
+            let calls = AtomicU32::new(0);
+            let native = queue.event(|event| {
+                let data = (&raw const calls).cast_mut().cast();
+                let (run, wait) = (Some(called as _), &kept.raw);
+                ur.urEnqueueNativeCommandExp(
+                    queue.raw,
+                    run,
+                    data,
+                    0,
+                    null(),
+                    null(),
+                    1,
+                    wait,
+                    event,
+                )
+            })?;
+            let behind = scene.set(&queue, 2, &[&native])?;
+            doomed.fail();
+            ur.urQueueFinish(queue.raw).fails(FAILED)?;
+            for (name, event) in [("before", &kept), ("it", &native), ("behind", &behind)] {
+                scene.failed(event, &format!("a native command, {name}, {what}"))?;
+            }
+            check!(!scene.ran(2), "a command behind ran: {what}");
+            check!(
+                calls.load(Ordering::SeqCst) <= 1,
+                "it was called again: {what}"
+            );
+            queue.finish()?;
+            scene.set(&queue, 3, &[])?.wait()?;
+            check!(scene.ran(3), "waiting did not wait: {what}");
+        }
     }
     Ok(())
 }

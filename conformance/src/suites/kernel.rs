@@ -1,7 +1,6 @@
 //! Kernels: creation, properties, settings and suggestions. Launches are in `launch`.
 
 use crate::fixture::Fixture;
-use crate::generated::info::{KERNEL_GROUP_INFO, KERNEL_INFO, KERNEL_SUB_GROUP_INFO};
 use crate::kernels::{ADD, ALL, IOTA};
 use crate::objects::{Arg, Context, Kernel, Kind, Program, info};
 use crate::outcome::{Done, Stop};
@@ -19,7 +18,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "kernel",
         "info_",
-        KERNEL_INFO,
+        ur_kernel_info_t::PROPERTIES,
         kernel,
         |f, kernel, name, size, value, ret| {
             f.ur.urKernelGetInfo(kernel.raw, ur_kernel_info_t(name), size, value, ret)
@@ -32,7 +31,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "kernel",
         "group_info_",
-        KERNEL_GROUP_INFO,
+        ur_kernel_group_info_t::PROPERTIES,
         kernel,
         ask,
     ));
@@ -43,7 +42,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "kernel",
         "sub_group_info_",
-        KERNEL_SUB_GROUP_INFO,
+        ur_kernel_sub_group_info_t::PROPERTIES,
         kernel,
         ask,
     ));

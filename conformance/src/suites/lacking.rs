@@ -2,9 +2,8 @@
 //! be scripted, for each of the lacks that the specification knows.
 
 use super::arguments::Objects;
+use crate::calls::{FUNCTIONS, Function, Kind, Lack, UNCHANGED};
 use crate::fixture::Fixture;
-use crate::generated::arguments::{CALLS, Call, Kind, LACKS, Lack, SAID};
-use crate::generated::info;
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::scripted::Scripted;
@@ -19,27 +18,28 @@ pub fn all() -> Vec<Test> {
 fn features(fixture: &Fixture) -> Done {
     let scripted = Scripted::of(fixture);
     let mut possible = Vec::new();
-    for lack in LACKS {
-        if scripted.is_some() || lacks(fixture, lack)? {
-            possible.push(lack);
+    for function in FUNCTIONS {
+        for lack in function.lacks {
+            if scripted.is_some() || lacks(fixture, lack)? {
+                possible.push((function, lack));
+            }
         }
     }
     let kinds: Vec<Kind> = possible
         .iter()
-        .flat_map(|lack| lack.needs)
-        .copied()
+        .flat_map(|(function, lack)| function.needs(lack.changes))
         .collect();
     let objects = Objects::new(fixture, &kinds)?;
     let mut scratch = vec![0_u64; 8192];
     let valid = objects.valid(fixture, scratch.as_mut_ptr().cast());
-    possible.retain(|lack| lack.needs.iter().all(|kind| valid.has(*kind)));
+    possible.retain(|(function, lack)| valid.has_all(&function.needs(lack.changes)));
     if possible.is_empty() {
         return Err(Stop::skipped("the device lacks nothing that can be asked"));
     }
     let mut wrong = Vec::new();
-    for lack in possible {
+    for (function, lack) in possible {
         let mut ask = || {
-            let status = (lack.call)(fixture.ur, &valid);
+            let status = function.call(fixture.ur, &valid, lack.changes);
             note(status, lack.code, lack.what, &mut wrong);
             Ok(())
         };
@@ -57,30 +57,31 @@ fn properties(fixture: &Fixture) -> Done {
     let Some(scripted) = Scripted::of(fixture) else {
         return Err(Stop::skipped("the device's properties are as they are"));
     };
-    let queries: Vec<(&Call, &str)> = SAID
+    let unknown = |function: &'static Function| {
+        let said = function.said.iter();
+        let said = said.filter(|said| said.code == UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION);
+        said.map(move |said| (function, said.what))
+    };
+    let queries: Vec<(&Function, &str)> = FUNCTIONS
         .iter()
-        .filter(|said| said.code == UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)
-        .filter_map(|said| {
-            let call = CALLS.iter().find(|call| call.function == said.function)?;
-            let asks = call.function.contains("Get") && call.function != "urDeviceGetInfo";
-            asks.then_some((call, said.what))
-        })
+        .filter(|function| function.in_tables)
+        .filter(|function| function.name.contains("Get") && function.name != "urDeviceGetInfo")
+        .flat_map(unknown)
         .collect();
     let kinds: Vec<Kind> = queries
         .iter()
-        .flat_map(|(call, _)| call.needs)
-        .copied()
+        .flat_map(|(function, _)| function.needs(UNCHANGED))
         .collect();
     let objects = Objects::new(fixture, &kinds)?;
     let mut scratch = vec![0_u64; 8192];
     let valid = objects.valid(fixture, scratch.as_mut_ptr().cast());
     let mut wrong = Vec::new();
     scripted.with(&nothing_known(), || {
-        for (call, what) in queries {
-            if !call.needs.iter().all(|kind| valid.has(*kind)) {
+        for (function, what) in queries {
+            if !valid.has_all(&function.needs(UNCHANGED)) {
                 continue;
             }
-            let status = (call.call)(fixture.ur, &valid);
+            let status = function.call(fixture.ur, &valid, UNCHANGED);
             note(
                 status,
                 UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
@@ -147,27 +148,27 @@ fn script(fixture: &Fixture, lack: &Lack) -> Result<String, Stop> {
 /// No property of anything but the device.
 fn nothing_known() -> String {
     let lists = [
-        info::ADAPTER_INFO,
-        info::PLATFORM_INFO,
-        info::CONTEXT_INFO,
-        info::MEM_INFO,
-        info::IMAGE_INFO,
-        info::SAMPLER_INFO,
-        info::USM_ALLOC_INFO,
-        info::USM_POOL_INFO,
-        info::VIRTUAL_MEM_GRANULARITY_INFO,
-        info::VIRTUAL_MEM_INFO,
-        info::PHYSICAL_MEM_INFO,
-        info::PROGRAM_INFO,
-        info::PROGRAM_BUILD_INFO,
-        info::KERNEL_INFO,
-        info::KERNEL_GROUP_INFO,
-        info::KERNEL_SUB_GROUP_INFO,
-        info::QUEUE_INFO,
-        info::EVENT_INFO,
-        info::PROFILING_INFO,
-        info::EXP_PEER_INFO,
-        info::EXP_COMMAND_BUFFER_INFO,
+        ur_adapter_info_t::PROPERTIES,
+        ur_platform_info_t::PROPERTIES,
+        ur_context_info_t::PROPERTIES,
+        ur_mem_info_t::PROPERTIES,
+        ur_image_info_t::PROPERTIES,
+        ur_sampler_info_t::PROPERTIES,
+        ur_usm_alloc_info_t::PROPERTIES,
+        ur_usm_pool_info_t::PROPERTIES,
+        ur_virtual_mem_granularity_info_t::PROPERTIES,
+        ur_virtual_mem_info_t::PROPERTIES,
+        ur_physical_mem_info_t::PROPERTIES,
+        ur_program_info_t::PROPERTIES,
+        ur_program_build_info_t::PROPERTIES,
+        ur_kernel_info_t::PROPERTIES,
+        ur_kernel_group_info_t::PROPERTIES,
+        ur_kernel_sub_group_info_t::PROPERTIES,
+        ur_queue_info_t::PROPERTIES,
+        ur_event_info_t::PROPERTIES,
+        ur_profiling_info_t::PROPERTIES,
+        ur_exp_peer_info_t::PROPERTIES,
+        ur_exp_command_buffer_info_t::PROPERTIES,
     ];
     let all = lists.iter().copied().flatten();
     all.map(|property| format!("{} = none\n", property.name))

@@ -1,8 +1,7 @@
 //! The loader itself: configs, and its life in a process of its own.
 
+use crate::api::Api;
 use crate::fresh::Fresh;
-use crate::generated::api::Api;
-use crate::generated::info::LOADER_CONFIG_INFO;
 use crate::objects::{Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -14,7 +13,7 @@ const NO_FLAGS: ur_device_init_flags_t = ur_device_init_flags_t(0);
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["loader"; config_counts_references, config_layers];
-    for property in LOADER_CONFIG_INFO {
+    for property in ur_loader_config_info_t::PROPERTIES {
         let name = property
             .name
             .trim_start_matches("UR_LOADER_CONFIG_INFO_")

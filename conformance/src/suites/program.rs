@@ -1,7 +1,6 @@
 //! Programs: creation, building, properties and metadata. Kernels are in `kernel`.
 
 use crate::fixture::Fixture;
-use crate::generated::info::{PROGRAM_BUILD_INFO, PROGRAM_INFO};
 use crate::kernels::{ALL, IOTA, IOTA_SPECIAL};
 use crate::objects::{Arg, Context, Kind, Program, info};
 use crate::outcome::{Done, Stop};
@@ -21,7 +20,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "program",
         "info_",
-        PROGRAM_INFO,
+        ur_program_info_t::PROPERTIES,
         program,
         |f, program, name, size, value, ret| {
             f.ur.urProgramGetInfo(program.raw, ur_program_info_t(name), size, value, ret)
@@ -36,7 +35,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "program",
         "build_info_",
-        PROGRAM_BUILD_INFO,
+        ur_program_build_info_t::PROPERTIES,
         program,
         ask,
     ));

@@ -1,12 +1,8 @@
 //! The size protocol of queries whose objects have no suite of their own: samplers, images, ranges
 //! of addresses, profiling times and peers.
 
+use crate::api::Api;
 use crate::fixture::Fixture;
-use crate::generated::api::Api;
-use crate::generated::info::{
-    EXP_PEER_INFO, IMAGE_INFO, PROFILING_INFO, SAMPLER_INFO, VIRTUAL_MEM_GRANULARITY_INFO,
-    VIRTUAL_MEM_INFO,
-};
 use crate::objects::{Context, Event, Queue, info};
 use crate::outcome::Stop;
 use crate::registry::Test;
@@ -21,7 +17,7 @@ pub fn all() -> Vec<Test> {
     let mut tests = info::tests(
         SUITE,
         "sampler_",
-        SAMPLER_INFO,
+        ur_sampler_info_t::PROPERTIES,
         sampler,
         |f, made, name, size, value, ret| {
             let name = ur_sampler_info_t(name);
@@ -31,7 +27,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         SUITE,
         "image_",
-        IMAGE_INFO,
+        ur_image_info_t::PROPERTIES,
         image,
         |f, made, name, size, value, ret| {
             let name = ur_image_info_t(name);
@@ -41,7 +37,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         SUITE,
         "granularity_",
-        VIRTUAL_MEM_GRANULARITY_INFO,
+        ur_virtual_mem_granularity_info_t::PROPERTIES,
         addresses,
         |f, range, name, size, value, ret| {
             let name = ur_virtual_mem_granularity_info_t(name);
@@ -52,7 +48,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         SUITE,
         "addresses_",
-        VIRTUAL_MEM_INFO,
+        ur_virtual_mem_info_t::PROPERTIES,
         addresses,
         |f, range, name, size, value, ret| {
             let (context, name) = (range.context.raw, ur_virtual_mem_info_t(name));
@@ -62,7 +58,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         SUITE,
         "profiling_",
-        PROFILING_INFO,
+        ur_profiling_info_t::PROPERTIES,
         event,
         |f, event, name, size, value, ret| {
             let name = ur_profiling_info_t(name);
@@ -72,7 +68,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         SUITE,
         "peer_",
-        EXP_PEER_INFO,
+        ur_exp_peer_info_t::PROPERTIES,
         peer,
         |f, (), name, size, value, ret| {
             let name = ur_exp_peer_info_t(name);

@@ -1,7 +1,6 @@
 //! Queues.
 
 use crate::fixture::Fixture;
-use crate::generated::info::QUEUE_INFO;
 use crate::objects::{Context, Gate, Kind, Queue, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -20,7 +19,13 @@ pub fn all() -> Vec<Test> {
         priorities, index_properties, native_handle, on_device_properties,
     ];
     let queue = |fixture: &Fixture| Context::new(fixture)?.in_order(fixture);
-    tests.extend(info::tests("queue", "info_", QUEUE_INFO, queue, ask));
+    tests.extend(info::tests(
+        "queue",
+        "info_",
+        ur_queue_info_t::PROPERTIES,
+        queue,
+        ask,
+    ));
     // Only queues on a device have these.
     tests.retain(|test| !matches!(&*test.name, "info_device_default" | "info_size"));
     tests
@@ -41,7 +46,7 @@ fn ask(
 
 fn on_device_properties(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.in_order(fixture)?;
-    for property in QUEUE_INFO {
+    for property in ur_queue_info_t::PROPERTIES {
         let property_of_device_queues =
             [UR_QUEUE_INFO_DEVICE_DEFAULT.0, UR_QUEUE_INFO_SIZE.0].contains(&property.value);
         if property_of_device_queues {

@@ -1,7 +1,6 @@
 //! Synchronous USM: kinds, alignment, sizes, alloc info, pools, and the commands on pointers.
 
 use crate::fixture::Fixture;
-use crate::generated::info::USM_ALLOC_INFO;
 use crate::objects::{Context, Kind, Usm, info};
 use crate::outcome::Done;
 use crate::registry::Test;
@@ -42,7 +41,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "usm",
         "info_",
-        USM_ALLOC_INFO,
+        ur_usm_alloc_info_t::PROPERTIES,
         allocated,
         |f, (memory, context), name, size, value, ret| {
             let name = ur_usm_alloc_info_t(name);

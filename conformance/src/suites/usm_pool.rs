@@ -1,7 +1,6 @@
 //! Pools of synchronous allocations.
 
 use crate::fixture::Fixture;
-use crate::generated::info::USM_POOL_INFO;
 use crate::objects::{Context, Kind, Usm, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -25,7 +24,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "usm_pool",
         "info_",
-        USM_POOL_INFO,
+        ur_usm_pool_info_t::PROPERTIES,
         pool,
         |f, pool, name, size, value, ret| {
             f.ur.urUSMPoolGetInfo(pool.raw, ur_usm_pool_info_t(name), size, value, ret)
@@ -36,7 +35,7 @@ pub fn all() -> Vec<Test> {
 
 /// A pool for synchronous allocations.
 struct SyncPool {
-    ur: &'static crate::generated::api::Api,
+    ur: &'static crate::api::Api,
     raw: ur_usm_pool_handle_t,
 }
 

@@ -1,8 +1,7 @@
 //! Reserved addresses and the physical memory behind them.
 
+use crate::api::Api;
 use crate::fixture::Fixture;
-use crate::generated::api::Api;
-use crate::generated::info::PHYSICAL_MEM_INFO;
 use crate::objects::{Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -21,7 +20,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         "virtual_memory",
         "physical_info_",
-        PHYSICAL_MEM_INFO,
+        ur_physical_mem_info_t::PROPERTIES,
         physical,
         |f, physical, name, size, value, ret| {
             f.ur.urPhysicalMemGetInfo(physical.raw, ur_physical_mem_info_t(name), size, value, ret)

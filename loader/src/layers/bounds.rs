@@ -2,7 +2,7 @@
 //! allocation are refused with `INVALID_SIZE`, whatever the adapter would do with them.
 //!
 //! Owns the questions to the adapter and the arithmetic; which argument is bounded by what is
-//! generated. What the adapter does not answer, and memory that it does not know, passes.
+//! generated, a row a function. What the adapter does not answer, and memory that it does not know, passes.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -10,10 +10,11 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 use ur::object::log::Level;
-use ur::object::{Error, Result};
+use ur::object::{Error, Result, boundary};
 
+use super::wrappers::{argument, number, wrappers};
 use super::{Layer, LayerContext, report};
-use crate::generated::layers::bounds as generated;
+use crate::generated::layers::bounds::BOUNDS;
 
 /// The contexts of command buffers, which do not tell. An entry stays until a new command buffer has
 /// its address.
@@ -33,7 +34,7 @@ impl Layer for Bounds {
         context: &LayerContext,
     ) -> std::result::Result<(), ur_result_t> {
         report::begin(context);
-        generated::wrap(table);
+        wrap(table);
         Ok(())
     }
 
@@ -49,20 +50,62 @@ fn contexts() -> MutexGuard<'static, HashMap<usize, usize>> {
 
 /// The argument that a check is about.
 pub struct Place {
-    pub function: &'static str,
-    pub argument: &'static str,
+    function: &'static str,
+    argument: &'static str,
+}
+
+pub fn place(function: &'static str, argument: &'static str) -> Place {
+    Place { function, argument }
+}
+
+/// The body of a function of this layer.
+macro_rules! bounded {
+    ($number:literal urCommandBufferCreateExp $params:ident $leader:tt $below:ident (
+        $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
+    )) => {{
+        // SAFETY: the caller's arguments.
+        let result = unsafe { $below($( $arg ),*) };
+        if result == UR_RESULT_SUCCESS {
+            let params = $params { $( $field: argument(&$arg) ),* };
+            // SAFETY: the parameter struct leads to the arguments; the output was written.
+            unsafe { command_buffer_created(*params.phContext, *params.pphCommandBuffer) }
+        }
+        result
+    }};
+    ($number:literal $name:ident $params:ident $leader:tt $below:ident (
+        $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
+    )) => {
+        match boundary(|| {
+            let Some(check) = (const { BOUNDS[$number] }) else {
+                return Ok(());
+            };
+            let params = $params { $( $field: argument(&$arg) ),* };
+            // SAFETY: the function's own parameter struct.
+            unsafe { check((&raw const params).cast()) }
+        }) {
+            // SAFETY: the caller's arguments.
+            UR_RESULT_SUCCESS => unsafe { $below($( $arg ),*) },
+            error => error,
+        }
+    };
+}
+ur::for_each_function! { wrappers bounded }
+
+/// Functions with ranges. A command buffer does not tell its context: the layer keeps it.
+const fn wants(number: usize) -> bool {
+    BOUNDS[number].is_some() || number == number::urCommandBufferCreateExp
 }
 
 /// Bytes `offset..offset + size` of a buffer, or of physical memory.
 ///
 /// # Safety
 /// The handle is null or live.
-pub unsafe fn buffer(place: &Place, mem: ur_mem_handle_t, offset: u64, size: u64) -> Result<()> {
+pub unsafe fn buffer(place: Place, mem: ur_mem_handle_t, offset: u64, size: u64) -> Result<()> {
     // SAFETY: the caller's promise.
     let Some(whole) = (unsafe { buffer_size(mem) }) else {
         return Ok(());
     };
-    within(place, offset.checked_add(size), whole)
+    within(&place, offset.checked_add(size), whole)
 }
 
 /// A box of a buffer, with pitches of 0 for packed rows and slices.
@@ -70,7 +113,7 @@ pub unsafe fn buffer(place: &Place, mem: ur_mem_handle_t, offset: u64, size: u64
 /// # Safety
 /// The handle is null or live.
 pub unsafe fn buffer_box(
-    place: &Place,
+    place: Place,
     mem: ur_mem_handle_t,
     origin: ur_rect_offset_t,
     region: ur_rect_region_t,
@@ -82,7 +125,7 @@ pub unsafe fn buffer_box(
         return Ok(());
     };
     within(
-        place,
+        &place,
         box_end(origin, region, row_pitch, slice_pitch),
         whole,
     )
@@ -93,7 +136,7 @@ pub unsafe fn buffer_box(
 /// # Safety
 /// The handle is null or live.
 pub unsafe fn image(
-    place: &Place,
+    place: Place,
     image: ur_mem_handle_t,
     origin: ur_rect_offset_t,
     region: ur_rect_region_t,
@@ -107,7 +150,7 @@ pub unsafe fn image(
         (origin.y, region.height, height),
         (origin.z, region.depth, depth),
     ] {
-        within(place, from.checked_add(length), whole)?;
+        within(&place, from.checked_add(length), whole)?;
     }
     Ok(())
 }
@@ -117,7 +160,7 @@ pub unsafe fn image(
 /// # Safety
 /// The context is live.
 pub unsafe fn usm(
-    place: &Place,
+    place: Place,
     context: Option<ur_context_handle_t>,
     pointer: *const c_void,
     offset: u64,
@@ -127,7 +170,7 @@ pub unsafe fn usm(
     let Some(left) = (unsafe { usm_left(context, pointer) }) else {
         return Ok(());
     };
-    within(place, offset.checked_add(size), left)
+    within(&place, offset.checked_add(size), left)
 }
 
 /// Rows of a USM allocation: `height` of them, each `pitch` bytes, the last one too.
@@ -135,7 +178,7 @@ pub unsafe fn usm(
 /// # Safety
 /// The context is live.
 pub unsafe fn usm_rows(
-    place: &Place,
+    place: Place,
     context: Option<ur_context_handle_t>,
     pointer: *const c_void,
     offset: u64,
@@ -149,7 +192,7 @@ pub unsafe fn usm_rows(
     let end = pitch
         .checked_mul(height)
         .and_then(|rows| rows.checked_add(offset));
-    within(place, end, left)
+    within(&place, end, left)
 }
 
 /// A command buffer was made.
@@ -176,7 +219,7 @@ pub fn context_of_command_buffer(
 /// # Safety
 /// The queue is null or live.
 pub unsafe fn context_of_queue(queue: ur_queue_handle_t) -> Option<ur_context_handle_t> {
-    let ask = generated::BELOW.table()?.Queue.pfnGetInfo?;
+    let ask = BELOW.table()?.Queue.pfnGetInfo?;
     query(std::ptr::null_mut(), |size, value| {
         // SAFETY: the value has that size; the caller promises the queue.
         unsafe {
@@ -195,7 +238,7 @@ pub unsafe fn context_of_queue(queue: ur_queue_handle_t) -> Option<ur_context_ha
 /// # Safety
 /// The handle is null or live.
 unsafe fn buffer_size(mem: ur_mem_handle_t) -> Option<u64> {
-    let ask = generated::BELOW.table()?.Mem.pfnGetInfo?;
+    let ask = BELOW.table()?.Mem.pfnGetInfo?;
     let size: usize = query(0, |size, value| {
         // SAFETY: the value has that size; the caller promises the handle.
         unsafe { ask(mem, UR_MEM_INFO_SIZE, size, value, std::ptr::null_mut()) }
@@ -208,7 +251,7 @@ unsafe fn buffer_size(mem: ur_mem_handle_t) -> Option<u64> {
 /// # Safety
 /// The handle is null or live.
 unsafe fn image_extent(image: ur_mem_handle_t) -> Option<[u64; 3]> {
-    let ask = generated::BELOW.table()?.Mem.pfnImageGetInfo?;
+    let ask = BELOW.table()?.Mem.pfnImageGetInfo?;
     let number = |what| {
         query(0usize, |size, value| {
             // SAFETY: the value has that size; the caller promises the handle.
@@ -232,7 +275,7 @@ unsafe fn image_extent(image: ur_mem_handle_t) -> Option<[u64; 3]> {
 /// # Safety
 /// The context is live.
 unsafe fn usm_left(context: Option<ur_context_handle_t>, pointer: *const c_void) -> Option<u64> {
-    let ask = generated::BELOW.table()?.USM.pfnGetMemAllocInfo?;
+    let ask = BELOW.table()?.USM.pfnGetMemAllocInfo?;
     let context = context?;
     let query_usm = |what, size, value| {
         // SAFETY: the value has that size; the caller promises the context.

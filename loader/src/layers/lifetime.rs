@@ -4,15 +4,16 @@
 //! where it got it. Lifetime validation does so too, and refuses handles that no adapter gave out or
 //! that were released, with the error of their kind, before an adapter could touch them.
 //!
-//! Owns the registry of one initialisation; what each function uses, gives out and gives back is
-//! generated. An object that one which is alive tells of (a queue its context) may be used without a
+//! Owns the registry of one initialisation; what each function uses, gives out and gives back follows
+//! from its arguments (`roles`). An object that one which is alive tells of (a queue its context) may be used without a
 //! reference; that never counts as one.
 
 mod call;
 mod registry;
+pub mod roles;
 mod stacks;
 
-pub use self::call::{Call, Release};
+use self::call::Call;
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -23,7 +24,6 @@ use ur::object::{Kind, Result};
 
 use self::registry::{Leak, Record, Registry};
 use super::{Layer, LayerContext, report};
-use crate::generated::layers::lifetime as generated;
 
 const OFF: u8 = 0;
 /// Counts references.
@@ -51,7 +51,7 @@ impl Layer for Lifetime {
         HANDLES.clear();
         let leaks_only = names == ["UR_LAYER_LEAK_CHECKING"];
         MODE.store(if leaks_only { COUNTS } else { VETS }, Ordering::Release);
-        generated::wrap(table);
+        roles::wrap(table);
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //! allocation and before its free, on any adapter.
 //!
 //! Owns what the layer knows of one initialisation: queues, events and command buffers as orders
-//! (`order`), blocks (`blocks`). The functions that it watches are generated. It tells what it finds and
+//! (`order`), blocks (`blocks`). The functions that it watches stand in
+//! `watched`. It tells what it finds and
 //! lets the call go on, except for a second free, which is `INVALID_MEM_OBJECT`.
 //!
 //! What the program ordered is program order on in-order queues, wait lists, barriers and what the
@@ -16,6 +17,7 @@ mod blocks;
 mod command;
 mod hooks;
 mod order;
+pub mod watched;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +29,8 @@ use ur::timeline::Gathered;
 
 use self::blocks::{Blocks, Finding};
 use self::order::{Order, Queue};
+use self::watched::BELOW;
 use super::{Layer, LayerContext, report};
-use crate::generated::layers::races as generated;
 
 pub use self::blocks::Access;
 pub use self::command::Command;
@@ -89,7 +91,7 @@ impl Layer for Races {
         report::begin(context);
         *state() = State::default();
         ON.store(true, Ordering::Release);
-        generated::wrap(table);
+        watched::wrap(table);
         Ok(())
     }
 
@@ -181,9 +183,7 @@ impl QueueFacts {
 
     /// Of a queue whose making was not seen.
     fn ask(queue: ur_queue_handle_t) -> QueueFacts {
-        let get = generated::BELOW
-            .table()
-            .and_then(|table| table.Queue.pfnGetInfo);
+        let get = BELOW.table().and_then(|table| table.Queue.pfnGetInfo);
         let mut device: ur_device_handle_t = std::ptr::null_mut();
         let mut flags = ur_queue_flags_t(0);
         let answered = get.is_some_and(|get| {
@@ -218,9 +218,7 @@ impl QueueFacts {
 
 /// Whether commands of a device may use any memory of the process; so too when it does not say.
 fn system_memory(device: ur_device_handle_t) -> bool {
-    let get = generated::BELOW
-        .table()
-        .and_then(|table| table.Device.pfnGetInfo);
+    let get = BELOW.table().and_then(|table| table.Device.pfnGetInfo);
     let Some(get) = get.filter(|_| !device.is_null()) else {
         return true;
     };

@@ -1,7 +1,7 @@
 //! `UR_LAYER_TRACING`: calls with their arguments, results and times, as text or for Perfetto.
 //!
-//! Owns what a call leaves behind: lines or events, and the figures of each function. Its wrappers
-//! are generated, values print themselves. It must never change a call: what goes wrong here is said
+//! Owns what a call leaves behind: lines or events, and the figures of each function. Its functions
+//! are macros over the list, values print themselves. It must never change a call: what goes wrong here is said
 //! once and costs the trace, not the program.
 //!
 //! ```text
@@ -32,19 +32,19 @@ use std::sync::{Arc, Once, OnceLock, PoisonError, RwLock};
 use ur::abi::*;
 use ur::object::Origin;
 
+use super::wrappers::{NAMES, argument, wrappers};
 use super::{CodeLocation, Layer, LayerContext};
-use crate::generated::layers::tracing::{FUNCTIONS, wrap};
 use adapter::Adapters;
 use settings::{Format, Settings};
 use ur::object::env::Env;
 
-pub use span::{Span, argument, first, written};
+use span::{Span, first, written};
 
 /// What is in force between `wrap` and `teardown`.
 static TRACER: RwLock<Option<Arc<Tracer>>> = RwLock::new(None);
 
 /// Functions that leave a trace; none outside of the layer's life.
-static WANTED: [AtomicBool; FUNCTIONS.len()] = [const { AtomicBool::new(false) }; FUNCTIONS.len()];
+static WANTED: [AtomicBool; NAMES.len()] = [const { AtomicBool::new(false) }; NAMES.len()];
 
 /// The process in which the layer first began.
 static ORIGIN: OnceLock<Origin> = OnceLock::new();
@@ -82,7 +82,7 @@ impl Layer for Tracing {
     ) -> Result<(), ur_result_t> {
         let settings = Settings::read(&Env::process());
         ORIGIN.get_or_init(Origin::here);
-        for (function, wanted) in FUNCTIONS.iter().zip(&WANTED) {
+        for (function, wanted) in NAMES.iter().zip(&WANTED) {
             wanted.store(settings.functions.admits(function), Ordering::Relaxed);
         }
         let tracer = Tracer {
@@ -179,6 +179,63 @@ pub fn wanted(function: usize) -> bool {
         .get(function)
         .is_some_and(|wanted| wanted.load(Ordering::Relaxed))
         && !ORIGIN.get().is_some_and(|origin| origin.is_left())
+}
+
+/// The handle that leads to the call's adapter.
+macro_rules! leads {
+    () => {
+        std::ptr::null()
+    };
+    ($handle:ident) => {
+        $handle.cast()
+    };
+    ($list:ident of $count:ident or $error:ident) => {
+        first($count, $list.cast())
+    };
+}
+
+/// Limits an output's room to what the call has filled.
+macro_rules! filled {
+    ($result:ident $params:ident [$need:ident info $property:ident -]) => {};
+    ($result:ident $params:ident [$need:ident info $property:ident $size:ident]) => {
+        // SAFETY: the parameter struct leads to the arguments; an output is written after success.
+        let $size = unsafe { written($result, $size, *$params.ppPropSizeRet) };
+    };
+    ($result:ident $params:ident [$need:ident outputs $kind:ident $count:ident $own:ident -]) => {};
+    ($result:ident $params:ident [$need:ident outputs $kind:ident $count:ident $own:ident $total:ident]) => {
+        // SAFETY: an output is written after success.
+        let $count = unsafe { written($result, $count, $total) };
+    };
+    ($result:ident $params:ident $form:tt) => {};
+}
+
+/// The body of a function of this layer.
+macro_rules! traced {
+    ($number:literal $name:ident $params:ident [$($leader:tt)*] $below:ident (
+        $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
+    )) => {{
+        if !wanted($number) {
+            // SAFETY: the caller's arguments.
+            return unsafe { $below($( $arg ),*) };
+        }
+        let params = $params { $( $field: argument(&$arg) ),* };
+        // SAFETY: the parameter struct leads to the arguments; the caller promises the handle.
+        let span = unsafe { Span::begin($number, leads!($($leader)*), &params) };
+        // SAFETY: the caller's arguments.
+        let result = unsafe { $below($( $arg ),*) };
+        // A shadowed argument stays where it is: `params` still points to the caller's.
+        $( filled!(result params $form); )*
+        let outputs = $params { $( $field: argument(&$arg) ),* };
+        // SAFETY: as above; rooms in `outputs` are what was filled.
+        unsafe { span.end(result, &params, &outputs) };
+        result
+    }};
+}
+ur::for_each_function! { wrappers traced }
+
+/// Every function may be traced.
+const fn wants(_: usize) -> bool {
+    true
 }
 
 /// Results by their names, unknown ones by their numbers.

@@ -126,32 +126,46 @@ pub fn null_in_list(param: &Param) -> &'static str {
 }
 
 fn members(spec: &Spec, base: &str, holder: &str) -> String {
+    let statement = |(member, condition): (String, String)| {
+        let holds = condition.replace("{}", &format!("{holder}.{}", rust::ident(&member)));
+        format!("ensure({holds}, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n")
+    };
+    member_values(spec, base)
+        .into_iter()
+        .map(statement)
+        .collect()
+}
+
+/// A struct's members that are enums or flags, each with the condition under which `{}` is in range.
+pub fn member_values(spec: &Spec, base: &str) -> Vec<(String, String)> {
     let Some(found) = spec.struct_of(base) else {
-        return String::new();
+        return Vec::new();
     };
     found
         .members
         .iter()
         .filter(|member| member.name != "stype" && member.c_type().is_plain() && !member.nocheck)
-        .map(|member| {
-            let text = format!("{holder}.{}", rust::ident(&member.name));
-            value(spec, &member.c_type().base, &text)
-        })
+        .filter_map(|member| Some((member.name.clone(), in_range(spec, &member.c_type().base)?)))
         .collect()
 }
 
 /// One value of an enum or a flag set.
 pub fn value(spec: &Spec, base: &str, text: &str) -> String {
+    match in_range(spec, base) {
+        Some(condition) => format!(
+            "ensure({}, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n",
+            condition.replace("{}", text)
+        ),
+        None => String::new(),
+    }
+}
+
+/// The condition under which `{}`, an enum or a flag set, is in range.
+fn in_range(spec: &Spec, base: &str) -> Option<String> {
     if let Some(flags) = spec.flags_of(base).filter(|flags| flags.name == base) {
-        return format!(
-            "ensure({text}.0 & {} == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n",
-            flags.mask
-        );
+        return Some(format!("{{}}.0 & {} == 0", flags.mask));
     }
-    match spec.enum_of(base) {
-        Some(_) if base != "ur_structure_type_t" => {
-            format!("ensure({text}.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n")
-        }
-        _ => String::new(),
-    }
+    spec.enum_of(base)
+        .filter(|_| base != "ur_structure_type_t")
+        .map(|_| "{}.name().is_some()".to_owned())
 }

@@ -13,19 +13,38 @@ pub fn rust(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     parse(spec, function, text)?.truth()
 }
 
-/// Rust for a number, a `u64`; otherwise as [`rust`].
-pub fn number(spec: &Spec, function: &Function, text: &str) -> Result<String> {
-    parse(spec, function, text)?.number()
+/// As [`rust`], over the members of a parameter struct: `p` is a reference to it.
+pub fn rust_behind(spec: &Spec, function: &Function, text: &str) -> Result<String> {
+    read(spec, function, text, Arguments::Behind)?.truth()
+}
+
+/// Rust for a number, a `u64`, over the members of a parameter struct.
+pub fn number_behind(spec: &Spec, function: &Function, text: &str) -> Result<String> {
+    read(spec, function, text, Arguments::Behind)?.number()
 }
 
 /// A condition, read.
 pub fn parse(spec: &Spec, function: &Function, text: &str) -> Result<Expr> {
+    read(spec, function, text, Arguments::Named)
+}
+
+/// How Rust text names a call's arguments.
+#[derive(Clone, Copy)]
+enum Arguments {
+    /// By themselves: `size`.
+    Named,
+    /// By the parameter struct's pointers to them: `(*p.psize)`.
+    Behind,
+}
+
+fn read(spec: &Spec, function: &Function, text: &str, arguments: Arguments) -> Result<Expr> {
     let tokens = tokens(text)?;
     let mut parser = Parser {
         spec,
         function,
         tokens,
         at: 0,
+        arguments,
     };
     let tree = parser.or()?;
     ensure!(
@@ -264,6 +283,7 @@ struct Parser<'a> {
     function: &'a Function,
     tokens: Vec<Token>,
     at: usize,
+    arguments: Arguments,
 }
 
 impl Parser<'_> {
@@ -378,7 +398,10 @@ impl Parser<'_> {
             .iter()
             .find(|param| param.name == first)
             .with_context(|| format!("{}: `{first}` is no parameter", self.function.name))?;
-        let mut text = super::rust::ident(first);
+        let mut text = match self.arguments {
+            Arguments::Named => super::rust::ident(first),
+            Arguments::Behind => format!("(*p.p{first})"),
+        };
         let mut ty = param.c_type();
         for part in parts {
             let holder = self

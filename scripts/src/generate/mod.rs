@@ -5,17 +5,19 @@ mod abi;
 mod checks;
 mod client;
 mod expr;
+mod functions;
 mod hal;
 mod headers;
+mod info;
 mod layers;
-mod loader;
 mod mock;
 mod print;
 mod proof;
 mod rust;
 pub mod support;
-mod sweep;
-mod tools;
+
+pub use abi::pfn;
+pub use hal::entries;
 
 use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
@@ -51,15 +53,14 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for family in [
         abi::files,
+        info::files,
+        functions::files,
         hal::files,
-        loader::files,
         layers::files,
         client::files,
         print::files,
         headers::files,
         proof::files,
-        sweep::files,
-        tools::files,
     ] {
         files.extend(family(spec)?);
     }

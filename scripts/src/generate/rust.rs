@@ -98,11 +98,3 @@ pub fn object_name(handle: &str) -> String {
         .trim_start_matches("exp_");
     heck::AsUpperCamelCase(stem).to_string()
 }
-
-/// A handle's field or kind name: `usm_pool` of `ur_usm_pool_handle_t`.
-pub fn object_stem(handle: &str) -> &str {
-    handle
-        .trim_start_matches("ur_")
-        .trim_end_matches("_handle_t")
-        .trim_start_matches("exp_")
-}

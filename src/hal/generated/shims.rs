@@ -22,7 +22,7 @@
     clippy::suspicious_else_formatting,
     non_snake_case
 )]
-use super::info::*;
+use crate::hal::info::*;
 use super::traits::*;
 use crate::abi::*;
 use crate::hal::checks::*;

@@ -3,7 +3,7 @@
 //! its documentation names; a method that a backend leaves out answers `UNSUPPORTED_FEATURE`.
 
 #![allow(unused_variables, clippy::too_many_arguments)]
-use super::info::*;
+use crate::hal::info::*;
 use crate::abi::*;
 use crate::hal::{Absent, Unwrapped};
 use crate::object::{

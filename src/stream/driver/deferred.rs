@@ -36,6 +36,9 @@ pub trait Stream: Send + Sync + Sized + 'static {
 
     fn deferred(&self) -> &Deferred<Self>;
 
+    /// Whether each command depends on the one before, as on an in-order queue.
+    fn is_chained(&self) -> bool;
+
     /// Gives it work now.
     fn give(&self, work: Self::Work) -> Result<()>;
 
@@ -46,9 +49,9 @@ pub trait Stream: Send + Sync + Sized + 'static {
     fn wait(&self, event: &Self::Event) -> Result<()>;
 
     /// Has it wait by itself for the host.
-    fn wait_point(&self, point: &Self::Point) -> Result<()>;
+    fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()>;
 
-    /// Has those go on that wait for the point by themselves.
+    /// Has those go on that wait for the point by themselves, also where it failed.
     fn signal(point: &Self::Point);
 
     /// As [`Driver::is_done`](crate::stream::Driver::is_done).
@@ -80,11 +83,16 @@ struct Held<S: Stream> {
     steps: VecDeque<Step<S>>,
     /// Whether others put work on the stream.
     open: bool,
+    /// What the stream waits for by itself since it was opened: what comes once it is closed is kept back
+    /// until that is there, since it may fail.
+    waits: Vec<Arc<HostPoint<S>>>,
 }
 
 enum Step<S: Stream> {
     Work(S::Work),
     Wait(Marker<S>),
+    /// What the stream was to wait for by itself while it was open.
+    Again(Arc<HostPoint<S>>),
     Mark(Arc<Promise<S>>),
 }
 
@@ -123,9 +131,15 @@ pub struct HostPoint<S: Stream> {
 pub struct Signal<S: Stream>(Arc<HostPoint<S>>);
 
 /// Those who want to know of something that has not come to pass.
+///
+/// | state | who goes on |
+/// |---|---|
+/// | rung | streams that wait for it: they are told one after the other |
+/// | told | threads that block for it, which find the streams gone on |
 #[derive(Default)]
 struct Bell {
     rung: AtomicBool,
+    told: AtomicBool,
     waiting: Mutex<Vec<Notice>>,
     changed: Condvar,
 }
@@ -154,6 +168,7 @@ impl<S: Stream> Default for Deferred<S> {
             held: Mutex::new(Held {
                 steps: VecDeque::new(),
                 open: false,
+                waits: Vec::new(),
             }),
         }
     }
@@ -268,7 +283,7 @@ impl<S: Stream> Deferred<S> {
             return Ok(());
         }
         if held.steps.is_empty() {
-            match marker.wait_on(this, held.open)? {
+            match held.wait_on(this, marker)? {
                 Waits::There => return Ok(()),
                 Waits::NotYet => {}
                 Waits::Failed => {
@@ -279,19 +294,40 @@ impl<S: Stream> Deferred<S> {
         }
         own.keep(&mut held, Step::Wait(marker.clone()));
         drop(held);
+        Self::go_on_after(this, marker);
+        Ok(())
+    }
+
+    /// Has the stream go on with what it keeps back once the marker is there.
+    fn go_on_after(this: &Arc<S>, marker: &Marker<S>) {
         let stream = Arc::downgrade(this);
         marker.when_there(Box::new(move || {
             if let Some(stream) = stream.upgrade() {
                 Self::let_go_on(stream);
             }
         }));
-        Ok(())
     }
 
     /// Others put work on the stream from now on, or no longer.
     pub fn set_open(this: &Arc<S>, open: bool) -> Result<()> {
-        this.deferred().held().open = open;
-        if open { Self::force(this) } else { Ok(()) }
+        let own = this.deferred();
+        own.held().open = open;
+        if open {
+            return Self::force(this);
+        }
+        let waits = {
+            let mut held = own.held();
+            let waits = std::mem::take(&mut held.waits).into_iter();
+            let waits: Vec<_> = waits.filter(|point| !point.is_signalled()).collect();
+            for point in &waits {
+                own.keep(&mut held, Step::Again(Arc::clone(point)));
+            }
+            waits
+        };
+        for point in waits {
+            Self::go_on_after(this, &Marker::Host(point));
+        }
+        Ok(())
     }
 
     /// As [`Deferred::go_on`], and then those that it lets go on, one after the other: chains of them
@@ -332,8 +368,20 @@ impl<S: Stream> Deferred<S> {
                         Ok(())
                     }
                     Step::Work(work) => this.give(work),
-                    Step::Wait(_) if own.has_failed() => Ok(()),
-                    Step::Wait(marker) => match marker.wait_on(this, held.open) {
+                    Step::Wait(_) | Step::Again(_) if own.has_failed() => Ok(()),
+                    Step::Again(point) if !point.is_signalled() => {
+                        held.steps.push_front(Step::Again(point));
+                        break;
+                    }
+                    Step::Again(point) => {
+                        // Elsewhere what comes now depends on it only if it says so.
+                        let depends = this.is_chained() || !held.steps.is_empty();
+                        if depends && point.outcome().is_err() {
+                            own.fail();
+                        }
+                        Ok(())
+                    }
+                    Step::Wait(marker) => match held.wait_on(this, &marker) {
                         Ok(Waits::There) => Ok(()),
                         Ok(Waits::NotYet) => {
                             held.steps.push_front(Step::Wait(marker));
@@ -392,6 +440,20 @@ impl<S: Stream> Deferred<S> {
     }
 }
 
+impl<S: Stream> Held<S> {
+    /// As [`Marker::wait_on`], by itself if the stream is open.
+    fn wait_on(&mut self, stream: &S, marker: &Marker<S>) -> Result<Waits> {
+        if self.open
+            && let Marker::Host(point) = marker
+            && !point.is_signalled()
+        {
+            self.waits.retain(|point| !point.is_signalled());
+            self.waits.push(Arc::clone(point));
+        }
+        marker.wait_on(stream, self.open)
+    }
+}
+
 impl<S: Stream> End<S> {
     fn of(event: Result<S::Event>, failed: bool) -> Self {
         match event {
@@ -418,7 +480,7 @@ impl<S: Stream> Promise<S> {
     fn keep(&self, end: End<S>) {
         // Kept once, by its stream.
         let _ = self.end.set(end);
-        self.bell.ring();
+        self.bell.ring(|| {});
     }
 
     /// Has the work before it leave, whatever the stream has to wait for.
@@ -479,7 +541,7 @@ impl<S: Stream> Marker<S> {
                 },
                 Some(End::Broken(error)) => Err(*error),
             },
-            Self::Host(point) => match point.is_signalled() {
+            Self::Host(point) => match point.bell.has_told() {
                 true => point.outcome().map(|()| true),
                 false => Ok(false),
             },
@@ -545,7 +607,7 @@ impl<S: Stream> Marker<S> {
                 }
             }
             Self::Host(_) if !open => return Ok(Waits::NotYet),
-            Self::Host(point) => stream.wait_point(&point.point)?,
+            Self::Host(point) => stream.wait_point(point)?,
         }
         Ok(Waits::There)
     }
@@ -562,7 +624,8 @@ impl<S: Stream> HostPoint<S> {
         self.bell.is_rung()
     }
 
-    fn outcome(&self) -> Result<()> {
+    /// Once it is signalled.
+    pub fn outcome(&self) -> Result<()> {
         match self.failed.load(Ordering::Acquire) {
             true => Err(FAILED),
             false => Ok(()),
@@ -579,8 +642,8 @@ impl<S: Stream> Signal<S> {
 
 impl<S: Stream> Drop for Signal<S> {
     fn drop(&mut self) {
-        S::signal(&self.0.point);
-        self.0.bell.ring();
+        // Between the two, so that no stream is told to wait by itself for what has failed already.
+        self.0.bell.ring(|| S::signal(&self.0.point));
     }
 }
 
@@ -593,14 +656,24 @@ impl Bell {
         self.waiting.lock()
     }
 
-    fn ring(&self) {
+    /// Rings, does `then`, and tells those that wait.
+    fn ring(&self, then: impl FnOnce()) {
         let waiting = {
             let mut waiting = self.waiting();
             self.rung.store(true, Ordering::Release);
             std::mem::take(&mut *waiting)
         };
-        self.changed.notify_all();
+        then();
         waiting.into_iter().for_each(|then| then());
+        {
+            let _waiting = self.waiting();
+            self.told.store(true, Ordering::Release);
+        }
+        self.changed.notify_all();
+    }
+
+    fn has_told(&self) -> bool {
+        self.told.load(Ordering::Acquire)
     }
 
     /// Has `then` run when it rings, at once if it did.
@@ -616,7 +689,7 @@ impl Bell {
 
     fn block(&self) {
         let mut waiting = self.waiting();
-        while !self.is_rung() {
+        while !self.has_told() {
             waiting = self.changed.wait(waiting);
         }
     }

@@ -248,10 +248,10 @@ pub trait Driver: Backend + Payload {
     /// Blocks the calling thread until then. Errors are those of [`Driver::is_done`].
     fn block(marker: &Self::Marker) -> Result<()>;
 
-    /// Blocks until everything that the driver was given on the lane has ended: called once a command
-    /// of it failed, as drivers may tell of a failure before earlier commands have ended.
-    fn settle(lane: &Self::Lane) -> Result<()> {
-        let _ = lane;
+    /// Blocks until the commands of the lane up to this epoch have ended: called once that one failed,
+    /// as drivers may tell of a failure before earlier commands have ended.
+    fn settle(lane: &Self::Lane, epoch: u64) -> Result<()> {
+        let _ = (lane, epoch);
         Ok(())
     }
 

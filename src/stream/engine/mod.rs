@@ -225,7 +225,7 @@ impl<D: Driver> Engine<D> {
 
     /// Records that what a marker covers has ended, and that its command failed if the driver says so.
     fn ended(&self, mark: &Mark<D>, how: Result<()>) -> Result<()> {
-        if D::TELLS_FAILURES
+        if (D::TELLS_FAILURES || Failure::any())
             && how.is_ok()
             && let Some(lane) = self.lane_of(&mark.point)
         {
@@ -577,7 +577,11 @@ impl<D: Driver> HostPoint<D> {
     /// Completes it as failed: what waits for it does not run.
     pub fn fail(mut self, why: &Arc<Failure>) {
         self.point.fail(why);
-        self.complete(D::fail);
+        if let Some(own) = self.signal.take() {
+            // First, so that streams have dropped what waits for it once the program is told.
+            D::fail(own);
+            self.is_over();
+        }
     }
 
     /// Signals it, or has it fail for this reason.
@@ -588,18 +592,18 @@ impl<D: Driver> HostPoint<D> {
         }
     }
 
-    fn complete(&mut self, signal: impl FnOnce(D::Signal)) {
-        if let Some(own) = self.signal.take() {
-            // First, so that nobody sees what waited for it complete before it.
-            self.engine.signalled(&self.point);
-            signal(own);
-            self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
-        }
+    fn is_over(&self) {
+        self.engine.signalled(&self.point);
+        self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl<D: Driver> Drop for HostPoint<D> {
     fn drop(&mut self) {
-        self.complete(D::signal);
+        if let Some(own) = self.signal.take() {
+            // First, so that nobody sees what waited for it complete before it.
+            self.is_over();
+            D::signal(own);
+        }
     }
 }

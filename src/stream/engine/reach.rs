@@ -186,6 +186,8 @@ pub(crate) struct Reach {
     pub tickets: Tickets,
     /// Whether `done` is one command's own point, rather than what it shares with others.
     pub own: bool,
+    /// Whether it stands for everything up to `done`, as a barrier does, rather than for single commands.
+    pub everything: bool,
     /// Why a command of it failed that `done` has forgotten since it has ended.
     pub failed: Option<Arc<Failure>>,
 }
@@ -216,7 +218,18 @@ impl Reach {
         if !Failure::any() {
             return None;
         }
-        self.failed.clone().or_else(|| self.done.failure())
+        self.failed.clone().or_else(|| self.failure_in_done())
+    }
+
+    #[cold]
+    fn failure_in_done(&self) -> Option<Arc<Failure>> {
+        match self.everything {
+            true => {
+                let mut points = self.done.points();
+                points.find_map(|point| point.clock.unreported(point.epoch))
+            }
+            false => self.done.failure(),
+        }
     }
 
     /// As [`Reach::failure`], while the program was not told of that by a wait.
@@ -265,6 +278,7 @@ impl Reach {
                 more: None,
             },
             own: false,
+            everything: false,
             failed: None,
         };
         &NOTHING
@@ -286,7 +300,7 @@ impl Reach {
     /// Forgets what was observed complete.
     pub fn prune(&mut self) {
         if self.failed.is_none() {
-            self.failed = self.done.failure();
+            self.failed = self.failure();
         }
         self.done.prune();
         self.order.prune();

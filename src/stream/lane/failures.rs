@@ -13,8 +13,24 @@ use super::{Driver, LaneCore, Reach, State};
 use crate::object::Result;
 use crate::stream::driver::{FAILED, is_failure};
 use crate::stream::{Progress, Work};
-use crate::timeline::Failure;
+use crate::timeline::rank;
+use crate::timeline::sync::Mutex;
+use crate::timeline::{Failure, PointRef};
+use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
+
+/// Dependents from which on those that have ended are forgotten, whenever there are twice as many.
+const FEW: usize = 16;
+
+/// Commands whose stream does not tell that what they wait for failed: on an out-of-order queue it runs
+/// what comes behind on the same lane, and a lane that others put work on runs what waits for the host.
+#[derive(Default)]
+pub(super) struct Dependents(Mutex<Vec<Dependent>, { rank::DEPENDENTS }>);
+
+struct Dependent {
+    epoch: u64,
+    waits: Reach,
+}
 
 impl<D: Driver> LaneCore<D> {
     /// Whether what is submitted now depends on a failed command that the program was not told of.
@@ -30,24 +46,69 @@ impl<D: Driver> LaneCore<D> {
         stopped
     }
 
-    /// Whether a command after `waits` would not run.
+    /// Whether a command after `waits` would not run, as far as is known.
     pub fn drops(&self, waits: &Reach) -> bool {
+        self.record_untold();
         self.is_stopped() || waits.unreported().is_some()
     }
 
-    /// The marker of the command with this epoch tells that it failed.
-    pub fn record_failure(&self, epoch: u64) -> Result<()> {
-        self.record_failure_here(&mut self.state.lock(), epoch)
+    /// The next command waits for these, some of which the stream would not tell of if they failed.
+    #[inline]
+    pub(super) fn depend(&self, state: &State<D>, waits: &[impl Borrow<Reach>]) {
+        // A host task may fail, and the lane be given to others until then.
+        let held = !self.engine.all_signalled();
+        if !self.in_order && (D::TELLS_FAILURES || held) {
+            let waits = waits.iter().map(Borrow::borrow);
+            waits.for_each(|waits| self.depend_on(state, waits, held));
+        }
     }
 
-    /// As [`LaneCore::record_failure`], for whoever has the lane's lock.
+    fn depend_on(&self, state: &State<D>, waits: &Reach, held: bool) {
+        let own = |point: &PointRef<'_>| point.lane() == self.clock.id();
+        let untold = |point: PointRef<'_>| !point.is_done() && (held || own(&point));
+        if !waits.done.points().any(untold) {
+            return;
+        }
+        // What has failed by now is known before the command is given.
+        self.record_untold();
+        let mut dependents = self.dependents.0.lock();
+        if dependents.len() >= FEW && dependents.len() == dependents.capacity() {
+            let completed = self.clock.completed();
+            dependents.retain(|dependent| dependent.epoch > completed);
+        }
+        dependents.push(Dependent {
+            epoch: state.order.epoch() + 1,
+            waits: waits.clone(),
+        });
+    }
+
+    /// What depends on failed commands has failed, too.
+    fn fail_dependents(&self, dependents: &[Dependent]) {
+        if !Failure::any() {
+            return;
+        }
+        // In the order of commands, so that it reaches what depends on those.
+        for Dependent { epoch, waits } in dependents {
+            if let Some(why) = waits.failure()
+                && self.clock.failure(*epoch).is_none()
+            {
+                self.clock.fail(epoch - 1, *epoch, &why);
+            }
+        }
+    }
+
+    /// The marker of the command with this epoch tells that it failed.
+    ///
+    /// Blocks for the commands before it, without the lane's lock: what they wait for may be signalled
+    /// by a thread that needs it.
     #[cold]
-    pub(super) fn record_failure_here(&self, state: &mut State<D>, epoch: u64) -> Result<()> {
+    pub fn record_failure(&self, epoch: u64) -> Result<()> {
+        D::settle(&self.native, epoch)?;
+        let state = &mut self.state.lock();
         if self.clock.completed() >= epoch {
             // Another thread has recorded it meanwhile.
             return Ok(());
         }
-        D::settle(&self.native)?;
         self.record_untold();
         let why = Failure::new();
         // The end of the last command that did not fail, as far as markers tell commands apart.
@@ -88,6 +149,18 @@ impl<D: Driver> LaneCore<D> {
         Ok(())
     }
 
+    /// The stream drops nothing any more for the sake of what failed by now, since that is reported:
+    /// commands of its own, and what it was told to wait for behind them.
+    #[cold]
+    fn recover(&self) {
+        let state = self.state.lock();
+        let (ended, last) = (self.clock.completed(), state.order.epoch());
+        // What another thread has submitted since the wait began comes after the failure.
+        if D::recover(&self.native) && ended < last && self.clock.failure(last).is_none() {
+            self.clock.fail(ended, last, &Failure::new());
+        }
+    }
+
     fn stop(&self, state: &mut State<D>) {
         self.stopped.store(true, Ordering::Relaxed);
         state.attention = true;
@@ -100,13 +173,19 @@ impl<D: Driver> LaneCore<D> {
     }
 
     fn record_untold(&self) {
-        if D::TELLS_FAILURES && !self.in_order {
+        if self.in_order {
+            return;
+        }
+        // Under one lock, so that nobody takes for complete and right what another thread is recording.
+        let dependents = self.dependents.0.lock();
+        if D::TELLS_FAILURES {
             for epoch in D::failed(&self.native) {
                 if self.clock.failure(epoch).is_none() {
                     self.clock.fail(epoch - 1, epoch, &Failure::new());
                 }
             }
         }
+        self.fail_dependents(&dependents);
     }
 
     /// A command that does not run, as it depends on a failed one: a place in the lane, and no more.
@@ -132,6 +211,9 @@ impl<D: Driver> LaneCore<D> {
 
     /// A wait covers all of the lane: an error if a command failed that no wait has reported.
     pub fn report(&self) -> Result<()> {
+        if self.in_order && Failure::any() {
+            self.recover();
+        }
         match self.clock.report(u64::MAX) {
             true => Err(FAILED),
             false => Ok(()),

@@ -141,6 +141,7 @@ mod tests {
             order: point,
             tickets: crate::stream::engine::reach::Tickets::of(Some(Ticket::clone(ticket))),
             own: true,
+            everything: false,
             failed: None,
         }
     }

@@ -108,7 +108,8 @@ impl<D: Driver> LaneCore<D> {
             match D::is_seen_done(&self.native, &marker) {
                 Ok(true) => self.record_end(epoch),
                 Ok(false) => break,
-                Err(error) if is_failure(error) => self.record_failure_here(&mut state, epoch)?,
+                // Recording it blocks: whoever waits for it does that.
+                Err(error) if is_failure(error) => break,
                 Err(error) => return Err(error),
             }
             self.forget_complete(&mut state);
@@ -189,7 +190,8 @@ impl<D: Driver> LaneCore<D> {
                     Ok(())
                 }
                 Ok(false) => Ok(()),
-                Err(error) if is_failure(error) => self.record_failure_here(state, epoch),
+                // Recording it blocks: whoever waits for it does that.
+                Err(error) if is_failure(error) => Ok(()),
                 Err(error) => Err(error),
             };
             if let Err(error) = seen {

@@ -32,6 +32,7 @@ use crate::stream::lane::here::Here;
 use crate::stream::lane::rooms::Rooms;
 use crate::stream::{Driver, Engine, Stamps, Work};
 use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
+use failures::Dependents;
 use lanes::Lanes;
 use lone::{Lone, LoneGuard};
 use marks::Look;
@@ -75,6 +76,8 @@ pub(crate) struct LaneCore<D: Driver> {
     engine: Arc<Engine<D>>,
     /// Whether each command depends on the one before: it is an in-order queue.
     in_order: bool,
+    /// Commands that depend on others of the lane, as far as that says more than the lane's order.
+    dependents: Dependents,
     /// Native commands that put work on the stream now.
     guests: AtomicUsize,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
@@ -162,6 +165,7 @@ impl<D: Driver> LaneCore<D> {
             exposed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             in_order,
+            dependents: Dependents::default(),
             guests: AtomicUsize::new(0),
             state: Lone::new(state),
             stash,
@@ -200,6 +204,7 @@ impl<D: Driver> LaneCore<D> {
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<Reached>> {
         let mut state = self.after_all(waits)?;
+        self.depend(&state, waits);
         let failed = waits
             .iter()
             .any(|waits| waits.borrow().unreported().is_some());
@@ -243,6 +248,7 @@ impl<D: Driver> LaneCore<D> {
                     part.reach = Some(reach.into());
                     continue;
                 }
+                self.depend(state, &[&part.waits]);
                 let failed = failed || part.waits.unreported().is_some();
                 part.reach = self.give(state, part.wanted, failed, |lane, epoch| {
                     part.given

@@ -487,8 +487,10 @@ impl<D: Driver> Queue<D> {
 
     pub(crate) fn finish_here(&self) -> Result<()> {
         self.engine().check()?;
-        let all = self.everything();
+        let mut all = self.everything();
         if let Shape::InOrder(lane) = &self.shape {
+            // What is dropped behind a failed command ends before a host task that comes before it.
+            all.join(&self.engine().unsignalled(&lane.waited()));
             let pools = || self.context.domain().memory.pools();
             lane.plan(|keys, stash, order| {
                 pools()

@@ -67,13 +67,14 @@ pub(crate) fn enqueue<D: Driver>(
         false => None,
     };
     let loan = lend(this, &waits, bring, queued.as_ref())?;
-    // The user's work cannot be dropped once it is on the stream.
+    // The user's work cannot be dropped once it is on the stream: a failure that is known only later
+    // reaches the command's event and what comes after it.
     if !loan.0.what.drops(&waits) {
         D::call_user(this.device(), run)?;
     }
     let end = queued.as_ref().map(|_| Arc::new(Stamps::default()));
     let lane = Arc::clone(&loan.0.what);
-    let behind = lane.submit(&Reach::default(), Work::Marker, end.clone(), event.wanted());
+    let behind = lane.submit(&waits, Work::Marker, end.clone(), event.wanted());
     let reach = behind.inspect_err(|_| {
         // Nothing of ours covers the work: the lane stays open.
         if let Err(error) = lane.expose() {

@@ -105,9 +105,14 @@ impl<D: Driver> OutOfOrder<D> {
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<Reached>> {
-        let waits = self.with_barrier(waits);
-        let at = self.place(&waits)?;
-        self.lanes[at].submit_with(&[waits], wanted, give)
+        let all = self.with_barrier(waits);
+        let at = self.place(&all)?;
+        let lane = &self.lanes[at];
+        match all {
+            Cow::Borrowed(waits) => lane.submit_with(&[waits], wanted, give),
+            // Apart, since a failure of what they stand for is found differently.
+            Cow::Owned(_) => lane.submit_with(&[waits, &self.barrier], wanted, give),
+        }
     }
 
     /// An event wait or a barrier, without a command on any lane.
@@ -122,7 +127,10 @@ impl<D: Driver> OutOfOrder<D> {
         }
         reach.prune();
         if barrier {
-            self.barrier = reach.clone();
+            self.barrier = Reach {
+                everything,
+                ..reach.clone()
+            };
             if everything {
                 self.loose = Gathered::default();
             }

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use serde::Serialize;
 use ur::abi::*;
+use ur::abi::property::Property;
 
 use crate::api::{self, Answer};
-use crate::generated::info::{ADAPTER_INFO, DEVICE_INFO, LOADER_CONFIG_INFO, PLATFORM_INFO};
-use crate::value::{Missing, Property, Value};
+use crate::value::{self, Missing, Value};
 
 /// The properties of one object, by name.
 #[derive(Debug, Default, Serialize)]
@@ -78,7 +78,7 @@ impl Properties {
         for property in table {
             let value = ask(property.value)
                 .map_err(refusal)
-                .and_then(|bytes| (property.read)(&bytes).ok_or(Missing::Malformed(bytes.len())));
+                .and_then(|bytes| value::read(property.form, &bytes).ok_or(Missing::Malformed(bytes.len())));
             match value {
                 Ok(value) => drop(found.info.insert(property.name, value)),
                 Err(reason) => drop(found.missing.insert(property.name, reason)),
@@ -127,7 +127,7 @@ impl Inventory {
         Inventory {
             loader: path.display().to_string(),
             selector,
-            properties: Properties::read(LOADER_CONFIG_INFO, |property| loader.info(property)),
+            properties: Properties::read(ur_loader_config_info_t::PROPERTIES, |property| loader.info(property)),
             adapters: adapters.iter().map(Adapter::take).collect(),
             error,
         }
@@ -155,7 +155,7 @@ impl Inventory {
 
 impl Adapter {
     fn take(adapter: &api::Adapter<'_>) -> Adapter {
-        let properties = Properties::read(ADAPTER_INFO, |property| adapter.info(property));
+        let properties = Properties::read(ur_adapter_info_t::PROPERTIES, |property| adapter.info(property));
         let backend = properties.word("UR_ADAPTER_INFO_BACKEND", "UR_BACKEND_");
         let (platforms, error) = listed(&format!("{backend}: urPlatformGet"), adapter.platforms());
         // A selector's numbers count over all platforms of an adapter.
@@ -193,7 +193,7 @@ impl Platform {
         Platform {
             api_version: version
                 .map(|version| format!("{}.{}", version.0 >> 16, version.0 & 0xffff)),
-            properties: Properties::read(PLATFORM_INFO, |property| platform.info(property)),
+            properties: Properties::read(ur_platform_info_t::PROPERTIES, |property| platform.info(property)),
             devices,
             hidden,
             error: failed.or(refused),
@@ -203,7 +203,7 @@ impl Platform {
 
 impl Device {
     fn take(device: &api::Device<'_>, backend: &str, number: Option<usize>) -> Device {
-        let properties = Properties::read(DEVICE_INFO, |property| device.info(property));
+        let properties = Properties::read(ur_device_info_t::PROPERTIES, |property| device.info(property));
         let kind = properties.word("UR_DEVICE_INFO_TYPE", "UR_DEVICE_TYPE_");
         let mut selectors = vec![format!("{backend}:{kind}")];
         selectors.extend(number.map(|number| format!("{backend}:{number}")));

@@ -5,7 +5,6 @@
 
 mod api;
 #[rustfmt::skip]
-mod generated;
 mod inventory;
 mod report;
 mod value;

@@ -1,12 +1,12 @@
 //! From a property's bytes to a value that reads, as text and as JSON.
 //!
-//! Owns how each kind of C type shows; which type a property has is the generated table's to say.
+//! Owns how each kind of C type shows; which form a property has is for `ur::abi` to say.
 
 use std::fmt;
 use std::mem::size_of;
 
 use serde::Serialize;
-use ur::abi::print::{Bits, Print, text as printed};
+use ur::abi::property::{Form, Kind, Type};
 use ur::abi::ur_result_t;
 
 /// A value as it reads. In JSON a set is a list of names, an address a string and a null one null.
@@ -40,103 +40,60 @@ impl fmt::Display for Value {
     }
 }
 
-/// A property: its number, its name, and how its bytes read. Bytes that are no such value give none.
-pub struct Property {
-    pub value: u32,
-    pub name: &'static str,
-    pub read: fn(&[u8]) -> Option<Value>,
-}
-
-/// Plain C values that show.
-///
-/// # Safety
-/// Any bytes are a valid value.
-pub unsafe trait Shown: Copy {
-    fn shown(self) -> Value;
-}
-
-/// A byte that is false or true.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub struct Truth(u8);
-
-/// An address of something that only the loader can read.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub struct Handle(usize);
-
-// SAFETY: any byte is one.
-unsafe impl Shown for Truth {
-    fn shown(self) -> Value {
-        Value::Truth(self.0 != 0)
+/// The value in a property's bytes; none where they are of another size than the form says.
+pub fn read(form: Form, bytes: &[u8]) -> Option<Value> {
+    match form {
+        Form::Text => Some(text(bytes)),
+        Form::One(of) => one(of, bytes),
+        // Bytes mean nothing singly: they are an identity.
+        Form::List(of) | Form::Array(_, of) if of.size == 1 => Some(digits(bytes)),
+        Form::List(of) | Form::Array(_, of) => {
+            let chunks = bytes.chunks_exact(of.size);
+            let whole = chunks.remainder().is_empty();
+            let values = || chunks.map(|chunk| one(of, chunk)).collect::<Option<_>>();
+            whole.then(values)?.map(Value::List)
+        }
     }
 }
 
-// SAFETY: any bytes are an integer.
-unsafe impl Shown for Handle {
-    fn shown(self) -> Value {
-        match self.0 {
+/// Exactly one value.
+fn one(of: Type, bytes: &[u8]) -> Option<Value> {
+    if bytes.len() != of.size {
+        return None;
+    }
+    let number = || integer(bytes, false);
+    let word = || u32::try_from(number()?).ok();
+    Some(match of.kind {
+        Kind::Truth => Value::Truth(bytes.iter().any(|byte| *byte != 0)),
+        Kind::Unsigned => Value::Unsigned(number()?),
+        Kind::Signed => Value::Signed(integer(bytes, true)?.cast_signed()),
+        Kind::Address => match number()? {
             0 => Value::Nothing,
             address => Value::Text(format!("{address:#x}")),
+        },
+        Kind::Enum(name) => {
+            let value = word()?;
+            Value::Text(name(value).map_or_else(|| format!("unknown ({value})"), str::to_owned))
         }
-    }
+        Kind::Flags { bits, .. } => set(bits, word()?),
+        Kind::Struct(text) => Value::Text(text(bytes)?),
+        Kind::Opaque => digits(bytes),
+    })
 }
 
-macro_rules! numbers {
-    ($($Number:ty => $Variant:ident),*) => {$(
-        // SAFETY: any bytes are an integer.
-        unsafe impl Shown for $Number {
-            fn shown(self) -> Value {
-                Value::$Variant(self.into())
-            }
-        }
-    )*};
+/// Up to eight bytes as an integer, those that are missing filled with the sign.
+fn integer(bytes: &[u8], signed: bool) -> Option<u64> {
+    let last = *bytes.last()?;
+    let fill = if signed && last >= 0x80 { 0xff } else { 0 };
+    let mut word = [fill; size_of::<u64>()];
+    word.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(u64::from_le_bytes(word))
 }
 
-numbers!(u8 => Unsigned, u32 => Unsigned, u64 => Unsigned, i32 => Signed);
-
-// SAFETY: any bytes are an integer.
-unsafe impl Shown for usize {
-    fn shown(self) -> Value {
-        Value::Unsigned(self as u64)
-    }
-}
-
-/// Implements [`Shown`] for enums, flag sets and structures of the C interface.
-macro_rules! show {
-    (enums: $($Enum:ty),*; sets: $($Set:ty),*; structs: $($Struct:ty),*;) => {
-        $(
-            // SAFETY: a transparent integer.
-            unsafe impl $crate::value::Shown for $Enum {
-                fn shown(self) -> $crate::value::Value {
-                    $crate::value::Value::Text(self.name().map_or_else(|| format!("unknown ({})", self.0), ToString::to_string))
-                }
-            }
-        )*
-        $(
-            // SAFETY: a transparent integer.
-            unsafe impl $crate::value::Shown for $Set {
-                fn shown(self) -> $crate::value::Value {
-                    $crate::value::set(self)
-                }
-            }
-        )*
-        $(
-            // SAFETY: C structures of integers without pointers, as the generator sees to.
-            unsafe impl $crate::value::Shown for $Struct {
-                fn shown(self) -> $crate::value::Value {
-                    $crate::value::structure(&self)
-                }
-            }
-        )*
-    };
-}
-pub(crate) use show;
-
-pub fn set<T: Bits>(set: T) -> Value {
-    let mut rest = set.bits();
+fn set(bits: &[(u32, &str)], set: u32) -> Value {
+    let mut rest = set;
     let mut names = Vec::new();
-    for &(bit, name) in T::NAMES.iter().filter(|(bit, _)| set.bits() & bit == *bit) {
+    for &(bit, name) in bits.iter().filter(|(bit, _)| set & bit == *bit) {
         names.push(name.to_owned());
         rest &= !bit;
     }
@@ -146,41 +103,14 @@ pub fn set<T: Bits>(set: T) -> Value {
     Value::Set(names)
 }
 
-pub fn structure(value: &dyn Print) -> Value {
-    // SAFETY: the structures that are shown hold no pointer.
-    Value::Text(unsafe { printed(value) })
-}
-
-/// Exactly one value.
-pub fn one<T: Shown>(bytes: &[u8]) -> Option<Value> {
-    (bytes.len() == size_of::<T>()).then(|| load::<T>(bytes).shown())
-}
-
-/// Any number of values.
-pub fn many<T: Shown>(bytes: &[u8]) -> Option<Value> {
-    let chunks = bytes.chunks_exact(size_of::<T>());
-    let whole = chunks.remainder().is_empty();
-    whole.then(|| Value::List(chunks.map(|chunk| load::<T>(chunk).shown()).collect()))
-}
-
 /// Text up to a zero byte.
-pub fn text(bytes: &[u8]) -> Option<Value> {
+fn text(bytes: &[u8]) -> Value {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    Some(Value::Text(String::from_utf8_lossy(text).into_owned()))
+    Value::Text(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Bytes that mean nothing singly, such as an identity.
-pub fn digits(bytes: &[u8]) -> Option<Value> {
-    Some(Value::Text(
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-    ))
-}
-
-/// `bytes` are as many as `T` takes.
-fn load<T: Shown>(bytes: &[u8]) -> T {
-    assert_eq!(bytes.len(), size_of::<T>());
-    // SAFETY: the size was checked, and any bytes are a valid `T`.
-    unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
+fn digits(bytes: &[u8]) -> Value {
+    Value::Text(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Why a property has no value.
@@ -217,6 +147,7 @@ impl Serialize for Missing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ur::abi::property::{Truth, list, one, text};
     use ur::abi::*;
 
     #[test]
@@ -227,36 +158,40 @@ mod tests {
             assert_eq!(serde_json::to_string(&value).expect("JSON"), json);
         };
         let word = |value: u32| value.to_ne_bytes();
-        check(one::<u32>(&word(7)), "7", "7");
-        check(one::<i32>(&word(u32::MAX)), "-1", "-1");
-        check(one::<Truth>(&[2]), "true", "true");
-        check(one::<Handle>(&[0; 8]), "none", "null");
-        check(text(b"a b\0rest"), "a b", "\"a b\"");
-        check(digits(&[0, 255, 16]), "00ff10", "\"00ff10\"");
-        check(many::<u32>(&[word(1), word(2)].concat()), "{1, 2}", "[1,2]");
-        check(many::<u32>(&[]), "{}", "[]");
+        check(read(one::<u32>(), &word(7)), "7", "7");
+        check(read(one::<i32>(), &word(u32::MAX)), "-1", "-1");
+        check(read(one::<Truth>(), &[2]), "true", "true");
+        check(read(one::<ur_device_handle_t>(), &[0; 8]), "none", "null");
+        check(read(text(), b"a b\0rest"), "a b", "\"a b\"");
+        check(read(list::<u8>(), &[0, 255, 16]), "00ff10", "\"00ff10\"");
         check(
-            one::<ur_device_type_t>(&word(UR_DEVICE_TYPE_GPU.0)),
+            read(list::<u32>(), &[word(1), word(2)].concat()),
+            "{1, 2}",
+            "[1,2]",
+        );
+        check(read(list::<u32>(), &[]), "{}", "[]");
+        check(
+            read(one::<ur_device_type_t>(), &word(UR_DEVICE_TYPE_GPU.0)),
             "UR_DEVICE_TYPE_GPU",
             "\"UR_DEVICE_TYPE_GPU\"",
         );
         check(
-            one::<ur_device_type_t>(&word(9999)),
+            read(one::<ur_device_type_t>(), &word(9999)),
             "unknown (9999)",
             "\"unknown (9999)\"",
         );
         check(
-            one::<ur_queue_flags_t>(&word(0x8000_0003)),
+            read(one::<ur_queue_flags_t>(), &word(0x8000_0003)),
             "UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE | UR_QUEUE_FLAG_PROFILING_ENABLE | unknown (0x80000000)",
             "[\"UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE\",\"UR_QUEUE_FLAG_PROFILING_ENABLE\",\"unknown (0x80000000)\"]",
         );
-        check(one::<ur_queue_flags_t>(&word(0)), "none", "[]");
+        check(read(one::<ur_queue_flags_t>(), &word(0)), "none", "[]");
     }
 
     #[test]
     fn bytes_of_another_size_are_no_value() {
-        assert_eq!(one::<u32>(&[0; 3]), None);
-        assert_eq!(one::<u64>(&[]), None);
-        assert_eq!(many::<u32>(&[0; 6]), None);
+        assert_eq!(read(one::<u32>(), &[0; 3]), None);
+        assert_eq!(read(one::<u64>(), &[]), None);
+        assert_eq!(read(list::<u32>(), &[0; 6]), None);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Result};
-use ur::stream::{Deferred, Stamps, Work};
+use ur::stream::{Deferred, HostPoint, Stamps, Work};
 
 use super::fill;
 use super::gpu::{Event, Gpu};
@@ -45,6 +45,8 @@ pub struct Stream {
     deferred: Deferred<Self>,
     /// Whether all that its work comes after is given through us, and by itself.
     alone: bool,
+    /// Whether each command depends on the one before: it is an in-order queue's.
+    chained: bool,
     posts: Posts,
 }
 
@@ -62,8 +64,9 @@ const AT_LEAST: u32 = 0;
 impl Lane {
     pub fn open(gpu: &Arc<Gpu>, flags: ur_queue_flags_t) -> Result<Self> {
         let _current = gpu.enter()?;
+        let chained = !flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
         if flags.contains(UR_QUEUE_FLAG_USE_DEFAULT_STREAM) {
-            return Ok(Self::new(gpu, null_mut(), (false, false)));
+            return Ok(Self::new(gpu, null_mut(), (false, false), chained));
         }
         let blocking = flags.contains(UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM);
         let (mut lowest, mut highest) = (0, 0);
@@ -83,15 +86,15 @@ impl Lane {
         // SAFETY: room for one handle.
         let code = unsafe { (gpu.api.cuStreamCreateWithPriority)(&mut stream, kind, priority) };
         gpu.check(code, "cuStreamCreateWithPriority")?;
-        Ok(Self::new(gpu, stream, (true, !blocking)))
+        Ok(Self::new(gpu, stream, (true, !blocking), chained))
     }
 
     /// A stream that others made; `own` if it is to end with the lane.
     pub fn adopt(gpu: &Arc<Gpu>, raw: CUstream, own: bool) -> Self {
-        Self::new(gpu, raw, (own, false))
+        Self::new(gpu, raw, (own, false), true)
     }
 
-    fn new(gpu: &Arc<Gpu>, raw: CUstream, (own, alone): (bool, bool)) -> Self {
+    fn new(gpu: &Arc<Gpu>, raw: CUstream, (own, alone): (bool, bool), chained: bool) -> Self {
         Self {
             api: gpu.api,
             context: gpu.context(),
@@ -102,6 +105,7 @@ impl Lane {
                 own,
                 deferred: Deferred::default(),
                 alone,
+                chained,
                 posts: Posts::default(),
             }),
         }
@@ -306,6 +310,10 @@ impl ur::stream::Stream for Stream {
         &self.deferred
     }
 
+    fn is_chained(&self) -> bool {
+        self.chained
+    }
+
     fn give(&self, (work, stamps): Self::Work) -> Result<()> {
         Stream::give(self, work, stamps)
     }
@@ -328,11 +336,11 @@ impl ur::stream::Stream for Stream {
         gpu.check(code, "cuStreamWaitEvent")
     }
 
-    fn wait_point(&self, point: &Point) -> Result<()> {
+    fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()> {
         self.posts.pass();
         let wait = self.gpu.api.cuStreamWaitValue32;
         let wait = wait.ok_or(Error::unsupported())?;
-        let word = point.word;
+        let word = point.point.word;
         let _current = self.gpu.enter()?;
         // SAFETY: a live stream; the word stays as long as the context.
         let code = unsafe { wait(self.raw, word.addr as u64, word.value, AT_LEAST) };

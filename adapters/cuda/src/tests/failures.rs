@@ -96,6 +96,11 @@ unsafe extern "C" fn count(ran: *mut c_void) {
     unsafe { *ran.cast::<usize>() += 1 };
 }
 
+unsafe extern "C" fn count_native(_: ur_queue_handle_t, ran: *mut c_void) {
+    // SAFETY: passed on.
+    unsafe { count(ran) }
+}
+
 #[test]
 fn a_command_that_is_refused_in_its_turn_is_told_once() {
     alone(
@@ -119,7 +124,12 @@ fn one(stage: &Stage, (kind, call): (What, &str), in_order: bool, place: usize, 
     let what = format!("{kind:?}, in order {in_order}, {place}, device {by_device}");
     let ground = Ground::new((COUNT + 2) * BYTES);
     // SAFETY: the host's own memory of that size.
-    unsafe { ground.memory.cast::<u8>().write_bytes(0, COUNT * BYTES) };
+    unsafe {
+        ground
+            .memory
+            .cast::<u8>()
+            .write_bytes(0, (COUNT + 2) * BYTES);
+    }
     // SAFETY: as above.
     unsafe { ground.at(COUNT * BYTES).cast::<u8>().write_bytes(7, BYTES) };
     let gate = ground.queue(ur_queue_flags_t(0));
@@ -204,6 +214,23 @@ fn one(stage: &Stage, (kind, call): (What, &str), in_order: bool, place: usize, 
         &mut behind
     ));
     assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
+    // A native command behind it all: its function is called at once, and its event tells.
+    let (mut called, mut native, mut last) = (0_usize, null_mut(), null_mut());
+    let code = ur!(EnqueueExp.pfnNativeCommandExp(
+        queue,
+        Some(count_native),
+        (&raw mut called).cast(),
+        0,
+        null(),
+        null(),
+        1,
+        &behind,
+        &mut native
+    ));
+    assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
+    let (to, from) = (ground.at((COUNT + 1) * BYTES), ground.at(COUNT * BYTES));
+    let code = ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, BYTES, 1, &native, &mut last));
+    assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
     drop(tell);
     let wait = || match by_device {
         true => ur!(DeviceExp.pfnWaitExp(ground.device)),
@@ -220,12 +247,18 @@ fn one(stage: &Stage, (kind, call): (What, &str), in_order: bool, place: usize, 
         let code = ur!(Event.pfnWait(1, &waits[at + 1]));
         assert_eq!(code == UR_RESULT_SUCCESS, at < place, "{at}: {what}");
     }
-    assert_eq!(ur!(Event.pfnWait(1, &behind)), FAILED, "{what}");
+    for event in [behind, native, last] {
+        assert_eq!(ur!(Event.pfnWait(1, &event)), FAILED, "{what}");
+    }
+    assert_eq!(called, 1, "{what}");
+    // SAFETY: as above.
+    let byte = unsafe { ground.at((COUNT + 1) * BYTES).cast::<u8>().read() };
+    assert_ne!(byte, 7, "the copy behind ran: {what}");
     // The queue is as it was.
     let (to, from) = (ground.at((COUNT + 1) * BYTES), ground.at(COUNT * BYTES));
     let code = ur!(Enqueue.pfnUSMMemcpy(queue, 1, to, from, BYTES, 0, null(), null_mut()));
     assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
-    for event in waits.into_iter().chain([behind]) {
+    for event in waits.into_iter().chain([behind, native, last]) {
         assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
     }
     assert_eq!(ur!(Kernel.pfnRelease(kernel)), UR_RESULT_SUCCESS);

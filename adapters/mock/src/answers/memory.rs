@@ -6,7 +6,6 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{InfoOut, Kind, Result};
 
-use crate::generated::properties::USM_ALLOC_INFO;
 use crate::info;
 use crate::make;
 use crate::memory::{self, Request};
@@ -111,7 +110,12 @@ pub fn usm_get_mem_alloc_info(p: &ur_usm_get_mem_alloc_info_params_t) -> Result<
     // SAFETY: see the module.
     unsafe {
         let out = InfoOut::new(Some(*p.ppropSize), *p.ppPropValue, *p.ppPropSizeRet);
-        info::of_memory(*p.ppMem, USM_ALLOC_INFO, (*p.ppropName).0, out)
+        info::of_memory(
+            *p.ppMem,
+            ur_usm_alloc_info_t::PROPERTIES,
+            (*p.ppropName).0,
+            out,
+        )
     }
 }
 

@@ -156,7 +156,7 @@ pub fn usm_pool_set_info_exp(p: &ur_usm_pool_set_info_exp_params_t) -> Result<()
     // SAFETY: the arguments are there.
     let (pool, name, value, size) =
         unsafe { (*p.phPool, *p.ppropName, *p.ppPropValue, *p.ppropSize) };
-    let property = crate::info::property(crate::generated::properties::USM_POOL_INFO, name.0)?;
+    let property = crate::info::property(ur_usm_pool_info_t::PROPERTIES, name.0)?;
     let pool = objects::known(pool, Kind::UsmPool)?;
     if value.is_null() || size != size_of::<usize>() {
         // Nothing that a query could answer.

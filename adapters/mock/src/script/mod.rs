@@ -43,7 +43,7 @@ use std::time::Duration;
 use ur::abi::*;
 use ur::object::{Error, Result};
 
-use crate::generated::functions::NAMES;
+use crate::functions::NAMES;
 
 pub use parse::ParseError;
 

@@ -8,7 +8,7 @@ use ur::abi::*;
 
 use super::value::{self, Value};
 use super::{Action, Rule, Script, Which};
-use crate::generated::functions::NAMES;
+use crate::functions::NAMES;
 use crate::info;
 
 /// What is wrong with a script, and where.
@@ -164,7 +164,7 @@ fn action(cursor: &mut Cursor<'_>) -> Parsed<Action> {
 
 fn result(name: &str) -> Option<ur_result_t> {
     let short = name.strip_prefix("UR_RESULT_ERROR_").unwrap_or(name);
-    let code = info::constant(&format!("UR_RESULT_ERROR_{short}"))?;
+    let code = ur::abi::constant(&format!("UR_RESULT_ERROR_{short}"))?;
     Some(ur_result_t(code))
 }
 
@@ -225,7 +225,7 @@ fn operand(cursor: &mut Cursor<'_>) -> Parsed<u64> {
     match cursor.word(is_name) {
         "true" => Ok(1),
         "false" => Ok(0),
-        name => info::constant(name)
+        name => ur::abi::constant(name)
             .map(u64::from)
             .ok_or_else(|| cursor.error_at(start, format!("`{name}` is no value"))),
     }

@@ -1,8 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::generated::properties::LISTS;
-use crate::info::Type;
+use crate::info::{self, Type};
 
 fn index(name: &str) -> usize {
     crate::call::index_of(name).expect("a function of this name")
@@ -196,7 +195,7 @@ fn a_rule() -> impl Strategy<Value = String> {
 }
 
 fn a_value() -> impl Strategy<Value = String> {
-    let all: Vec<_> = LISTS.iter().copied().flatten().collect();
+    let all: Vec<_> = info::all().collect();
     let property = 0..all.len();
     (
         property,
@@ -206,7 +205,7 @@ fn a_value() -> impl Strategy<Value = String> {
     )
         .prop_map(move |(at, number, text, list)| {
             let name = all[at].name;
-            let value = match all[at].ty {
+            let value = match info::type_of(all[at]) {
                 Type::Number(size, _) => (number >> (64 - 8 * size)).to_string(),
                 Type::Text => {
                     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))

@@ -20,6 +20,7 @@ pub struct Due {
 /// A command that waits for its turn.
 struct Command {
     event: usize,
+    kind: cl_command_type,
     waits: Vec<usize>,
     run: Box<dyn FnOnce() + Send>,
     /// Whether a command before it on its queue failed.
@@ -98,6 +99,7 @@ impl World {
         self.retain(Kind::Queue, queue)?;
         let command = Command {
             event: own,
+            kind,
             waits,
             run: Box::new(run),
             behind_failed: false,
@@ -141,7 +143,7 @@ impl World {
     fn step(&mut self, queue: usize, command: Command) {
         let mut waits = command.waits.iter();
         let failed = command.behind_failed || waits.any(|event| self.status_of(*event) < 0);
-        let own = self.script.runs_command();
+        let own = self.script.runs_command(command.kind);
         let (start, end) = (self.tick(), self.tick());
         if let Some(event) = self.find(command.event) {
             event.times = [event.times[0], event.times[0], start, end];

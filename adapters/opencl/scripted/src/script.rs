@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use opencl_sys::cl_int;
+use opencl_sys::{cl_command_type, cl_int};
 
 use crate::world::hold;
 
@@ -42,8 +42,8 @@ pub struct Script {
     calls: u64,
     met: Option<&'static str>,
     broken: Vec<String>,
-    /// A command that fails when its turn comes, and how many have had theirs.
-    command: Fault,
+    /// A command of one type that fails when its turn comes, and how many of the type have had theirs.
+    command: (cl_command_type, Fault),
     commands: u64,
     pub shape: Shape,
 }
@@ -89,9 +89,13 @@ impl Script {
     }
 
     /// Counts a command whose turn has come; the status that it is to fail with.
-    pub fn runs_command(&mut self) -> Option<cl_int> {
+    pub fn runs_command(&mut self, kind: cl_command_type) -> Option<cl_int> {
+        let (wanted, fault) = self.command;
+        if kind != wanted {
+            return None;
+        }
         self.commands += 1;
-        (self.command.nth == self.commands).then_some(self.command.code)
+        (fault.nth == self.commands).then_some(fault.code)
     }
 
     pub fn broken(&mut self, what: String) {
@@ -119,11 +123,11 @@ pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
     script.broken.clear();
 }
 
-/// Has the nth command from now fail when its turn comes.
+/// Has the nth command of a type from now fail when its turn comes.
 #[unsafe(no_mangle)]
-pub extern "C" fn scripted_fail_command(fault: Fault) {
+pub extern "C" fn scripted_fail_command(kind: cl_command_type, fault: Fault) {
     let mut world = hold();
-    (world.script.command, world.script.commands) = (fault, 0);
+    (world.script.command, world.script.commands) = ((kind, fault), 0);
 }
 
 /// What the library finds on the machine from now on.

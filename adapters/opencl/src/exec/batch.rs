@@ -11,7 +11,7 @@ use ur::stream::{Pitched, Work};
 
 use super::Position;
 use super::lane::{Lane, Last, Pending};
-use super::outlet::LITTLE;
+use super::outlet::{LITTLE, Watched};
 use crate::OpenCl;
 use crate::cl::{Api, EventRef, check};
 use crate::record::Recorder;
@@ -74,6 +74,8 @@ impl Native {
 pub(super) struct Batch<'a> {
     lane: &'a Lane,
     pending: &'a mut Pending,
+    /// The epoch of the command that these are part of.
+    epoch: u64,
     pub notes: Notes,
 }
 
@@ -102,6 +104,7 @@ impl<'a> Batch<'a> {
     pub fn of(lane: &'a Lane, pending: &'a mut Pending) -> Self {
         Self {
             lane,
+            epoch: pending.epoch,
             pending,
             notes: Notes::default(),
         }
@@ -127,10 +130,15 @@ impl<'a> Batch<'a> {
             event: &mut event,
         };
         run(self.lane.api(), &slot)?;
-        self.pending.waits.clear();
+        for wait in self.pending.waits.drain(..).filter(Position::is_foreign) {
+            // A driver may run the command though this fails: it is asked as the command is.
+            self.lane.outlet.give(self.epoch, Watched::Wait(wait));
+        }
         // SAFETY: the call succeeded, so the event is there and ours.
         let event = unsafe { EventRef::adopted(self.lane.api(), event, true) }?;
-        self.lane.outlet.give(self.pending.epoch, &event);
+        self.lane
+            .outlet
+            .give(self.epoch, Watched::Command(event.clone()));
         self.pending.last = Last::Event(event);
         if self.notes.timed && self.notes.first.is_none() {
             self.notes.first = self.pending.last.mark(self.lane);
@@ -185,6 +193,8 @@ impl<'a> Batch<'a> {
 
     /// What waits hold back everything that follows, work of others too.
     pub fn barrier(&mut self) -> Result<()> {
+        // Where what is waited for fails, the next command does.
+        self.epoch = self.pending.epoch + 1;
         let last = self.pending.last.mark(self.lane);
         let barrier = self.give(|api, slot| {
             let enqueue = api.core.clEnqueueBarrierWithWaitList;
@@ -192,6 +202,10 @@ impl<'a> Batch<'a> {
             let code = unsafe { enqueue(slot.queue, slot.count, slot.waits, slot.event) };
             check(code, "clEnqueueBarrierWithWaitList")
         });
+        if barrier.is_ok() {
+            // What comes next waits for the barrier itself, too: drivers run what comes after a failed one.
+            self.pending.waits.extend(self.pending.last.mark(self.lane));
+        }
         // The lane's last command is what it was: the barrier is none of the engine's.
         if let Some(last) = last {
             self.pending.last = Last::Marked(last);
@@ -222,7 +236,9 @@ impl<'a> Batch<'a> {
         )?;
         // SAFETY: the call succeeded, so the event is there and ours.
         let event = unsafe { EventRef::adopted(self.lane.api(), event, true) }?;
-        self.lane.outlet.give(self.pending.epoch, &event);
+        self.lane
+            .outlet
+            .give(self.epoch, Watched::Command(event.clone()));
         self.pending.waits.push(self.lane.marker_of(event));
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::{Deferred, LaunchRequest, Notice, Stamps, Work};
+use ur::stream::{Deferred, HostPoint, LaunchRequest, Notice, Stamps, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
@@ -18,7 +18,7 @@ use super::batch::{Batch, Notes, Slot};
 use super::marker::{self, Marker, outcome};
 use super::{Outlet, Position, event_property, times};
 use crate::OpenCl;
-use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version, check};
+use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
 use crate::device::Device;
 use crate::kernel::Kernel;
 
@@ -357,7 +357,13 @@ impl Lane {
 
     /// The failure that the lane's markers tell of was recorded. Whether there was any.
     pub fn recover(&self) -> bool {
-        let failed = self.pending().last.forget_failure();
+        let failed = {
+            let mut pending = self.pending();
+            pending
+                .waits
+                .retain(|wait| !matches!(wait.outcome(), Some(Err(_))));
+            pending.last.forget_failure()
+        };
         let told = self.outlet.recover();
         self.deferred.recover() || failed || told
     }
@@ -367,11 +373,10 @@ impl Lane {
         self.outlet.untold()
     }
 
-    /// Blocks until all that the queue was given has ended.
-    pub fn settle(&self) -> Result<()> {
-        // SAFETY: a live queue.
-        let code = unsafe { (self.api().core.clFinish)(self.queue().raw()) };
-        check(code, "clFinish")
+    /// Blocks until what the queue was given up to this epoch has ended. Not `clFinish`: what is behind
+    /// may wait for the host.
+    pub fn settle(&self, epoch: u64) -> Result<()> {
+        self.outlet.settle(epoch)
     }
 
     fn wait_for(&self, position: Position) -> Result<()> {
@@ -396,6 +401,10 @@ impl ur::stream::Stream for Lane {
         &self.deferred
     }
 
+    fn is_chained(&self) -> bool {
+        self.outlet.chained
+    }
+
     fn give(&self, work: Later) -> Result<()> {
         work(self)
     }
@@ -414,8 +423,8 @@ impl ur::stream::Stream for Lane {
         self.wait_for(position.clone())
     }
 
-    fn wait_point(&self, point: &EventRef) -> Result<()> {
-        self.wait_for(Position::new(point.clone()))
+    fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()> {
+        self.wait_for(Position::host(point))
     }
 
     fn signal(point: &EventRef) {
@@ -440,14 +449,13 @@ impl Pending {
     /// of, as some drivers never end what waits for an event that had failed before.
     fn forget_ended_waits(&mut self) -> Result<()> {
         let mut result = Ok(());
-        self.waits
-            .retain(|position| match outcome(position.event()) {
-                None => true,
-                Some(ended) => {
-                    result = result.and(ended);
-                    false
-                }
-            });
+        self.waits.retain(|position| match position.outcome() {
+            None => true,
+            Some(ended) => {
+                result = result.and(ended);
+                false
+            }
+        });
         if result.is_err() {
             self.waits.clear();
         }

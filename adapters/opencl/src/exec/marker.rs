@@ -10,7 +10,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::dl::guarded_callback;
 use ur::object::{Error, Result, ensure};
-use ur::stream::{FAILED, Notice, Shown};
+use ur::stream::{FAILED, HostPoint, Notice, Shown};
 
 use super::{Lane, Outlet};
 use crate::cl::{self, ContextRef, EventRef, QueueRef, check};
@@ -25,10 +25,16 @@ pub struct Position(Arc<Event>);
 
 struct Event {
     event: EventRef,
-    /// Where the command went, and as which of those that went there.
-    from: Option<(Arc<Outlet>, u64)>,
-    /// Of an adopted event what the driver said: its queue, which the driver may not keep for it.
-    queue: Option<QueueRef>,
+    from: Source,
+}
+
+/// Whose event it is.
+enum Source {
+    /// A command's of ours: where it went, and as which of those that went there.
+    Ours(Arc<Outlet>, u64),
+    /// Somebody else's. Its queue is what the driver said, which may not keep it for the event.
+    Foreign(Option<QueueRef>),
+    Host(Arc<HostPoint<Lane>>),
 }
 
 impl Position {
@@ -39,23 +45,40 @@ impl Position {
 
     /// The same, of a command that went to this queue.
     pub fn adopted(event: EventRef, queue: Option<QueueRef>) -> Self {
-        Self(Arc::new(Event {
-            event,
-            from: None,
-            queue,
-        }))
+        let from = Source::Foreign(queue);
+        Self(Arc::new(Event { event, from }))
+    }
+
+    pub(super) fn host(point: &Arc<HostPoint<Lane>>) -> Self {
+        let (event, from) = (point.point.clone(), Source::Host(Arc::clone(point)));
+        Self(Arc::new(Event { event, from }))
     }
 
     pub fn queue(&self) -> Option<&QueueRef> {
-        self.0.queue.as_ref()
+        match &self.0.from {
+            Source::Foreign(queue) => queue.as_ref(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_running(&self) -> Result<bool> {
+        match &self.0.from {
+            Source::Host(point) => Ok(!point.is_signalled()),
+            _ => is_running(&self.0.event),
+        }
+    }
+
+    /// How it ended, if it has, as far as that shows at once.
+    pub(super) fn outcome(&self) -> Option<Result<()>> {
+        match &self.0.from {
+            Source::Host(point) => point.is_signalled().then(|| point.outcome()),
+            _ => outcome(&self.0.event),
+        }
     }
 
     pub(super) fn on(event: EventRef, outlet: &Arc<Outlet>, at: u64) -> Self {
-        Self(Arc::new(Event {
-            event,
-            from: Some((Arc::clone(outlet), at)),
-            queue: None,
-        }))
+        let from = Source::Ours(Arc::clone(outlet), at);
+        Self(Arc::new(Event { event, from }))
     }
 
     pub fn event(&self) -> &EventRef {
@@ -89,7 +112,7 @@ impl Position {
 
     /// Its command has ended well; an error if it depends on one that has not.
     fn ended(&self) -> Result<()> {
-        let Some((outlet, at)) = &self.0.from else {
+        let Source::Ours(outlet, at) = &self.0.from else {
             return Ok(());
         };
         ensure(!outlet.has_failed(*at), FAILED.code())?;
@@ -97,8 +120,8 @@ impl Position {
         Ok(())
     }
 
-    fn is_foreign(&self) -> bool {
-        self.0.from.is_none()
+    pub(super) fn is_foreign(&self) -> bool {
+        !matches!(self.0.from, Source::Ours(..))
     }
 
     /// Has `then` run when the command has ended; gives it back where that cannot be.
@@ -120,8 +143,8 @@ impl Position {
     /// Sees to it that the command is on its way, without anybody having to wait for it.
     pub fn flush(&self) -> Result<()> {
         match &self.0.from {
-            Some((outlet, at)) => outlet.flush(*at),
-            None => Ok(()),
+            Source::Ours(outlet, at) => outlet.flush(*at),
+            _ => Ok(()),
         }
     }
 }
@@ -149,6 +172,11 @@ pub(super) fn outcome(event: &EventRef) -> Option<Result<()>> {
     }
 }
 
+pub(super) fn is_running(event: &EventRef) -> Result<bool> {
+    let status: cl_int = event_property(event, CL_EVENT_COMMAND_EXECUTION_STATUS)?;
+    Ok(status > CL_COMPLETE)
+}
+
 /// OpenCL's event of a marker, sent on its way.
 pub fn shown(marker: &Marker) -> Result<&EventRef> {
     match marker.shown()? {
@@ -165,7 +193,8 @@ pub fn host_point(context: &ContextRef) -> Result<(Marker, Signal)> {
     Ok(Marker::host(user_event(context)?))
 }
 
-/// Has those go on that wait for the point by themselves.
+/// Has those go on that wait for the point by themselves. Where it failed, they are told by our own means
+/// ([`Position::outcome`]): Intel's CPU driver crashes on a user event that fails.
 pub(super) fn signal(event: &EventRef) {
     let set = event.api().core.clSetUserEventStatus;
     // SAFETY: a live user event, completed once.

@@ -15,16 +15,23 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use opencl_sys::CL_SUCCESS;
 use ur::object::Result;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
-use super::marker::outcome;
+use super::Position;
+use super::marker::{is_running, outcome};
 use crate::cl::{EventRef, QueueRef, check};
 
 /// Most commands that wait for a flush.
 const MOST_HELD: u64 = 64;
+
+/// How long to sleep between two questions whether commands before a failed one have ended: at first,
+/// doubled from one to the next, and at most.
+const SETTLES_AFTER: Duration = Duration::from_micros(20);
+const SETTLES_WITHIN: Duration = Duration::from_millis(1);
 
 /// Bytes whose copy is not worth starting the device for.
 pub(super) const LITTLE: usize = 1 << 10;
@@ -39,7 +46,7 @@ pub(super) struct Outlet {
     /// Whether all commands were seen complete when last looked at.
     idle: AtomicBool,
     /// Whether each command depends on the one before.
-    chained: bool,
+    pub chained: bool,
     pending: Mutex<Pending>,
 }
 
@@ -56,7 +63,31 @@ struct Pending {
 struct Given {
     at: u64,
     epoch: u64,
-    event: EventRef,
+    what: Watched,
+}
+
+/// What tells how a command ended.
+#[derive(Clone)]
+pub(super) enum Watched {
+    Command(EventRef),
+    /// What it waits for: a driver may run it though that fails.
+    Wait(Position),
+}
+
+impl Watched {
+    fn outcome(&self) -> Option<Result<()>> {
+        match self {
+            Self::Command(event) => outcome(event),
+            Self::Wait(position) => position.outcome(),
+        }
+    }
+
+    fn is_running(&self) -> Result<bool> {
+        match self {
+            Self::Command(event) => is_running(event),
+            Self::Wait(position) => position.is_running(),
+        }
+    }
 }
 
 impl Outlet {
@@ -78,11 +109,10 @@ impl Outlet {
     }
 
     /// One command more. Called under the lane's lock, in the order of the commands.
-    pub fn give(&self, epoch: u64, event: &EventRef) {
+    pub fn give(&self, epoch: u64, what: Watched) {
         let at = self.given() + 1;
         self.given.store(at, Ordering::Relaxed);
-        let event = event.clone();
-        self.pending().events.push_back(Given { at, epoch, event });
+        self.pending().events.push_back(Given { at, epoch, what });
     }
 
     /// Whether a command up to this one failed that the next one depends on. Some drivers let what is
@@ -103,7 +133,7 @@ impl Outlet {
     fn look(&self, pending: &mut Pending, upto: u64) {
         while let Some(first) = pending.events.front()
             && first.at <= upto
-            && let Some(ended) = outcome(&first.event)
+            && let Some(ended) = first.what.outcome()
         {
             let (at, epoch) = (first.at, first.epoch);
             match ended.is_err() {
@@ -115,6 +145,28 @@ impl Outlet {
             }
             pending.events.pop_front();
         }
+    }
+
+    /// Blocks until the commands up to this epoch have ended, well or not.
+    pub fn settle(&self, epoch: u64) -> Result<()> {
+        let upto: Vec<_> = {
+            let pending = self.pending();
+            let upto = pending
+                .events
+                .iter()
+                .take_while(|given| given.epoch <= epoch);
+            upto.map(|given| given.what.clone()).collect()
+        };
+        // Not `clWaitForEvents`: PoCL's never returns for a command that failed before.
+        self.flush(self.given())?;
+        let mut pause = SETTLES_AFTER;
+        for watched in &upto {
+            while watched.is_running()? {
+                std::thread::sleep(pause);
+                pause = (2 * pause).min(SETTLES_WITHIN);
+            }
+        }
+        Ok(())
     }
 
     /// Forgets the failures of what has ended. Whether there was one.

@@ -1,25 +1,80 @@
-//! Commands that fail when their turn comes, at any place, on either kind of queue: every failure is
-//! told, once by a wait that covers it, and by the events of what depends on it.
+//! Commands that fail when their turn comes, of each kind, at any place, on either kind of queue: every
+//! failure is told, once by a wait that covers it, and by the events of what depends on it.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use opencl_sys::CL_OUT_OF_RESOURCES;
+use opencl_sys::{
+    CL_COMMAND_MEMCPY_INTEL, CL_COMMAND_MEMFILL_INTEL, CL_COMMAND_NDRANGE_KERNEL,
+    CL_OUT_OF_RESOURCES, cl_command_type,
+};
 use ur::abi::*;
 
 use super::stage::{Stage, adapter, alone, device, ur};
 
-const COUNT: usize = 5;
 const BYTES: usize = 64 << 10;
 const FAILED: ur_result_t = UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum What {
+    Copy,
+    Fill,
+    Launch,
+    Recorded,
+    HostTask,
+    Native,
+}
+
+/// Each kind once, so that one of them stands at each place by turns.
+const CHAIN: [What; 6] = [
+    What::Copy,
+    What::HostTask,
+    What::Fill,
+    What::Native,
+    What::Launch,
+    What::Recorded,
+];
+
+impl What {
+    /// The driver's commands that it is: their type and number. Only those can fail.
+    fn commands(self) -> Option<(cl_command_type, u64)> {
+        match self {
+            Self::Copy => Some((CL_COMMAND_MEMCPY_INTEL, 1)),
+            Self::Fill => Some((CL_COMMAND_MEMFILL_INTEL, 1)),
+            Self::Launch => Some((CL_COMMAND_NDRANGE_KERNEL, 1)),
+            Self::Recorded => Some((CL_COMMAND_MEMCPY_INTEL, 2)),
+            Self::HostTask | Self::Native => None,
+        }
+    }
+}
 
 struct Scene {
     stage: Stage,
     device: ur_device_handle_t,
     context: ur_context_handle_t,
     queue: ur_queue_handle_t,
+    program: ur_program_handle_t,
+    kernel: ur_kernel_handle_t,
+    buffer: ur_exp_command_buffer_handle_t,
     from: Vec<u8>,
     to: Vec<u8>,
+    /// How often the function at each place was called.
+    calls: Vec<AtomicUsize>,
+}
+
+fn ok(code: ur_result_t) {
+    assert_eq!(code, UR_RESULT_SUCCESS);
+}
+
+unsafe extern "C" fn count(calls: *mut c_void) {
+    // SAFETY: a count of the scene's, which outlives its commands.
+    unsafe { &*calls.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
+}
+
+unsafe extern "C" fn count_native(_: ur_queue_handle_t, calls: *mut c_void) {
+    // SAFETY: passed on.
+    unsafe { count(calls) }
 }
 
 impl Scene {
@@ -28,50 +83,197 @@ impl Scene {
         stage.calm();
         let device = device(adapter().expect("an adapter"));
         let (mut context, mut queue) = (null_mut(), null_mut());
-        let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
-        assert_eq!(code, UR_RESULT_SUCCESS);
+        ok(ur!(Context.pfnCreate(1, &device, null(), &mut context)));
         let properties = ur_queue_properties_t {
             flags,
             ..Default::default()
         };
-        let code = ur!(Queue.pfnCreate(context, device, &properties, &mut queue));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        Self {
+        ok(ur!(Queue.pfnCreate(
+            context,
+            device,
+            &properties,
+            &mut queue
+        )));
+        let (code, mut program, mut kernel) = ([3_u8, 2, 35, 7], null_mut(), null_mut());
+        ok(ur!(Program.pfnCreateWithIL(
+            context,
+            code.as_ptr().cast(),
+            code.len(),
+            null(),
+            &mut program
+        )));
+        ok(ur!(Program.pfnBuild(context, program, null())));
+        ok(ur!(Kernel.pfnCreate(
+            program,
+            c"work".as_ptr(),
+            &mut kernel
+        )));
+        let mut scene = Self {
             stage,
             device,
             context,
             queue,
+            program,
+            kernel,
+            buffer: null_mut(),
             from: vec![7; BYTES],
-            to: vec![0; COUNT * BYTES],
+            to: vec![0; (CHAIN.len() + 1) * BYTES],
+            calls: CHAIN.iter().map(|_| AtomicUsize::new(0)).collect(),
+        };
+        scene.record();
+        scene
+    }
+
+    /// A command buffer of two copies, to the chain's place of that kind.
+    fn record(&mut self) {
+        let desc = ur_exp_command_buffer_desc_t::default();
+        let mut buffer = null_mut();
+        let (context, device) = (self.context, self.device);
+        ok(ur!(CommandBufferExp.pfnCreateExp(
+            context,
+            device,
+            &desc,
+            &mut buffer
+        )));
+        for half in [0, BYTES / 2] {
+            ok(ur!(CommandBufferExp.pfnAppendUSMMemcpyExp(
+                buffer,
+                self.place(CHAIN.len()).wrapping_byte_add(half),
+                self.from.as_ptr().cast(),
+                BYTES / 2,
+                0,
+                null(),
+                0,
+                null(),
+                null_mut(),
+                null_mut(),
+                null_mut()
+            )));
+        }
+        ok(ur!(CommandBufferExp.pfnFinalizeExp(buffer)));
+        self.buffer = buffer;
+    }
+
+    fn place(&mut self, at: usize) -> *mut c_void {
+        self.to[at * BYTES..].as_mut_ptr().cast()
+    }
+
+    /// Enqueues a command that waits for those events; its event, if that is wanted, or the error.
+    fn enqueue(
+        &mut self,
+        what: What,
+        at: usize,
+        waits: &[ur_event_handle_t],
+        wanted: bool,
+    ) -> Result<Option<ur_event_handle_t>, ur_result_t> {
+        let (queue, to, from) = (self.queue, self.place(at), self.from.as_ptr().cast());
+        let calls = (&raw const self.calls[at]).cast_mut().cast::<c_void>();
+        let (count_of, list) = (
+            waits.len() as u32,
+            match waits {
+                [] => null(),
+                _ => waits.as_ptr(),
+            },
+        );
+        let mut made = null_mut();
+        let event: *mut _ = if wanted { &mut made } else { null_mut() };
+        let code = match what {
+            What::Copy => {
+                ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, BYTES, count_of, list, event))
+            }
+            What::Fill => {
+                let pattern = [7_u8; 4];
+                let pattern = pattern.as_ptr().cast();
+                ur!(Enqueue.pfnUSMFill(queue, to, 4, pattern, BYTES, count_of, list, event))
+            }
+            What::Launch => {
+                let (value, global) = (5_u32, 64_usize);
+                let arg = ur_exp_kernel_arg_properties_t {
+                    r#type: UR_EXP_KERNEL_ARG_TYPE_VALUE,
+                    size: 4,
+                    value: ur_exp_kernel_arg_value_t {
+                        value: (&raw const value).cast(),
+                    },
+                    ..Default::default()
+                };
+                ur!(EnqueueExp.pfnKernelLaunchWithArgsExp(
+                    queue,
+                    self.kernel,
+                    1,
+                    null(),
+                    &global,
+                    null(),
+                    1,
+                    &arg,
+                    null(),
+                    count_of,
+                    list,
+                    event
+                ))
+            }
+            What::Recorded => {
+                ur!(EnqueueExp.pfnCommandBufferExp(queue, self.buffer, count_of, list, event))
+            }
+            What::HostTask => ur!(EnqueueExp.pfnHostTaskExp(
+                queue,
+                Some(count),
+                calls,
+                null(),
+                count_of,
+                list,
+                event
+            )),
+            What::Native => ur!(EnqueueExp.pfnNativeCommandExp(
+                queue,
+                Some(count_native),
+                calls,
+                0,
+                null(),
+                null(),
+                count_of,
+                list,
+                event
+            )),
+        };
+        match code {
+            UR_RESULT_SUCCESS => Ok(wanted.then_some(made)),
+            code => Err(code),
         }
     }
 
-    /// Copies to one place, as a command; its event if that is wanted.
-    fn copy(&mut self, at: usize, wanted: bool) -> Option<ur_event_handle_t> {
-        let mut event = null_mut();
-        let code = ur!(Enqueue.pfnUSMMemcpy(
-            self.queue,
-            0,
-            self.to[at * BYTES..].as_mut_ptr().cast::<c_void>(),
-            self.from.as_ptr().cast(),
-            BYTES,
-            0,
-            null(),
-            if wanted { &mut event } else { null_mut() }
-        ));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        wanted.then_some(event)
-    }
-
-    fn ran(&self, at: usize) -> bool {
-        self.to[at * BYTES] == 7
+    /// Whether a command left its trace; a launch of the scripted driver's leaves none.
+    fn ran(&self, what: What, at: usize) -> Option<bool> {
+        match what {
+            What::Copy | What::Fill => Some(self.to[at * BYTES] == 7),
+            // Its first command: the second does not wait for that one.
+            What::Recorded => Some(self.to[CHAIN.len() * BYTES] == 7),
+            What::HostTask | What::Native => match self.calls[at].load(Ordering::SeqCst) {
+                0 => Some(false),
+                1 => Some(true),
+                more => panic!("{what:?} was called {more} times"),
+            },
+            What::Launch => None,
+        }
     }
 
     fn end(self) {
-        assert_eq!(ur!(Queue.pfnRelease(self.queue)), UR_RESULT_SUCCESS);
-        assert_eq!(ur!(Context.pfnRelease(self.context)), UR_RESULT_SUCCESS);
+        ok(ur!(CommandBufferExp.pfnReleaseExp(self.buffer)));
+        ok(ur!(Kernel.pfnRelease(self.kernel)));
+        ok(ur!(Program.pfnRelease(self.program)));
+        ok(ur!(Queue.pfnRelease(self.queue)));
+        ok(ur!(Context.pfnRelease(self.context)));
         self.stage.check_end("at the end");
     }
+}
+
+/// What a case is about. The commands wait for each other in a row, or not at all.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    in_order: bool,
+    wanted: bool,
+    chained: bool,
+    place: usize,
+    by_device: bool,
 }
 
 /// What the driver runs is over by the time that the next command is given to it.
@@ -81,17 +283,28 @@ fn a_failed_command_is_told_at_any_place() {
         "tests::failures::a_failed_command_is_told_at_any_place",
         &[],
         || {
-            let flags = [
-                ur_queue_flags_t(0),
-                UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
-            ];
-            for (flags, wanted) in flags
-                .into_iter()
-                .flat_map(|one| [(one, true), (one, false)])
-            {
-                for place in 0..COUNT {
-                    for by_device in [false, true] {
-                        one(flags, wanted, place, by_device);
+            let order = [true, false];
+            let kinds = order.into_iter().flat_map(|in_order| {
+                [(true, true), (true, false), (false, false)]
+                    .map(|(wanted, chained)| (in_order, wanted, chained))
+            });
+            for (in_order, wanted, chained) in kinds {
+                for place in 0..CHAIN.len() {
+                    for first in 0..CHAIN.len() {
+                        for by_device in [false, true] {
+                            let case = Case {
+                                in_order,
+                                wanted,
+                                chained,
+                                place,
+                                by_device,
+                            };
+                            let mut chain = CHAIN;
+                            chain.rotate_left(first);
+                            if chain[place].commands().is_some() {
+                                one(case, &chain);
+                            }
+                        }
                     }
                 }
             }
@@ -99,35 +312,72 @@ fn a_failed_command_is_told_at_any_place() {
     );
 }
 
-fn one(flags: ur_queue_flags_t, wanted: bool, place: usize, by_device: bool) {
-    let in_order = flags == ur_queue_flags_t(0);
-    let what = format!("in order {in_order}, an event {wanted}, {place}, device {by_device}");
-    let mut scene = Scene::new(flags);
+fn one(case: Case, chain: &[What]) {
+    let text = format!("{case:?} of {chain:?}");
+    let mut scene = Scene::new(match case.in_order {
+        true => ur_queue_flags_t(0),
+        false => UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+    });
+    let (kind, _) = chain[case.place]
+        .commands()
+        .expect("a command that can fail");
+    let before = chain[..case.place]
+        .iter()
+        .filter_map(|what| what.commands());
+    let before: u64 = before
+        .filter(|(other, _)| *other == kind)
+        .map(|(_, count)| count)
+        .sum();
     scene
         .stage
-        .fail_command(place as u64 + 1, CL_OUT_OF_RESOURCES);
-    let events: Vec<_> = (0..COUNT).filter_map(|at| scene.copy(at, wanted)).collect();
+        .fail_command(kind, before + 1, CL_OUT_OF_RESOURCES);
+    let mut events: Vec<Option<ur_event_handle_t>> = Vec::new();
+    for (at, what) in chain.iter().enumerate() {
+        let last = events.iter().flatten().last().filter(|_| case.chained);
+        let last = last.copied();
+        let given = scene.enqueue(*what, at, last.as_slice(), case.wanted);
+        if given.is_err() {
+            // An event that is known to have failed is refused in a wait list.
+            let known = case.chained && at > case.place;
+            assert_eq!(
+                (given, known),
+                (Err(FAILED), true),
+                "{what:?} at {at}: {text}"
+            );
+        }
+        events.push(given.unwrap_or_default());
+    }
     let (queue, device) = (scene.queue, scene.device);
-    let wait = || match by_device {
+    let wait = || match case.by_device {
         true => ur!(DeviceExp.pfnWaitExp(device)),
         false => ur!(Queue.pfnFinish(queue)),
     };
-    assert_eq!(wait(), FAILED, "{what}");
-    assert_eq!(wait(), UR_RESULT_SUCCESS, "{what}");
-    for at in 0..COUNT {
-        let right = if in_order { at < place } else { at != place };
-        assert_eq!(scene.ran(at), right, "{at}: {what}");
-        if let Some(event) = events.get(at) {
+    assert_eq!(wait(), FAILED, "{text}");
+    assert_eq!(wait(), UR_RESULT_SUCCESS, "{text}");
+    for (at, what) in chain.iter().enumerate() {
+        let right = match case.in_order || case.chained {
+            true => at < case.place,
+            false => at != case.place,
+        };
+        // A native command's function is called as it is enqueued, unless the failure is known by then, and
+        // has the driver wait by itself for host tasks that are to come before. What fails behind one may
+        // do so between the question whether it has and the next command.
+        let late = chain[..case.place].contains(&What::HostTask);
+        let forced = chain[at..].contains(&What::Native);
+        let shows = right || !(late || forced);
+        let ran = scene.ran(*what, at).filter(|_| shows);
+        assert_eq!(ran.unwrap_or(right), right, "{what:?} at {at}: {text}");
+        if let Some(event) = &events[at] {
             let code = ur!(Event.pfnWait(1, event));
-            assert_eq!(code == UR_RESULT_SUCCESS, right, "{at}: {what}");
+            assert_eq!(code == UR_RESULT_SUCCESS, right, "{what:?} at {at}: {text}");
         }
     }
     scene.to.fill(0);
-    scene.copy(0, false);
-    assert_eq!(wait(), UR_RESULT_SUCCESS, "{what}");
-    assert!(scene.ran(0), "{what}");
-    for event in events {
-        assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
+    assert_eq!(scene.enqueue(What::Copy, 0, &[], false), Ok(None), "{text}");
+    assert_eq!(wait(), UR_RESULT_SUCCESS, "{text}");
+    assert_eq!(scene.ran(What::Copy, 0), Some(true), "{text}");
+    for event in events.into_iter().flatten() {
+        ok(ur!(Event.pfnRelease(event)));
     }
     scene.end();
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
-use opencl_sys::cl_int;
+use opencl_sys::{cl_command_type, cl_int};
 use scripted_opencl::{Answer, EACH, Fault, Shape};
 use ur::abi::*;
 use ur::dl::{Binding, Library};
@@ -28,7 +28,7 @@ ur::dl::symbols! {
     struct Control {
         required {
             scripted_fail: unsafe extern "C" fn(Fault, *const c_char),
-            scripted_fail_command: extern "C" fn(Fault),
+            scripted_fail_command: extern "C" fn(cl_command_type, Fault),
             scripted_shape: extern "C" fn(Shape),
             scripted_look: extern "C" fn() -> Answer,
             scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
@@ -63,9 +63,9 @@ impl Stage {
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
     }
 
-    /// Has the nth command from now fail when its turn comes.
-    pub fn fail_command(&self, nth: u64, code: cl_int) {
-        (self.0.scripted_fail_command)(Fault { nth, code });
+    /// Has the nth command of a type from now fail when its turn comes.
+    pub fn fail_command(&self, kind: cl_command_type, nth: u64, code: cl_int) {
+        (self.0.scripted_fail_command)(kind, Fault { nth, code });
     }
 
     /// Has every call of one function fail.

@@ -2,7 +2,6 @@
 
 use super::SUITE;
 use crate::fixture::Fixture;
-use crate::generated::info::EXP_COMMAND_BUFFER_INFO;
 use crate::kernels::IOTA;
 use crate::objects::{Arg, CommandBuffer, Context, Kind, Program, Shape, With, info};
 use crate::outcome::Done;
@@ -16,7 +15,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(info::tests(
         SUITE,
         "info_",
-        EXP_COMMAND_BUFFER_INFO,
+        ur_exp_command_buffer_info_t::PROPERTIES,
         |fixture| CommandBuffer::new(fixture, &Context::new(fixture)?, Shape::default()),
         |fixture, buffer, what, size, value, ret| {
             let what = ur_exp_command_buffer_info_t(what);

@@ -1,4 +1,4 @@
-//! One call as the generated functions tell it: handles that it uses, gives out and gives back.
+//! One call as the walk over its arguments tells it: handles that it uses, gives out and gives back.
 
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// Frames that tell two stacks apart, from the inside.
-const DEPTH: usize = 24;
+const DEPTH: usize = 26;
 
 /// Frames that are shown.
 const SHOWN: usize = 12;
@@ -88,7 +88,7 @@ mod tests {
     const TEXT: &str = "   0: std::backtrace::capture
              at /rustc/lib.rs:1:2
    1: ur_loader::layers::lifetime::stacks::here
-   2: ur_loader::generated::layers::lifetime::urQueueCreate
+   2: ur_loader::layers::lifetime::roles::functions::urQueueCreate
              at loader/x.rs:9:1
    3: urQueueCreate
    4: make_queue

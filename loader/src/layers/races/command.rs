@@ -12,7 +12,8 @@ use ur::timeline::Prune;
 
 use super::blocks::{Access, Finding, Free, Freed, Step, What};
 use super::order::{Kind, Order, Taken};
-use super::{QueueFacts, State, after, generated, report, state, tell};
+use super::watched::BELOW;
+use super::{QueueFacts, State, after, report, state, tell};
 
 /// A command on its way into a queue.
 pub struct Command {
@@ -28,6 +29,10 @@ pub struct Command {
     freed: Option<Freed>,
     /// What is wrong with a free, if the adapter takes it.
     findings: Vec<Finding>,
+    /// The event may be one that was there before.
+    again: bool,
+    /// The call returns once the command has run.
+    blocking: bool,
 }
 
 impl Command {
@@ -61,6 +66,8 @@ impl Command {
             taken: None,
             freed: None,
             findings: Vec::new(),
+            again: false,
+            blocking: false,
         }
     }
 
@@ -96,8 +103,86 @@ impl Command {
         self.frees = Some(memory.addr());
     }
 
+    pub fn may_keep_event(&mut self) {
+        self.again = true;
+    }
+
+    pub fn blocks(&mut self, blocking: bool) {
+        self.blocking = blocking;
+    }
+
+    /// Has the adapter take the command. The result is the call's, or the error for which the adapter
+    /// does not get it.
+    ///
+    /// # Safety
+    /// After a success of the call the event's pointer is null or has the event.
+    pub unsafe fn run(
+        &mut self,
+        event: *const ur_event_handle_t,
+        call: &mut dyn FnMut() -> ur_result_t,
+    ) -> ur_result_t {
+        if let Err(error) = self.begin() {
+            return error;
+        }
+        let result = call();
+        // SAFETY: the caller's promise.
+        unsafe { self.end(result, event) };
+        result
+    }
+
+    /// [`Command::run`] for one that allocates a block.
+    ///
+    /// # Safety
+    /// As there, and `made` is null or has the block's address after a success.
+    pub unsafe fn run_alloc(
+        &mut self,
+        made: *const *mut c_void,
+        size: usize,
+        event: *const ur_event_handle_t,
+        call: &mut dyn FnMut() -> ur_result_t,
+    ) -> ur_result_t {
+        if let Err(error) = self.begin() {
+            return error;
+        }
+        let result = call();
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.allocated(result, made, size);
+            self.end(result, event);
+        }
+        result
+    }
+
+    /// [`Command::run`] for a host task: what `call` passes on is another, which runs it.
+    ///
+    /// # Safety
+    /// As there; the task and its data are writable, and `call` reads them.
+    pub unsafe fn run_task(
+        &mut self,
+        function: *mut ur_exp_host_task_function_t,
+        data: *mut *mut c_void,
+        event: *const ur_event_handle_t,
+        call: &mut dyn FnMut() -> ur_result_t,
+    ) -> ur_result_t {
+        if let Err(error) = self.begin() {
+            return error;
+        }
+        // SAFETY: the caller's promise; a task that the adapter refused will not run.
+        unsafe {
+            let task = self.task(*function, *data);
+            *function = task.task;
+            *data = task.data;
+            let result = call();
+            if result != UR_RESULT_SUCCESS {
+                task.refused();
+            }
+            self.end(result, event);
+            result
+        }
+    }
+
     /// Notes the command and tells what is wrong with it. An error: it must not reach the adapter.
-    pub fn begin(&mut self) -> Result<(), ur_result_t> {
+    fn begin(&mut self) -> Result<(), ur_result_t> {
         let queue = self.queue.addr();
         let is_known = after(UR_RESULT_SUCCESS).map(|state| state.queues.contains_key(&queue));
         match is_known.filter(|_| queue != 0) {
@@ -164,7 +249,7 @@ impl Command {
     /// What runs instead of a host task: by then, all that comes before it is complete. A captured one
     /// runs as often as its graph does, and stays as it is; so does what comes after things unseen, which
     /// may be a capture.
-    pub fn task(&self, task: ur_exp_host_task_function_t, data: *mut c_void) -> HostTask {
+    fn task(&self, task: ur_exp_host_task_function_t, data: *mut c_void) -> HostTask {
         let taken = self
             .taken
             .as_ref()
@@ -186,7 +271,7 @@ impl Command {
     ///
     /// # Safety
     /// After a success the pointer has the address.
-    pub unsafe fn allocated(&self, result: ur_result_t, made: *const *mut c_void, size: usize) {
+    unsafe fn allocated(&self, result: ur_result_t, made: *const *mut c_void, size: usize) {
         let Some(taken) = self.taken.as_ref().filter(|_| !made.is_null()) else {
             return;
         };
@@ -203,17 +288,11 @@ impl Command {
         }
     }
 
-    /// The adapter's answer. `again`: the event may be one that was there before.
+    /// The adapter's answer.
     ///
     /// # Safety
     /// After a success the event's pointer is null or has the event.
-    pub unsafe fn end(
-        mut self,
-        result: ur_result_t,
-        event: *const ur_event_handle_t,
-        again: bool,
-        blocking: bool,
-    ) {
+    unsafe fn end(&mut self, result: ur_result_t, event: *const ur_event_handle_t) {
         let Some(taken) = &self.taken else { return };
         let Some(mut state) = after(UR_RESULT_SUCCESS) else {
             return;
@@ -233,7 +312,7 @@ impl Command {
         // SAFETY: the caller's promise.
         let made = unsafe { event.as_ref() }.filter(|event| !event.is_null());
         if let Some(event) = made {
-            state.signalled(event.addr(), taken.event.clone(), again);
+            state.signalled(event.addr(), taken.event.clone(), self.again);
         }
         if let Some(recorded) = self
             .buffer
@@ -241,7 +320,7 @@ impl Command {
         {
             recorded.last = taken.event.clone();
         }
-        if blocking {
+        if self.blocking {
             taken.event.complete();
         }
         drop(state);
@@ -250,9 +329,9 @@ impl Command {
 }
 
 /// What is enqueued for a host task of the application's.
-pub struct HostTask {
-    pub task: ur_exp_host_task_function_t,
-    pub data: *mut c_void,
+struct HostTask {
+    task: ur_exp_host_task_function_t,
+    data: *mut c_void,
     /// `data` is a `Task`.
     own: bool,
 }
@@ -260,7 +339,7 @@ pub struct HostTask {
 impl HostTask {
     /// # Safety
     /// The adapter refused it, so that it will not run.
-    pub unsafe fn refused(self) {
+    unsafe fn refused(self) {
         if self.own {
             // SAFETY: `Command::task` boxed it, and no one else has it.
             drop(unsafe { Box::from_raw(self.data.cast::<Task>()) });
@@ -287,7 +366,7 @@ unsafe extern "C" fn run(task: *mut c_void) {
 
 /// Whether commands of the queue go into a graph.
 fn captures(queue: ur_queue_handle_t) -> bool {
-    let ask = generated::BELOW
+    let ask = BELOW
         .table()
         .and_then(|table| table.QueueExp.pfnIsGraphCaptureEnabledExp);
     let mut answer = 0;
@@ -329,7 +408,7 @@ fn name_of(kernel: ur_kernel_handle_t) -> Arc<str> {
 }
 
 fn ask_name(kernel: ur_kernel_handle_t) -> Option<String> {
-    let get = generated::BELOW.table()?.Kernel.pfnGetInfo?;
+    let get = BELOW.table()?.Kernel.pfnGetInfo?;
     let mut text = vec![0u8; 1024];
     let mut size = 0;
     let what = UR_KERNEL_INFO_FUNCTION_NAME;

@@ -1,4 +1,4 @@
-//! What generated functions tell beside commands: objects made and gone, what the host waits for and
+//! What the layer is told of beside commands: objects made and gone, what the host waits for and
 //! sees, memory that is there or gone at once.
 
 use std::ffi::c_void;

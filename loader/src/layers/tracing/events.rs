@@ -23,7 +23,7 @@ use ur::abi::ur_result_t;
 use super::members::Member;
 use super::settings::Output;
 use super::span::{Place, Stamp};
-use super::{FUNCTIONS, lines, result_name, thread};
+use super::{NAMES, lines, result_name, thread};
 
 /// Bytes that are written together.
 const BUFFER: usize = 1 << 16;
@@ -182,7 +182,7 @@ fn event(
     }
     format!(
         "{{\"name\":\"{}\",\"cat\":\"{}\",\"ph\":\"X\",\"ts\":{},\"dur\":{},\"pid\":{},\"tid\":{thread},\"args\":{{{args}\"result\":{}}}}}",
-        FUNCTIONS.get(place.function).copied().unwrap_or("?"),
+        NAMES.get(place.function).copied().unwrap_or("?"),
         place.adapter.unwrap_or("ur"),
         Micros(u128::from(start.0)),
         Micros(time.as_nanos()),

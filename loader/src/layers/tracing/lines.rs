@@ -17,7 +17,7 @@ use ur::abi::ur_result_t;
 
 use super::settings::Output;
 use super::span::{Place, Stamp};
-use super::{FUNCTIONS, result_name, thread};
+use super::{NAMES, result_name, thread};
 
 pub struct Lines {
     file: File,
@@ -75,7 +75,7 @@ pub fn open(output: &Output, how: &mut OpenOptions) -> Option<File> {
 }
 
 fn name(place: &Place) -> &'static str {
-    FUNCTIONS.get(place.function).copied().unwrap_or("?")
+    NAMES.get(place.function).copied().unwrap_or("?")
 }
 
 /// A time with three digits and the unit that fits.

@@ -18,12 +18,6 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The address of an argument, as parameter structs take it.
-#[inline]
-pub fn argument<T>(argument: &T) -> *mut T {
-    std::ptr::from_ref(argument).cast_mut()
-}
-
 /// The first handle of a list; null if there is none.
 ///
 /// # Safety

@@ -16,15 +16,14 @@ use std::time::Duration;
 
 use ur::abi::{UR_RESULT_SUCCESS, ur_result_t};
 
-use super::FUNCTIONS;
+use super::NAMES;
 
 /// Bits of a time that are kept: buckets are at most 1/32 wide.
 const PRECISION: u32 = 5;
 const STEPS: usize = 1 << PRECISION;
 const BUCKETS: usize = (u64::BITS - PRECISION + 1) as usize * STEPS;
 
-static FIGURES: [OnceLock<Box<Figures>>; FUNCTIONS.len()] =
-    [const { OnceLock::new() }; FUNCTIONS.len()];
+static FIGURES: [OnceLock<Box<Figures>>; NAMES.len()] = [const { OnceLock::new() }; NAMES.len()];
 
 /// The process is ending: figures that change are written at once.
 static UNHELD: AtomicBool = AtomicBool::new(false);
@@ -84,7 +83,7 @@ pub fn write(path: &str) {
 fn text() -> String {
     let mut out = format!("{{\"pid\":{},\"functions\":[", std::process::id());
     let mut separator = "";
-    for (name, figures) in FUNCTIONS.iter().zip(&FIGURES) {
+    for (name, figures) in NAMES.iter().zip(&FIGURES) {
         let Some(figures) = figures.get() else {
             continue;
         };

@@ -1,11 +1,8 @@
-//! `conformance/src/generated`: what the conformance program needs of the specification. `api.rs`
-//! calls a loader's public functions, `info.rs` lists the properties of every info query, and
-//! `arguments.rs` makes one valid call of each function, and one wrong call for each condition that
+//! `conformance/src/generated`: what the conformance program needs of the specification.
+//! `arguments.rs` lists one valid call of each function, and one wrong call for each condition that
 //! the specification declares.
 
-mod api;
 mod arguments;
-mod info;
 mod solve;
 
 use super::File;
@@ -15,28 +12,12 @@ use anyhow::Result;
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(vec![
         File::rust("conformance/src/generated/mod.rs", MOD_DOC, MOD_BODY)?,
-        File::rust(
-            "conformance/src/generated/api.rs",
-            api::DOC,
-            &api::api(spec),
-        )?,
-        File::rust(
-            "conformance/src/generated/info.rs",
-            "The properties of every info query, with the size of their values.",
-            &info::info(spec),
-        )?,
-        File::rust(
-            "conformance/src/generated/arguments.rs",
-            arguments::DOC,
-            &arguments::arguments(spec)?,
-        )?,
+        arguments::file(spec)?,
     ])
 }
 
 const MOD_DOC: &str = "The specification as the conformance program needs it.";
 
 const MOD_BODY: &str = "
-pub mod api;
 pub mod arguments;
-pub mod info;
 ";

@@ -1,8 +1,7 @@
-//! `src/hal/generated`: one trait an object, info enums, and the C shims that check, decode, call
+//! `src/hal/generated`: one trait an object, and the C shims that check, decode, call
 //! one trait method and encode. `src/stream/api/generated`: the traits as the engine answers them.
 
 mod engine;
-mod info;
 mod plan;
 mod shims;
 mod traits;
@@ -23,12 +22,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         File::rust(
             "src/hal/generated/mod.rs",
             "Generated parts of the hal.",
-            "pub mod info;\npub mod shims;\npub mod traits;\n",
-        )?,
-        File::rust(
-            "src/hal/generated/info.rs",
-            info::INFO_DOC,
-            &info::infos(spec),
+            "pub mod shims;\npub mod traits;\n",
         )?,
         File::rust(
             "src/hal/generated/traits.rs",

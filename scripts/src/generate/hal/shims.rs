@@ -16,7 +16,7 @@ pub(super) fn shims(spec: &Spec, plans: &[Plan<'_>]) -> Result<String> {
         "#![allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc, clippy::too_many_arguments)]
         #![allow(clippy::nonminimal_bool, clippy::unnecessary_cast, clippy::cmp_null, unused_unsafe, unused_parens)]
         #![allow(clippy::double_parens, clippy::if_same_then_else, clippy::suspicious_else_formatting, non_snake_case)]
-        use super::info::*;
+        use crate::hal::info::*;
         use super::traits::*;
         use crate::abi::*;
         use crate::hal::checks::*;

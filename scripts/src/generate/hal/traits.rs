@@ -1,7 +1,7 @@
 //! The traits, one an object, with default bodies.
 
-use super::info::info_name;
 use super::plan::{Arg, Plan, Shape, associated};
+use crate::generate::info;
 use crate::generate::rust;
 use crate::model::Spec;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ its documentation names; a method that a backend leaves out answers `UNSUPPORTED
 pub(super) fn traits(spec: &Spec, plans: &[Plan<'_>]) -> String {
     let mut out = String::from(
         "#![allow(unused_variables, clippy::too_many_arguments)]
-        use super::info::*;
+        use crate::hal::info::*;
         use crate::abi::*;
         use crate::hal::{Absent, Unwrapped};
         use crate::object::{Body, Error, Handles, InfoIn, InfoOut, Kind, ListOut, Object, Out, OutHandle, Result};
@@ -89,7 +89,7 @@ pub(super) fn method_ty(spec: &Spec, arg: &Arg<'_>) -> String {
     if arg.param.name == "propName"
         && let Some(found) = spec.enum_of(&arg.param.c_type().base)
     {
-        return info_name(&found.name);
+        return info::name(&found.name);
     }
     arg.ty.clone()
 }

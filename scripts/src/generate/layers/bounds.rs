@@ -1,53 +1,42 @@
-//! Bounds checking: what the specification's `bounds` say of a command's ranges.
+//! Bounds checking: what the specification's `bounds` say of a command's ranges, a row a function.
 
-use super::{call, layer};
-use crate::generate::{File, expr, rust};
+use super::{in_tables, row};
+use crate::generate::{File, expr};
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result, bail};
 
-const DOC: &str = "Bounds checking: each function asks the adapter how large its objects and allocations are, and refuses\n\
-what would go beyond their end.\n\n\
-Unsafe calls pass a caller's arguments on as they came.";
+const HEAD: &str = "\
+//! Which range of an object or an allocation a call uses.
 
-const USES: &str = "use crate::layers::bounds::*;\nuse ur::object::boundary;";
+#![allow(unused_parens, clippy::double_parens, clippy::unnecessary_cast)]
 
-pub(super) fn file(spec: &Spec) -> Result<(&'static str, File)> {
-    layer(spec, "bounds", DOC, USES, |function| {
-        let checks: Vec<String> = function
-            .params
-            .iter()
-            .filter_map(|param| Some((param, param.bounds.as_deref()?)))
-            .map(|(param, bounds)| check(spec, function, param, bounds))
-            .collect::<Result<_>>()?;
-        if function.name == "urCommandBufferCreateExp" {
-            // A command buffer does not tell its context.
-            return Ok(Some(format!(
-                "let result = {};
-                if result == UR_RESULT_SUCCESS {{ unsafe {{ command_buffer_created(hContext, phCommandBuffer) }} }}
-                result",
-                call(function)
-            )));
-        }
-        Ok((!checks.is_empty()).then(|| {
-            format!(
-                "match boundary(|| {{ {} Ok(()) }}) {{
-                    UR_RESULT_SUCCESS => {},
-                    error => error,
-                }}",
-                checks.concat(),
-                call(function)
-            )
-        }))
-    })
+use crate::layers::bounds::*;
+use crate::layers::wrappers::rows;
+use ur::abi::*;
+";
+
+pub(super) fn file(spec: &Spec) -> Result<File> {
+    let mut rows = String::new();
+    for function in in_tables(spec) {
+        let bounded = |param: &Param| {
+            let bounds = param.bounds.as_deref()?;
+            Some(check(spec, function, param, bounds))
+        };
+        let checks: Result<Vec<_>> = function.params.iter().filter_map(bounded).collect();
+        row(&mut rows, function, &checks?)?;
+    }
+    super::file(
+        "bounds",
+        &format!(
+            "{HEAD}\nrows! {{\n    /// Checks that a function's ranges end within what they are of.\n    BOUNDS:\n{rows}}}\n"
+        ),
+    )
 }
 
 fn check(spec: &Spec, function: &Function, param: &Param, bounds: &[String]) -> Result<String> {
     let ty = param.c_type();
-    let raw = rust::ident(&param.name);
-    let place = format!(
-        "&Place {{ function: {:?}, argument: {:?} }}",
-        function.name, param.name
-    );
+    let of = format!("*p.p{}", param.name);
+    let place = format!("place({:?}, {:?})", function.name, param.name);
     let is_box = |name: &String| {
         let mut params = function.params.iter();
         params.any(|param| &param.name == name && param.ty == "ur_rect_offset_t")
@@ -56,35 +45,29 @@ fn check(spec: &Spec, function: &Function, param: &Param, bounds: &[String]) -> 
         let bounds = &bounds[from..];
         let texts: Result<Vec<_>> = bounds
             .iter()
-            .map(|text| expr::number(spec, function, text))
+            .map(|text| expr::number_behind(spec, function, text))
             .collect();
         Ok(texts?.join(", "))
     };
     Ok(match (bounds, ty.pointers) {
         ([origin, region], 0) if is_box(origin) => {
-            format!("unsafe {{ image({place}, {raw}, {origin}, {region}) }}?;\n")
+            format!("image({place}, {of}, *p.p{origin}, *p.p{region})?")
         }
-        ([origin, region, _, _], 0) if is_box(origin) => {
-            format!(
-                "unsafe {{ buffer_box({place}, {raw}, {origin}, {region}, {}) }}?;\n",
-                numbers(2)?
-            )
-        }
-        ([_, _], 0) => format!("unsafe {{ buffer({place}, {raw}, {}) }}?;\n", numbers(0)?),
-        ([_, _], 1) => {
-            format!(
-                "unsafe {{ usm({place}, {}, {raw}, {}) }}?;\n",
-                context(spec, function)?,
-                numbers(0)?
-            )
-        }
-        ([_, _, _], 1) => {
-            format!(
-                "unsafe {{ usm_rows({place}, {}, {raw}, {}) }}?;\n",
-                context(spec, function)?,
-                numbers(0)?
-            )
-        }
+        ([origin, region, _, _], 0) if is_box(origin) => format!(
+            "buffer_box({place}, {of}, *p.p{origin}, *p.p{region}, {})?",
+            numbers(2)?
+        ),
+        ([_, _], 0) => format!("buffer({place}, {of}, {})?", numbers(0)?),
+        ([_, _], 1) => format!(
+            "usm({place}, {}, {of}, {})?",
+            context(spec, function)?,
+            numbers(0)?
+        ),
+        ([_, _, _], 1) => format!(
+            "usm_rows({place}, {}, {of}, {})?",
+            context(spec, function)?,
+            numbers(0)?
+        ),
         _ => bail!("{}: bounds of no known form", param.name),
     })
 }
@@ -93,11 +76,11 @@ fn check(spec: &Spec, function: &Function, param: &Param, bounds: &[String]) -> 
 fn context(spec: &Spec, function: &Function) -> Result<String> {
     let holder = function.dispatch(spec).context("no dispatch handle")?;
     anyhow::ensure!(holder.dir == Dir::In, "a context from an output");
-    let name = &holder.name;
+    let handle = format!("*p.p{}", holder.name);
     Ok(match holder.c_type().base.as_str() {
-        "ur_context_handle_t" => format!("Some({name})"),
-        "ur_queue_handle_t" => format!("context_of_queue({name})"),
-        "ur_exp_command_buffer_handle_t" => format!("context_of_command_buffer({name})"),
+        "ur_context_handle_t" => format!("Some({handle})"),
+        "ur_queue_handle_t" => format!("context_of_queue({handle})"),
+        "ur_exp_command_buffer_handle_t" => format!("context_of_command_buffer({handle})"),
         other => bail!("no way from {other} to a context"),
     })
 }

@@ -1,71 +1,96 @@
-//! Parameter validation: what the specification declares of a call's arguments, checked before any
-//! adapter sees them, in the order in which an adapter of ours checks it.
+//! Parameter validation: the conditions of the specification, a row a function, and what structs and
+//! arrays must hold. What an argument's role alone asks is `loader/src/layers/parameters.rs`'s.
 
-use super::{call, layer};
-use crate::generate::{File, checks, rust};
-use crate::model::{Dir, Function, Param, Spec};
-use anyhow::Result;
+use super::{in_tables, row};
+use crate::generate::{File, checks, expr, rust};
+use crate::model::{Dir, Function, Spec};
+use anyhow::{Context as _, Result};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-const DOC: &str = "Parameter validation: each function checks what the specification declares of its arguments, then\n\
-calls what it wraps.\n\n\
-Unsafe blocks rest on what the specification asks of a caller: pointers that are not null are\n\
-readable for what their parameter says.";
+const HEAD: &str = "\
+//! What the specification forbids of a call's arguments, beyond what their roles say.
 
-const USES: &str =
-    "use crate::layers::parameters::refused;\nuse ur::object::{boundary, checks::*, ensure};";
+#![allow(unused_parens, clippy::double_parens, clippy::unnecessary_cast, clippy::nonminimal_bool)]
 
-pub(super) fn file(spec: &Spec) -> Result<(&'static str, File)> {
-    layer(spec, "parameters", DOC, USES, |function| {
-        let checks = statements(spec, function)?;
-        Ok((!checks.is_empty()).then(|| {
-            format!(
-                "match boundary(|| {{ {checks} Ok(()) }}) {{
-                    UR_RESULT_SUCCESS => {},
-                    error => refused({:?}, error),
-                }}",
-                call(function),
-                function.name
-            )
-        }))
-    })
+use crate::layers::parameters::{checked, pointee, unchecked};
+use crate::layers::wrappers::rows;
+use std::ffi::c_void;
+use ur::abi::*;
+use ur::object::checks::{pointer, rest};
+use ur::object::ensure;
+";
+
+pub(super) fn file(spec: &Spec) -> Result<File> {
+    let mut out = String::from(HEAD);
+    let mut rows = String::new();
+    for function in in_tables(spec) {
+        let statements = statements(spec, function).with_context(|| function.name.clone())?;
+        row(&mut rows, function, &statements)?;
+    }
+    let (checked, unchecked) = checked(spec);
+    let _ = write!(
+        out,
+        "\nrows! {{\n    /// What a function asks of its arguments.\n    CONDITIONS:\n{rows}}}\n\n\
+        checked! {{\n{checked}}}\n\nunchecked! {{ {unchecked} }}\n"
+    );
+    super::file("parameters", &out)
 }
 
-fn statements(spec: &Spec, function: &Function) -> Result<String> {
-    let mut out = checks::pointers(spec, function);
+/// Struct members in range, then the conditions of the function's errors.
+fn statements(spec: &Spec, function: &Function) -> Result<Vec<String>> {
+    let mut out = Vec::new();
     for param in &function.params {
         let ty = param.c_type();
-        if spec.is_handle(&ty.base) && ty.is_plain() && !param.optional && !param.nocheck {
-            let _ = writeln!(out, "handle({})?;", rust::ident(&param.name));
+        let single = ty.pointers == 1 && param.dir == Dir::In && param.count.is_none();
+        if single && !checks::member_values(spec, &ty.base).is_empty() {
+            out.push(format!("pointee(*p.p{})?", param.name));
         }
     }
-    out.push_str(&checks::ranges(spec, function));
-    out.push_str(&checks::conditions(spec, function)?);
-    out.push_str(&checks::wait_lists(function));
-    for param in &function.params {
-        out.push_str(&late(spec, param));
+    for case in &function.errors {
+        let Some(when) = &case.when else { continue };
+        let condition = expr::rust_behind(spec, function, when)?;
+        out.push(format!(
+            "ensure(!{condition}, UR_RESULT_ERROR_{})?",
+            case.code
+        ));
     }
     Ok(out)
 }
 
-/// What a shim of an adapter checks as it decodes a parameter.
-fn late(spec: &Spec, param: &Param) -> String {
-    let ty = param.c_type();
-    let raw = rust::ident(&param.name);
-    if ty.is_plain() && param.name == "propName" {
-        return checks::value(spec, &ty.base, &raw);
+/// Every struct whose members have ranges and every array element with a check; and the types of
+/// other elements.
+fn checked(spec: &Spec) -> (String, String) {
+    let mut checked = BTreeMap::new();
+    let mut unchecked = BTreeSet::new();
+    let functions = in_tables(spec);
+    for param in functions.flat_map(|function| &function.params) {
+        let ty = param.c_type();
+        if spec.is_handle(&ty.base) || !ty.is_pointer() || param.dir != Dir::In {
+            continue;
+        }
+        let values = checks::member_values(spec, &ty.base);
+        if !values.is_empty() {
+            let statements = values.iter().map(|(member, condition)| {
+                let holds = condition.replace("{}", &format!("this.{}", rust::ident(member)));
+                format!("        ensure({holds}, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n")
+            });
+            checked.insert(ty.base.clone(), statements.collect::<String>());
+        } else if param.count.is_some() && ty.pointers == 2 {
+            let element = rust::ctype(&ty);
+            let element = element.split_once(' ').map_or("", |(_, element)| element);
+            checked.insert(element.to_owned(), "        pointer(*this)?;\n".to_owned());
+        } else if param.count.is_some() {
+            unchecked.insert(match ty.base.as_str() {
+                "void" => "c_void".to_owned(),
+                base => rust::ty(base),
+            });
+        }
     }
-    let Some(count) = &param.count else {
-        return String::new();
-    };
-    if spec.is_handle(&ty.base) && ty.pointers == 1 && param.dir != Dir::Out {
-        let null = checks::null_in_list(param);
-        return format!("unsafe {{ handles({raw}, {count} as usize, {null}) }}?;\n");
-    }
-    let list = format!("unsafe {{ slice({raw}, {count} as usize) }}?");
-    let given = match param.optional {
-        true => format!("(if {raw}.is_null() {{ &[] }} else {{ {list} }})"),
-        false => list,
-    };
-    checks::elements(spec, param, &given)
+    let rows = checked
+        .iter()
+        .map(|(name, statements)| format!("    {name} |this| {{\n{statements}    }}\n"))
+        .collect();
+    let unchecked: Vec<_> = unchecked.into_iter().collect();
+    (rows, unchecked.join(", "))
 }

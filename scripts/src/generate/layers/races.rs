@@ -1,30 +1,56 @@
 //! Validation of asynchronous allocations: commands with what they wait for and which memory they
-//! use; what the host waits for and sees; allocations and frees.
+//! use, events of unseen commands, memory of other kinds; a row a function.
 //!
 //! A command is whatever a queue dispatches and an event comes of. What else the layer has to know is
-//! a short list by name.
+//! a short list by name, in `loader/src/layers/races/watched.rs`.
 
-use super::{call, call_with, layer};
-use crate::generate::{File, rust};
+use super::in_tables;
+use crate::generate::File;
 use crate::model::{Dir, Function, Param, Spec};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
-const DOC: &str = "Validation of asynchronous allocations: each function says what it takes, uses, allocates, frees or\n\
-waits for.\n\n\
-Unsafe blocks rest on what the specification asks of a caller and, after a success, on what the\n\
-adapter has promised to write.";
+const HEAD: &str = "\
+//! Commands and what they use; calls that make events or memory which the layer does not follow.
 
-const USES: &str = "use crate::layers::races::*;";
+use crate::layers::races::watched::around;
+use crate::layers::races::{Access, Command, Kind, appended, event_unknown, queue_opened, replaced};
+use ur::abi::*;
+";
 
-pub(super) fn file(spec: &Spec) -> Result<(&'static str, File)> {
-    layer(spec, "races", DOC, USES, |function| {
-        Ok(if is_command(spec, function) {
-            Some(command(function))
-        } else {
-            special(function)
-        })
-    })
+/// Functions with a row of their own in the loader, that [`general`] would have another for.
+const BY_NAME: [&str; 5] = [
+    "urIPCGetEventHandleExp",
+    "urEventSetCallback",
+    "urUSMHostAlloc",
+    "urUSMDeviceAlloc",
+    "urUSMSharedAlloc",
+];
+
+pub(super) fn file(spec: &Spec) -> Result<File> {
+    let mut rows = String::new();
+    for function in in_tables(spec) {
+        let body = match is_command(spec, function) {
+            true => command(function),
+            false if BY_NAME.contains(&function.name.as_str()) => continue,
+            false => match general(function) {
+                Some(body) => body,
+                None => continue,
+            },
+        };
+        let params = function.params_struct().context("no arguments")?;
+        let _ = writeln!(rows, "    {} {params} |p, call| {{", function.name);
+        for line in body {
+            let _ = writeln!(rows, "        {line}");
+        }
+        rows.push_str("    }\n");
+    }
+    super::file(
+        "races",
+        &format!(
+            "{HEAD}\naround! {{\n    /// What stands around commands, and around calls whose outputs are not followed.\n    COMMANDS:\n{rows}}}\n"
+        ),
+    )
 }
 
 fn is_command(spec: &Spec, function: &Function) -> bool {
@@ -53,182 +79,118 @@ fn pointers(function: &Function) -> impl Iterator<Item = &Param> {
     })
 }
 
-fn command(function: &Function) -> String {
+/// The lines around a command.
+fn command(function: &Function) -> Vec<String> {
     let name = &function.name;
     let has = |wanted: &str| function.params.iter().any(|param| param.name == wanted);
     let waits = match has("phEventWaitList") {
-        true => "(numEventsInWaitList, phEventWaitList)",
+        true => "(*p.pnumEventsInWaitList, *p.pphEventWaitList)",
         false => "(0, std::ptr::null())",
     };
     // Without a wait list, markers and barriers wait for everything.
     let kind = match name.as_str() {
         "urEnqueueEventsWait" => {
-            "if numEventsInWaitList == 0 { Kind::Marker } else { Kind::Plain }"
+            "if *p.pnumEventsInWaitList == 0 { Kind::Marker } else { Kind::Plain }"
         }
         "urEnqueueEventsWaitWithBarrier" | "urEnqueueEventsWaitWithBarrierExt" => {
-            "Kind::Barrier { all: numEventsInWaitList == 0 }"
+            "Kind::Barrier { all: *p.pnumEventsInWaitList == 0 }"
         }
         _ => "Kind::Plain",
     };
-    let mut body = format!(
-        "let mut command = unsafe {{ Command::new({name:?}, hQueue, {kind}, {waits}, !phEvent.is_null()) }};\n"
-    );
+    let mut lines = Vec::new();
     let frees = name == "urEnqueueUSMFreeExp";
     for param in pointers(function) {
-        let raw = rust::ident(&param.name);
+        let of = format!("*p.p{}", param.name);
         // The other side of a copy, and what buffers are read to, may be the application's own.
         let access = match param.bounds.is_some() && !name.contains("Memcpy") {
             true => "Access::Usm",
             false => "Access::Any",
         };
-        let _ = match frees {
-            true => writeln!(body, "command.frees({raw});"),
-            false => writeln!(body, "command.uses({raw}, {access});"),
-        };
+        lines.push(match frees {
+            true => format!("command.frees({of});"),
+            false => format!("command.uses({of}, {access});"),
+        });
     }
     for param in &function.params {
         match (param.c_type().base.as_str(), &param.count) {
-            ("ur_exp_kernel_arg_properties_t", Some(count)) => {
-                let _ = writeln!(
-                    body,
-                    "unsafe {{ command.launches(hKernel, {count}, {}) }};",
-                    param.name
-                );
-            }
+            ("ur_exp_kernel_arg_properties_t", Some(count)) => lines.push(format!(
+                "command.launches(*p.phKernel, *p.p{count}, *p.p{});",
+                param.name
+            )),
             ("ur_exp_command_buffer_handle_t", None) => {
-                let _ = writeln!(body, "command.submits({});", param.name);
+                lines.push(format!("command.submits(*p.p{});", param.name));
             }
             _ => {}
         }
     }
-    body.push_str("if let Err(error) = command.begin() { return error; }\n");
-    let task = name == "urEnqueueHostTaskExp";
-    if task {
-        let _ = writeln!(
-            body,
-            "let task = command.task(pfnHostTask, data);
-            let result = {};
-            if result != UR_RESULT_SUCCESS {{ unsafe {{ task.refused() }}; }}",
-            call_with(
-                function,
-                &[
-                    ("pfnHostTask".into(), "task.task".into()),
-                    ("data".into(), "task.data".into())
-                ]
-            )
-        );
-    } else {
-        let _ = writeln!(body, "let result = {};", call(function));
+    if event(function).is_some_and(|param| param.dir == Dir::InOut) {
+        lines.push("command.may_keep_event();".into());
     }
-    if has("ppMem") {
-        body.push_str("unsafe { command.allocated(result, ppMem.cast(), size) };\n");
+    let blocking = |param: &&Param| param.name.starts_with("blocking") && param.ty == "bool";
+    if let Some(param) = function.params.iter().find(blocking) {
+        lines.push(format!("command.blocks(*p.p{} != 0);", param.name));
     }
-    if name.contains("ExternalSemaphore") {
-        body.push_str("queue_opened(result, hQueue);\n");
-    }
-    let again = event(function).is_some_and(|param| param.dir == Dir::InOut);
-    let blocking = function
-        .params
-        .iter()
-        .find(|param| param.name.starts_with("blocking") && param.ty == "bool");
-    let blocking = blocking.map_or("false".to_owned(), |param| format!("{} != 0", param.name));
-    let _ = write!(
-        body,
-        "unsafe {{ command.end(result, phEvent, {again}, {blocking}) }};\nresult"
+    lines.insert(
+        0,
+        format!(
+            "let mut command = Command::new({name:?}, *p.phQueue, {kind}, {waits}, !(*p.pphEvent).is_null());"
+        ),
     );
-    body
-}
-
-fn special(function: &Function) -> Option<String> {
-    let after = |text: &str| Some(format!("let result = {};\n{text};\nresult", call(function)));
-    let name = function.name.as_str();
-    match name {
-        "urQueueCreate" => {
-            after("unsafe { queue_made(result, phQueue, hDevice, pProperties) }")
+    lines.extend(match name.as_str() {
+        "urEnqueueHostTaskExp" => {
+            vec!["command.run_task(p.ppfnHostTask, p.pdata, *p.pphEvent, call)".to_owned()]
         }
-        "urQueueCreateWithNativeHandle" => {
-            after("unsafe { open_queue_made(result, phQueue, hDevice) }")
+        _ if has("ppMem") => {
+            vec!["command.run_alloc((*p.pppMem).cast(), *p.psize, *p.pphEvent, call)".to_owned()]
         }
-        "urQueueGetNativeHandle" | "urQueueBeginGraphCaptureExp" | "urQueueBeginCaptureIntoGraphExp" => {
-            after("queue_opened(result, hQueue)")
-        }
-        "urQueueFinish" => after("queue_finished(result, hQueue)"),
-        "urQueueGetInfo" => {
-            after("unsafe { queue_told(result, hQueue, propName, pPropValue) }")
-        }
-        "urDeviceWaitExp" => after("device_waited(result, hDevice)"),
-        "urEventWait" => after("unsafe { events_waited(result, numEvents, phEventWaitList) }"),
-        "urEventGetInfo" => after("unsafe { event_told(result, hEvent, propName, pPropValue) }"),
-        "urEventGetProfilingInfo" => after("event_timed(result, hEvent, propName)"),
-        "urEventGetNativeHandle" | "urIPCGetEventHandleExp" => after("event_seen(result, hEvent)"),
-        "urEventRetain" => after("event_retained(result, hEvent)"),
-        "urEventRelease" => Some(format!("event_released(hEvent);\n{}", call(function))),
-        "urEventSetCallback" => {
-            let others = [
-                ("pfnNotify".to_owned(), "watched.callback".to_owned()),
-                ("pUserData".to_owned(), "watched.data".to_owned()),
-            ];
-            Some(format!(
-                "let watched = watch(hEvent, pfnNotify, pUserData);
-                let result = {};
-                if result != UR_RESULT_SUCCESS {{ unsafe {{ watched.refused() }}; }}
-                result",
-                call_with(function, &others)
-            ))
-        }
-        "urKernelCreate" => after("unsafe { kernel_made(result, phKernel, pKernelName) }"),
-        "urUSMHostAlloc" | "urUSMDeviceAlloc" | "urUSMSharedAlloc" => after(&format!(
-            "unsafe {{ allocated({name:?}, result, ppMem.cast(), size) }}"
-        )),
-        "urUSMFree" => Some(format!(
-            "let freed = match freed({name:?}, pMem) {{ Ok(freed) => freed, Err(error) => return error }};
-            let result = {};
-            freed.ended(result);
-            result",
-            call(function)
-        )),
-        "urUSMContextMemcpyExp" => Some(format!(
-            "used_by_host({name:?}, &[pDst.cast_const(), pSrc]);\n{}",
-            call(function)
-        )),
-        "urCommandBufferCreateExp" => {
-            after("unsafe { command_buffer_made(result, phCommandBuffer) }")
-        }
-        "urCommandBufferUpdateKernelLaunchExp" => after("updated(result, hCommandBuffer)"),
-        _ => general(function),
-    }
+        _ if name.contains("ExternalSemaphore") => vec![
+            "let result = command.run(*p.pphEvent, call);".to_owned(),
+            "queue_opened(result, *p.phQueue);".to_owned(),
+            "result".to_owned(),
+        ],
+        _ => vec!["command.run(*p.pphEvent, call)".to_owned()],
+    });
+    lines
 }
 
 /// Appended commands, events of unseen commands, memory of other kinds.
-fn general(function: &Function) -> Option<String> {
-    let mut after = String::new();
+fn general(function: &Function) -> Option<Vec<String>> {
+    let mut after = Vec::new();
     if function.name.starts_with("urCommandBufferAppend") {
         let pointers: Vec<_> = pointers(function)
-            .map(|param| format!("{} as *const c_void", rust::ident(&param.name)))
+            .map(|param| format!("(*p.p{}).cast()", param.name))
             .collect();
         let arguments = function
             .params
             .iter()
             .find(|param| param.c_type().base == "ur_exp_kernel_arg_properties_t");
-        let arguments = arguments
-            .and_then(|param| Some(format!("({}, {})", param.count.as_ref()?, param.name)));
+        let arguments = arguments.and_then(|param| {
+            Some(format!(
+                "(*p.p{}, *p.p{})",
+                param.count.as_ref()?,
+                param.name
+            ))
+        });
         if !pointers.is_empty() || arguments.is_some() {
-            let _ = writeln!(
-                after,
-                "unsafe {{ appended(result, hCommandBuffer, &[{}], {}) }};",
+            after.push(format!(
+                "appended(result, *p.phCommandBuffer, &[{}], {});",
                 pointers.join(", "),
                 arguments.unwrap_or_else(|| "(0, std::ptr::null())".to_owned())
-            );
+            ));
         }
     }
     for param in function.params.iter().filter(|param| param.dir != Dir::In) {
         let ty = param.c_type();
-        let raw = rust::ident(&param.name);
         if ty.base == "ur_event_handle_t" && ty.pointers == 1 {
-            let _ = writeln!(after, "unsafe {{ event_unknown(result, {raw}) }};");
+            after.push(format!("event_unknown(result, *p.p{});", param.name));
         } else if ty.base == "void" && ty.pointers == 2 && param.dir == Dir::Out {
-            let _ = writeln!(after, "unsafe {{ replaced(result, {raw}.cast()) }};");
+            after.push(format!("replaced(result, (*p.p{}).cast());", param.name));
         }
     }
-    (!after.is_empty()).then(|| format!("let result = {};\n{after}result", call(function)))
+    if after.is_empty() {
+        return None;
+    }
+    after.insert(0, "let result = call();".to_owned());
+    after.push("result".to_owned());
+    Some(after)
 }

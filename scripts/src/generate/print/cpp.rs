@@ -1,7 +1,6 @@
 //! `ur_print.hpp`: what differs from type to type, around the templates that do the printing.
 
 use super::form::{self, Form, Property};
-use super::rust::tag_type;
 use super::{call_struct, chained, distinct, properties, property_enums, render};
 use crate::model::{Enum, Function, Item, Param, Spec, Struct};
 use anyhow::Result;
@@ -57,7 +56,7 @@ fn union(spec: &Spec, item: &Item) -> Option<Value> {
     let Item::Union(found) = item else {
         return None;
     };
-    let tag = tag_type(spec, &found.name)?;
+    let tag = form::tag_type(spec, &found.name)?;
     let members: Vec<Value> = form::union_members(spec, &found.name)
         .into_iter()
         .map(|(tag, member)| {

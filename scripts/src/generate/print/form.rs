@@ -194,6 +194,16 @@ pub fn union_members<'a>(spec: &'a Spec, name: &str) -> Vec<(&'static str, &'a P
         .collect()
 }
 
+/// The enum that tells the members of a union apart.
+pub fn tag_type(spec: &Spec, union: &str) -> Option<String> {
+    spec.structs().find_map(|found| {
+        let member = found.members.iter().find(|member| member.ty == union)?;
+        let tag = member.tag.as_ref()?;
+        let mut members = found.members.iter();
+        Some(members.find(|member| member.name == *tag)?.ty.clone())
+    })
+}
+
 fn first_only(owner: &str, param: &Param) -> bool {
     FIRST_ONLY.contains(&param.name.as_str()) || (owner, param.name.as_str()) == FIRST_ONLY_IN
 }
@@ -202,7 +212,8 @@ fn is_address(ty: &CType) -> bool {
     ty.base == "void" && ty.pointers == 1
 }
 
-fn value(spec: &Spec, base: &str, pointers: usize) -> Form {
+/// A value of a type behind that many pointers.
+pub fn value(spec: &Spec, base: &str, pointers: usize) -> Form {
     match (base, pointers) {
         ("void", 1) => Form::Address,
         ("char", 1) => Form::Text,

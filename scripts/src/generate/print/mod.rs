@@ -1,13 +1,17 @@
 //! The printers: values of the C interface as text, from C (`ur_print.h` and the loader's exports),
 //! C++ (`ur_print.hpp`) and Rust (`src/abi/print`).
 //!
-//! `form` says how each value reads, `rust`, `cpp` and `c` write that down in their language around
-//! the hand-written helpers in scripts/templates/print. The texts are the reference's.
+//! `form` says how each value reads. `cpp` and `c` write that down in their language around the
+//! hand-written helpers in scripts/templates/print; in Rust most of it follows from types, and `rust`
+//! has what does not. The texts are the reference's.
 
 mod c;
 mod cpp;
 mod form;
 mod rust;
+
+pub use form::union_members;
+pub use rust::note;
 
 use super::File;
 use crate::model::{Enum, Function, Group, Item, Spec, Struct, Value};
@@ -17,8 +21,7 @@ use minijinja::{Environment, UndefinedBehavior};
 
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(vec![
-        rust::support(),
-        File::rust("src/abi/print/mod.rs", rust::DOC, &rust::printers(spec))?,
+        rust::unusual(spec)?,
         File::new("loader/src/generated/print.rs", c::exports(spec)?),
         File::new("include/ur_print.h", c::header(spec)?),
         File::new("include/ur_print.hpp", cpp::header(spec)?),

@@ -2,6 +2,7 @@
 //! something.
 
 use super::maker::{Fault, Maker, When};
+use super::spelled::NULL;
 use super::values::with;
 use super::{Overrides, result};
 use crate::generate::client::solve::{self, Values};
@@ -35,13 +36,12 @@ impl<'a> Maker<'a> {
                     .collect(),
             });
         };
-        let null = "std::ptr::null_mut()";
+        let null = NULL;
         let count = param.count.as_deref().unwrap_or_default();
         let is_list = !count.is_empty() && param.dir == Dir::In && ty.pointers == 1;
         if self.is_wait_list(param) {
             let wrong = ["INVALID_EVENT_WAIT_LIST"];
-            let hole = "[std::ptr::null_mut::<c_void>()].as_ptr()";
-            let some = "std::ptr::addr_of!(valid.event)";
+            let (hole, some) = ("[null]", "[Event]");
             add(
                 "null with a count of 1",
                 &wrong,
@@ -85,10 +85,10 @@ impl<'a> Maker<'a> {
             };
             add("null", codes, &[(name, null)]);
         } else if self.spec.is_callback(&ty.base) {
-            add("null", &["INVALID_NULL_POINTER"], &[(name, "None")]);
+            add("null", &["INVALID_NULL_POINTER"], &[(name, null)]);
         }
         if is_list && !param.optional && self.spec.is_handle(&ty.base) {
-            let hole = "[std::ptr::null_mut::<c_void>()].as_ptr()";
+            let hole = "[null]";
             // In the list that leads to the adapter a loader may find it before anyone else.
             let codes: &[&str] = match name.as_str() {
                 "phEventWaitList" => &["INVALID_NULL_HANDLE", "INVALID_EVENT_WAIT_LIST"],
@@ -114,7 +114,7 @@ impl<'a> Maker<'a> {
             what: format!("{} null, with {other} {what}", param.name),
             codes: vec![result("INVALID_NULL_POINTER")],
             overrides: [
-                (param.name.clone(), "None".to_owned()),
+                (param.name.clone(), NULL.to_owned()),
                 (other.clone(), value),
             ]
             .into(),
@@ -160,7 +160,7 @@ impl<'a> Maker<'a> {
             if let Some((what, value)) = self.out_of_range(&of.base) {
                 let leaf = format!("{}.{}", param.name, member.name);
                 let values = with(&self.valid, &[(param.name.clone(), 1)].into());
-                let text = self.pointer_to(param, &values, &[(member.name.clone(), value)]);
+                let text = self.pointer_to(param, &values, Some((&member.name, &value)));
                 let mut overrides: Overrides = [(param.name.clone(), text)].into();
                 // An empty list is not looked at.
                 overrides.extend(param.count.clone().map(|count| (count, "1".to_owned())));
@@ -171,10 +171,10 @@ impl<'a> Maker<'a> {
 
     fn out_of_range(&self, base: &str) -> Option<(&'static str, String)> {
         if self.spec.enum_of(base).is_some() {
-            return Some(("out of range", format!("{base}(0x7ffffff0)")));
+            return Some(("out of range", "0x7ffffff0".to_owned()));
         }
         let flags = self.spec.flags_of(base)?;
-        let value = format!("{}({})", flags.name, flags.mask);
+        let value = format!("(undefined {})", flags.mask);
         Some(("with an undefined bit", value))
     }
 

@@ -1,13 +1,14 @@
 //! What calls are made of: a function, its conditions, and what it says of itself.
 
+use super::spelled::NULL;
 use super::values::with;
 use super::{Overrides, result};
 use crate::generate::client::solve::{self, Values};
 use crate::generate::expr::{self, Expr};
 use crate::generate::rust;
-use crate::model::{Dir, ErrorCase, Function, Item, Own, Param, Spec};
+use crate::model::{Dir, ErrorCase, Function, Own, Spec};
 use anyhow::Result;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// One way to be wrong.
 pub(super) struct Fault {
@@ -79,46 +80,31 @@ impl<'a> Maker<'a> {
         Ok(maker)
     }
 
-    /// Handle kinds and callbacks that valid arguments mention.
-    pub(super) fn note(
-        &self,
-        kinds: &mut BTreeSet<String>,
-        callbacks: &mut BTreeMap<String, String>,
-    ) {
-        for param in &self.function.params {
-            let ty = param.c_type();
-            if self.spec.is_handle(&ty.base) {
-                kinds.insert(ty.base);
-            } else if let Some(Item::Callback(found)) = self
-                .spec
-                .items()
-                .find(|item| matches!(item, Item::Callback(found) if found.name == ty.base))
-            {
-                let returns = match rust::ty(&found.returns).as_str() {
-                    "()" => (String::new(), "{}".to_owned()),
-                    other => (format!(" -> {other}"), "{ Default::default() }".to_owned()),
-                };
-                let noop = format!(
-                    "unsafe extern \"C\" fn noop_{}({}){} {}\n",
-                    found.name,
-                    rust::params(&found.params),
-                    returns.0,
-                    returns.1
-                );
-                callbacks.insert(found.name.clone(), noop);
-            }
+    /// What the table says of the function besides its arguments.
+    pub(super) fn attributes(&self) -> Vec<String> {
+        if self.function.table.is_none() {
+            return vec!["in_tables: false".to_owned()];
         }
-    }
-
-    pub(super) fn position(&self, param: &Param) -> usize {
-        let mut params = self.function.params.iter();
-        params
-            .position(|other| other.name == param.name)
-            .unwrap_or(0)
+        let mut all = Vec::new();
+        let (may, made) = (self.may(), self.made());
+        if !may.is_empty() {
+            all.push(format!("may: &[{may}]"));
+        }
+        if self.consumes() {
+            all.push("consumes: true".to_owned());
+        }
+        if !made.is_empty() {
+            all.push(format!("made: &[{made}]"));
+        }
+        all.extend(
+            self.retains()
+                .map(|kind| format!("retains: Some(Kind::{kind})")),
+        );
+        all
     }
 
     /// What it may answer to valid arguments: what is declared without a condition.
-    pub(super) fn may(&self) -> String {
+    fn may(&self) -> String {
         let in_words = self
             .function
             .errors
@@ -132,7 +118,7 @@ impl<'a> Maker<'a> {
         codes.join(", ")
     }
 
-    pub(super) fn consumes(&self) -> bool {
+    fn consumes(&self) -> bool {
         let words = [
             "Release",
             "Destroy",
@@ -150,29 +136,28 @@ impl<'a> Maker<'a> {
             || words.iter().any(|word| stem.contains(word))
     }
 
-    pub(super) fn made(&self) -> String {
-        let made = self.function.params.iter().filter(|param| {
+    fn made(&self) -> String {
+        let params = self.function.params.iter().enumerate();
+        let made = params.filter(|(_, param)| {
             let ty = param.c_type();
-            let wanted = !self.usual_text(param).contains("null_mut()");
+            let wanted = self.usual_text(param) != NULL;
             self.spec.is_handle(&ty.base)
                 && ty.pointers == 1
                 && param.dir != Dir::In
                 && param.own != Some(Own::Lend)
                 && wanted
         });
-        made.map(|param| {
+        let made = made.map(|(position, param)| {
             let kind = rust::object_name(&param.c_type().base);
-            format!("(Kind::{kind}, {}),", self.position(param))
-        })
-        .collect()
+            format!("(Kind::{kind}, {position})")
+        });
+        made.collect::<Vec<_>>().join(", ")
     }
 
-    pub(super) fn retains(&self) -> String {
+    fn retains(&self) -> Option<String> {
         let mut params = self.function.params.iter();
         let gains = params.find(|param| param.own == Some(Own::Retain));
-        gains.map_or("None".to_owned(), |param| {
-            format!("Some(Kind::{})", rust::object_name(&param.c_type().base))
-        })
+        gains.map(|param| rust::object_name(&param.c_type().base))
     }
 
     /// What the specification declares in words only, or in a condition that has no solution.

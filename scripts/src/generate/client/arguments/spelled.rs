@@ -1,4 +1,4 @@
-//! Arguments as a call spells them, the valid ones and others in their place.
+//! Arguments as the table spells them, the valid ones and others in their place.
 
 use super::Overrides;
 use super::maker::Maker;
@@ -7,7 +7,9 @@ use crate::generate::client::solve::Values;
 use crate::generate::rust;
 use crate::model::{CType, Dir, Item, Own, Param};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+
+pub(super) const NULL: &str = "null";
+const MEMORY: &str = "memory";
 
 impl Maker<'_> {
     /// Arguments with these values, and what valid ones need.
@@ -33,28 +35,22 @@ impl Maker<'_> {
             .keys()
             .any(|name| name.starts_with(&format!("{}[", param.name)));
         match values.get(&param.name) {
-            Some(0) if ty.pointers > 0 || self.spec.is_handle(&ty.base) => {
-                "std::ptr::null_mut()".to_owned()
-            }
+            Some(0) if ty.pointers > 0 || self.spec.is_handle(&ty.base) => NULL.to_owned(),
             _ if elements => {
                 let element = |at: usize| {
                     let name = format!("{}[{at}]", param.name);
-                    values.get(&name).copied().unwrap_or(1).to_string()
+                    values.get(&name).copied().unwrap_or(1)
                 };
-                format!(
-                    "[{}usize, {}, {}].as_ptr()",
-                    element(0),
-                    element(1),
-                    element(2)
-                )
+                format!("[{}, {}, {}]", element(0), element(1), element(2))
             }
-            _ if has_members && ty.pointers > 0 => self.pointer_to(param, values, &[]),
+            _ if has_members && ty.pointers > 0 => self.pointer_to(param, values, None),
             _ if has_members => {
-                let members = self.members(&ty.base, &inside, values);
-                format!("{} {{ {members} ..{} }}", ty.base, self.usual_text(param))
+                let mut all = self.usual_members(&ty.base);
+                all.extend(self.members(&ty.base, &inside, values));
+                structure(&ty.base, &all)
             }
             Some(_) if ty.pointers > 0 || self.spec.is_handle(&ty.base) => self.given(param),
-            Some(value) => self.scalar(&ty, *value),
+            Some(value) => value.to_string(),
             None => self.usual_text(param),
         }
     }
@@ -64,24 +60,26 @@ impl Maker<'_> {
         &self,
         param: &Param,
         values: &Values,
-        more: &[(String, String)],
+        more: Option<(&str, &str)>,
     ) -> String {
-        let ty = param.c_type();
-        let mut members = self.members(&ty.base, &format!("{}.", param.name), values);
-        for (member, value) in more {
-            let _ = write!(members, "{}: {value},", rust::ident(member));
-        }
-        let base = &ty.base;
-        let whole = match members.is_empty() {
-            true => format!("{base}::default()"),
-            false => format!("{base} {{ {members} ..Default::default() }}"),
-        };
-        let writable = if ty.is_const { "" } else { ".cast_mut()" };
-        format!("std::ptr::from_ref(&{whole}){writable}")
+        let base = param.c_type().base;
+        let mut members = self.members(&base, &format!("{}.", param.name), values);
+        members.extend(more.map(|(member, value)| (member.to_owned(), value.to_owned())));
+        structure(&format!("&{base}"), &members)
     }
 
-    fn members(&self, base: &str, inside: &str, values: &Values) -> String {
-        let mut out = String::new();
+    /// Members of a structure by value as they are in valid arguments.
+    fn usual_members(&self, base: &str) -> Overrides {
+        let sides: &[&str] = match base {
+            "ur_rect_region_t" => &["width", "height", "depth"],
+            _ => &[],
+        };
+        let one = |side: &&str| ((*side).to_owned(), "1".to_owned());
+        sides.iter().map(one).collect()
+    }
+
+    fn members(&self, base: &str, inside: &str, values: &Values) -> Overrides {
+        let mut out = Overrides::new();
         for (name, value) in values {
             let Some(member) = name.strip_prefix(inside) else {
                 continue;
@@ -91,56 +89,49 @@ impl Maker<'_> {
             let Some(found) = found else { continue };
             let ty = found.c_type();
             let text = match *value {
-                0 if ty.pointers > 0 || self.spec.is_handle(&ty.base) => {
-                    "std::ptr::null_mut()".to_owned()
-                }
+                0 if ty.pointers > 0 || self.spec.is_handle(&ty.base) => NULL.to_owned(),
                 _ if ty.pointers == 0 && self.spec.is_handle(&ty.base) => {
-                    format!("valid.{}", rust::object_stem(&ty.base))
+                    rust::object_name(&ty.base)
                 }
-                _ if ty.pointers > 0 => {
-                    format!("valid.at(0) as {}", rust::ty(&found.ty))
-                }
-                value => self.scalar(&ty, value),
+                _ if ty.pointers > 0 => MEMORY.to_owned(),
+                value => value.to_string(),
             };
-            let _ = write!(out, "{}: {text},", rust::ident(member));
+            out.insert(member.to_owned(), text);
         }
         out
-    }
-
-    fn scalar(&self, ty: &CType, value: u64) -> String {
-        match self.spec.flags_of(&ty.base) {
-            Some(flags) => format!("{}({value})", flags.name),
-            None if self.spec.enum_of(&ty.base).is_some() => format!("{}({value})", ty.base),
-            None => value.to_string(),
-        }
     }
 
     /// Something valid where null would be valid too.
     fn given(&self, param: &Param) -> String {
         let ty = param.c_type();
-        let field = rust::object_stem(&ty.base);
+        let kind = rust::object_name(&ty.base);
         match (self.spec.is_handle(&ty.base), ty.pointers, param.dir) {
-            (true, 0, _) => format!("valid.{field}"),
-            (true, 1, Dir::In) => format!("std::ptr::addr_of!(valid.{field})"),
-            _ => format!("valid.at({})", self.position(param)),
+            (true, 0, _) => kind,
+            (true, 1, Dir::In) => format!("[{kind}]"),
+            _ => MEMORY.to_owned(),
         }
     }
 
-    /// `needs` and `call` of a call with these arguments replaced.
-    pub(super) fn body(&self, overrides: &Overrides) -> String {
-        let mut all = self.overrides(&Values::new());
-        all.extend(overrides.clone());
-        let needs: Vec<String> = self
-            .needs(&all)
-            .iter()
-            .map(|kind| format!("Kind::{kind}"))
-            .collect();
-        format!(
-            "needs: &[{}], call: |ur, valid| ur.{}({})",
-            needs.join(", "),
-            self.function.name,
-            self.call(&all)
-        )
+    /// What valid arguments need beyond the usual ones.
+    pub(super) fn valid_arguments(&self) -> Overrides {
+        self.overrides(&Values::new())
+    }
+
+    /// A valid argument.
+    pub(super) fn argument(&self, param: &Param, valid: &Overrides) -> String {
+        let usual = || self.usual_text(param);
+        valid.get(&param.name).cloned().unwrap_or_else(usual)
+    }
+
+    /// Where arguments differ from valid ones.
+    pub(super) fn changes(&self, overrides: &Overrides, valid: &Overrides) -> String {
+        let params = self.function.params.iter();
+        let changed = params.filter_map(|param| {
+            let other = overrides.get(&param.name)?;
+            let name = rust::ident(&param.name);
+            (*other != self.argument(param, valid)).then(|| format!("{name} = {other}"))
+        });
+        format!("({})", changed.collect::<Vec<_>>().join(", "))
     }
 
     pub(super) fn is_wait_list(&self, param: &Param) -> bool {
@@ -150,101 +141,47 @@ impl Maker<'_> {
             && param.dir == Dir::In
     }
 
-    /// Handle kinds that a call with these arguments replaced still takes.
-    fn needs(&self, overrides: &Overrides) -> BTreeSet<String> {
-        let taken = self.function.params.iter().filter(|param| {
-            let ty = param.c_type();
-            let by_value = ty.pointers == 0 || (param.count.is_some() && param.dir == Dir::In);
-            self.spec.is_handle(&ty.base)
-                && by_value
-                && !param.optional
-                && !overrides.contains_key(&param.name)
-        });
-        let mut kinds: BTreeSet<String> = taken
-            .map(|param| rust::object_name(&param.c_type().base))
-            .collect();
-        let mentioned = self.spec.handles().filter(|handle| {
-            let field = format!("valid.{}", rust::object_stem(&handle.name));
-            overrides.values().any(|text| {
-                text.match_indices(&field).any(|(at, _)| {
-                    let end = text[at + field.len()..].chars().next();
-                    end.is_none_or(|letter| !letter.is_alphanumeric() && letter != '_')
-                })
-            })
-        });
-        kinds.extend(mentioned.map(|handle| rust::object_name(&handle.name)));
-        kinds
-    }
-
-    fn call(&self, overrides: &Overrides) -> String {
-        let arguments = self
-            .function
-            .params
-            .iter()
-            .map(|param| match overrides.get(&param.name) {
-                Some(text) if param.c_type().pointers > 0 => {
-                    format!("{text} as {}", rust::ty(&param.ty))
-                }
-                Some(text) => text.clone(),
-                None => self.usual_text(param),
-            });
-        arguments.collect::<Vec<_>>().join(", ")
-    }
-
     /// A valid value of a parameter.
     pub(super) fn usual_text(&self, param: &Param) -> String {
         let ty = param.c_type();
         let base = ty.base.as_str();
         let counts_list = |list: &&Param| list.count.as_deref() == Some(&param.name);
         if self.spec.is_handle(base) {
-            let field = rust::object_stem(base);
+            let kind = rust::object_name(base);
             return match (ty.pointers, param.optional, param.dir) {
-                (0, true, _) => "std::ptr::null_mut()".into(),
-                (0, false, _) => format!("valid.{field}"),
-                (_, true, _) => "std::ptr::null_mut()".into(),
-                (_, false, Dir::In) => format!(
-                    "std::ptr::addr_of!(valid.{field}) as {}",
-                    rust::ty(&param.ty)
-                ),
-                _ => format!("valid.at({}).cast()", self.position(param)),
+                (_, true, _) => NULL.into(),
+                (0, false, _) => kind,
+                (_, false, Dir::In) => format!("[{kind}]"),
+                _ => MEMORY.into(),
             };
         }
         if base == "size_t" && ty.is_const && ty.pointers > 0 && !param.optional {
-            return "ONES.as_ptr()".into();
+            return "[1, 1, 1]".into();
         }
         if ty.pointers > 0 {
             let is_struct = self.spec.struct_of(base).is_some() && ty.pointers == 1;
             return if param.optional && param.dir == Dir::In {
-                "std::ptr::null_mut()".into()
+                NULL.into()
             } else if is_struct && param.dir == Dir::In {
-                self.pointer_to(param, &Values::new(), &[])
+                self.pointer_to(param, &Values::new(), None)
             } else if base == "char" && ty.is_const && ty.pointers == 1 {
-                "c\"\".as_ptr()".into()
+                "text".into()
             } else {
-                format!(
-                    "valid.at({}) as {}",
-                    self.position(param),
-                    rust::ty(&param.ty)
-                )
+                MEMORY.into()
             };
         }
         if self.spec.is_callback(base) {
-            return format!("Some(noop_{base})");
+            return format!("(callback {base})");
         }
         if let Some(found) = self.spec.enum_of(base) {
-            return found
-                .values
-                .first()
-                .map_or_else(|| format!("{base}(0)"), |value| value.name.clone());
+            let first = found.values.first();
+            return first.map_or_else(|| "0".to_owned(), |value| format!("({})", value.name));
         }
-        if let Some(found) = self.spec.flags_of(base) {
-            return format!("{}(0)", found.name);
-        }
-        if base == "ur_rect_region_t" {
-            return "ur_rect_region_t { width: 1, height: 1, depth: 1 }".into();
+        if self.spec.flags_of(base).is_some() {
+            return "0".into();
         }
         if self.is_struct(base) {
-            return format!("{base}::default()");
+            return structure(base, &self.usual_members(base));
         }
         let mut lists = self.function.params.iter().filter(counts_list);
         let counts = lists.clone().next().is_some();
@@ -273,9 +210,19 @@ impl Maker<'_> {
             .any(|info| info.get(1) == Some(&param.name));
         match ty.base.as_str() {
             _ if is_info_size => "64".into(),
-            "float" | "double" => "1.0".into(),
             _ if param.own == Some(Own::Release) => "0".into(),
             _ => "1".into(),
         }
+    }
+}
+
+/// A structure with these members; the others are as its type's default has them.
+fn structure(base: &str, members: &Overrides) -> String {
+    let members = members.iter();
+    let members = members.map(|(member, value)| format!("{} = {value}", rust::ident(member)));
+    let members: Vec<String> = members.collect();
+    match members.is_empty() {
+        true => format!("{{{base}}}"),
+        false => format!("{{{base} {}}}", members.join(", ")),
     }
 }

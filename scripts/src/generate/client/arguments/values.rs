@@ -1,6 +1,7 @@
 //! Values of arguments, as conditions see them: which there are, and for which a condition holds.
 
 use super::maker::{Maker, When};
+use super::spelled::NULL;
 use crate::generate::client::solve::{self, Choices, Values};
 use crate::generate::expr::{Expr, Form, Leaf};
 use crate::model::{CType, Item};
@@ -59,12 +60,9 @@ impl Maker<'_> {
         }
         let text = self.usual_text(param);
         if ty.pointers > 0 || self.spec.is_handle(&ty.base) || self.spec.is_callback(&ty.base) {
-            return Some(u64::from(!text.contains("null_mut()")));
+            return Some(u64::from(text != NULL));
         }
-        let inner = text
-            .split_once('(')
-            .map_or(text.as_str(), |(_, inner)| inner);
-        let inner = inner.trim_end_matches(')');
+        let inner = text.trim_matches(['(', ')']);
         inner.parse().ok().or_else(|| self.constant(inner))
     }
 

@@ -1,0 +1,100 @@
+//! Every public function of a loader, by name.
+//!
+//! The methods are safe to name although C promises nothing about their arguments: each call is
+//! itself what is under test, and what a callee breaks stays in the process that runs the test.
+
+use crate::status::{Calls, Status};
+use std::ffi::{CStr, c_char, c_void};
+use ur::abi::*;
+use ur::dl::{Library, function};
+use ur::{for_each_function, for_each_loader_function};
+
+/// A loader library, opened, with a count of the calls made to each of its functions.
+pub struct Api {
+    symbols: Symbols,
+    calls: Calls,
+    _library: Library,
+}
+
+impl Api {
+    /// Looks up all functions of an open library; a missing one is an error when it is called.
+    pub fn new(library: Library) -> Self {
+        Self {
+            symbols: Symbols::of(&library),
+            calls: Calls::new(FUNCTIONS),
+            _library: library,
+        }
+    }
+
+    pub fn calls(&self) -> &Calls {
+        &self.calls
+    }
+}
+
+/// Calls a function with an array of arguments, each as the words in which its value lies.
+pub type Caller = fn(&Api, &[Vec<u64>]) -> Status;
+
+/// An argument's value, of a C type without invalid values.
+fn read<T>(words: &[u64]) -> T {
+    assert!(
+        size_of::<T>() <= size_of_val(words),
+        "a value of its argument's type"
+    );
+    // SAFETY: the words are at least as many bytes, and aligned for C types; any bytes are a value.
+    unsafe { words.as_ptr().cast::<T>().read() }
+}
+
+/// The C name of a function. The text ends with a NUL.
+fn symbol(name: &'static str) -> &'static CStr {
+    CStr::from_bytes_with_nul(name.as_bytes()).expect("a NUL at the end alone")
+}
+
+macro_rules! functions {
+    ($( $table:tt $struct:tt { $(
+        $number:literal $name:ident $slot:tt $pfn:ident $params:tt $leader:tt (
+            $( $arg:ident : $ty:ty = $mutability:tt $field:ident $form:tt ),*
+        )
+    )* } )*) => {
+        /// Names of all functions, in the order of the call counters.
+        pub const FUNCTIONS: &[&str] = &[$( $( stringify!($name) ),* ),*];
+
+        #[allow(non_snake_case)]
+        struct Symbols { $( $( $name: $pfn ),* ),* }
+
+        impl Symbols {
+            fn of(library: &Library) -> Self {
+                Self { $( $(
+                    // SAFETY: a loader exports its functions with the types of the specification.
+                    $name: unsafe {
+                        function(library.address(symbol(concat!(stringify!($name), "\0"))))
+                    }
+                ),* ),* }
+            }
+        }
+
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        impl Api { $( $(
+            pub fn $name(&self, $( $arg: $ty ),*) -> Status {
+                // SAFETY: none; what a callee does with such arguments is what is tested.
+                let result = self.symbols.$name.map(|call| unsafe { call($( $arg ),*) });
+                self.calls.record($number, result)
+            }
+        )* )* }
+
+        /// The functions as callers. Those of the loader's own life are not called in this way.
+        #[allow(dead_code, non_snake_case)]
+        pub mod callers {
+            use super::*;
+            $( $(
+                pub fn $name(ur: &Api, arguments: &[Vec<u64>]) -> Status {
+                    let [$( $arg ),*] = arguments else {
+                        panic!("as many values as arguments");
+                    };
+                    ur.$name($( read::<$ty>($arg) ),*)
+                }
+            )* )*
+        }
+    };
+}
+
+for_each_function! { for_each_loader_function functions }

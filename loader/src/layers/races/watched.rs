@@ -1,0 +1,198 @@
+//! The functions that this layer watches: commands, whose rows are generated, and what else it has to
+//! know, a short list by name.
+
+use std::ffi::c_void;
+
+use ur::abi::*;
+
+use super::hooks::*;
+use crate::generated::layers::races::COMMANDS;
+use crate::layers::wrappers::{COUNT, wrappers};
+
+/// What stands around a call, given its parameter struct and the call itself.
+pub type Around = unsafe fn(*const c_void, &mut dyn FnMut() -> ur_result_t) -> ur_result_t;
+
+/// A table of what stands around calls: `urX params_struct |p, call| { ... result }`.
+///
+/// What `p` leads to is the call's own: an argument that is replaced there before `call()` reaches
+/// the adapter.
+macro_rules! around {
+    ($(#[$meta:meta])* $table:ident: $(
+        $name:ident $params:ident |$p:ident, $call:ident| $body:block
+    )*) => {
+        $(#[$meta])*
+        pub static $table: [
+            Option<$crate::layers::races::watched::Around>; $crate::layers::wrappers::COUNT
+        ] = {
+            let mut rows: [Option<$crate::layers::races::watched::Around>; _] =
+                [None; $crate::layers::wrappers::COUNT];
+            $(
+                rows[$crate::layers::wrappers::number::$name] = Some({
+                    #[inline(always)]
+                    unsafe fn around(
+                        params: *const std::ffi::c_void,
+                        $call: &mut dyn FnMut() -> ur_result_t,
+                    ) -> ur_result_t {
+                        // SAFETY: the caller passes the function's parameter struct, and promises
+                        // what the specification asks of a caller; after a success the adapter has
+                        // written what it promises.
+                        unsafe {
+                            let $p = &*params.cast::<$params>();
+                            $body
+                        }
+                    }
+                    around
+                });
+            )*
+            rows
+        };
+    };
+}
+pub(crate) use around;
+
+/// [`around`] where something follows the call only: `urX params_struct |p, result| { ... }`.
+macro_rules! after {
+    ($(#[$meta:meta])* $table:ident: $(
+        $name:ident $params:ident |$p:ident, $result:ident| $body:block
+    )*) => {
+        around! {
+            $(#[$meta])*
+            $table:
+            $( $name $params |$p, call| {
+                let $result = call();
+                $body
+                $result
+            } )*
+        }
+    };
+}
+
+after! {
+    /// What the layer learns from a call's answer.
+    ANSWERS:
+    urQueueCreate ur_queue_create_params_t |p, result| {
+        queue_made(result, *p.pphQueue, *p.phDevice, *p.ppProperties);
+    }
+    urQueueCreateWithNativeHandle ur_queue_create_with_native_handle_params_t |p, result| {
+        open_queue_made(result, *p.pphQueue, *p.phDevice);
+    }
+    urQueueGetNativeHandle ur_queue_get_native_handle_params_t |p, result| {
+        queue_opened(result, *p.phQueue);
+    }
+    urQueueBeginGraphCaptureExp ur_queue_begin_graph_capture_exp_params_t |p, result| {
+        queue_opened(result, *p.phQueue);
+    }
+    urQueueBeginCaptureIntoGraphExp ur_queue_begin_capture_into_graph_exp_params_t |p, result| {
+        queue_opened(result, *p.phQueue);
+    }
+    urQueueFinish ur_queue_finish_params_t |p, result| {
+        queue_finished(result, *p.phQueue);
+    }
+    urQueueGetInfo ur_queue_get_info_params_t |p, result| {
+        queue_told(result, *p.phQueue, *p.ppropName, *p.ppPropValue);
+    }
+    urDeviceWaitExp ur_device_wait_exp_params_t |p, result| {
+        device_waited(result, *p.phDevice);
+    }
+    urEventWait ur_event_wait_params_t |p, result| {
+        events_waited(result, *p.pnumEvents, *p.pphEventWaitList);
+    }
+    urEventGetInfo ur_event_get_info_params_t |p, result| {
+        event_told(result, *p.phEvent, *p.ppropName, *p.ppPropValue);
+    }
+    urEventGetProfilingInfo ur_event_get_profiling_info_params_t |p, result| {
+        event_timed(result, *p.phEvent, *p.ppropName);
+    }
+    urEventGetNativeHandle ur_event_get_native_handle_params_t |p, result| {
+        event_seen(result, *p.phEvent);
+    }
+    urIPCGetEventHandleExp ur_ipc_get_event_handle_exp_params_t |p, result| {
+        event_seen(result, *p.phEvent);
+    }
+    urEventRetain ur_event_retain_params_t |p, result| {
+        event_retained(result, *p.phEvent);
+    }
+    urKernelCreate ur_kernel_create_params_t |p, result| {
+        kernel_made(result, *p.pphKernel, *p.ppKernelName);
+    }
+    urUSMHostAlloc ur_usm_host_alloc_params_t |p, result| {
+        allocated("urUSMHostAlloc", result, (*p.pppMem).cast(), *p.psize);
+    }
+    urUSMDeviceAlloc ur_usm_device_alloc_params_t |p, result| {
+        allocated("urUSMDeviceAlloc", result, (*p.pppMem).cast(), *p.psize);
+    }
+    urUSMSharedAlloc ur_usm_shared_alloc_params_t |p, result| {
+        allocated("urUSMSharedAlloc", result, (*p.pppMem).cast(), *p.psize);
+    }
+    urCommandBufferCreateExp ur_command_buffer_create_exp_params_t |p, result| {
+        command_buffer_made(result, *p.pphCommandBuffer);
+    }
+    urCommandBufferUpdateKernelLaunchExp ur_command_buffer_update_kernel_launch_exp_params_t |p, result| {
+        updated(result, *p.phCommandBuffer);
+    }
+}
+
+around! {
+    /// What the layer has to know before the adapter has the call.
+    CALLS:
+    urEventRelease ur_event_release_params_t |p, call| {
+        event_released(*p.phEvent);
+        call()
+    }
+    urEventSetCallback ur_event_set_callback_params_t |p, call| {
+        let watched = watch(*p.phEvent, *p.ppfnNotify, *p.ppUserData);
+        *p.ppfnNotify = watched.callback;
+        *p.ppUserData = watched.data;
+        let result = call();
+        if result != UR_RESULT_SUCCESS {
+            watched.refused();
+        }
+        result
+    }
+    urUSMFree ur_usm_free_params_t |p, call| {
+        match freed("urUSMFree", *p.ppMem) {
+            Ok(freed) => {
+                let result = call();
+                freed.ended(result);
+                result
+            }
+            Err(error) => error,
+        }
+    }
+    urUSMContextMemcpyExp ur_usm_context_memcpy_exp_params_t |p, call| {
+        used_by_host("urUSMContextMemcpyExp", &[(*p.ppDst).cast_const(), *p.ppSrc]);
+        call()
+    }
+}
+
+/// What stands around a function's calls. No function is in two of the tables.
+const fn row(number: usize) -> Option<Around> {
+    match (COMMANDS[number], ANSWERS[number], CALLS[number]) {
+        (Some(row), None, None) | (None, Some(row), None) | (None, None, Some(row)) => Some(row),
+        (None, None, None) => None,
+        _ => panic!("a function stands in two tables"),
+    }
+}
+
+/// Functions that the layer watches.
+const fn wants(number: usize) -> bool {
+    assert!(number < COUNT);
+    row(number).is_some()
+}
+
+/// The body of a function of this layer.
+macro_rules! watched {
+    ($number:literal $name:ident $params:ident $leader:tt $below:ident (
+        $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
+    )) => {{
+        let params = $params { $( $field: &raw mut $arg ),* };
+        // SAFETY: the caller's arguments, or what stands for them by now.
+        let mut call = || unsafe { $below($( params.$field.read() ),*) };
+        match const { row($number) } {
+            // SAFETY: the function's own parameter struct.
+            Some(around) => unsafe { around((&raw const params).cast(), &mut call) },
+            None => call(),
+        }
+    }};
+}
+ur::for_each_function! { wrappers watched }
