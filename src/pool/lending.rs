@@ -10,6 +10,7 @@ mod plans;
 use super::meter::Meter;
 use super::offsets::{NIL, SegId};
 use super::old::Old;
+use super::options::Options;
 use super::others::Others;
 use super::plan::{Busy, Patience};
 use super::request::Block;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct Lending {
+    options: Options,
     key: PoolKey,
     meter: Arc<Meter>,
     /// Segments name them by place.
@@ -66,8 +68,9 @@ pub(crate) struct Lending {
 const MANY: usize = 32;
 
 impl Lending {
-    pub fn new(key: PoolKey, meter: Arc<Meter>) -> Self {
+    pub fn new(key: PoolKey, meter: Arc<Meter>, options: Options) -> Self {
         Self {
+            options,
             key,
             meter,
             stashes: Borrowers::default(),
@@ -213,8 +216,8 @@ impl Lending {
     /// All lanes but this one; without one, none.
     pub fn others(&self, lane: Option<LaneId>) -> Others<'_> {
         match lane {
-            Some(lane) => Others::new(&self.stashes, lane),
-            None => Others::default(),
+            Some(lane) if self.options.reuse_cost => Others::new(&self.stashes, lane),
+            _ => Others::default(),
         }
     }
 
@@ -318,7 +321,8 @@ impl Lending {
         let slot = self.stashes.insert(Borrower::new(stash));
         self.meter.attach(stash);
         let keys = (self.key, self.meter.key());
-        stash.lock().open(keys, min_align, slot as u32, &self.busy);
+        let busy = self.options.replay.then_some(&self.busy);
+        stash.lock().open(keys, min_align, slot as u32, busy);
         slot as u32
     }
 

@@ -29,6 +29,7 @@ mod lending;
 mod meter;
 mod offsets;
 mod old;
+mod options;
 #[doc(hidden)]
 pub mod oracle;
 mod others;
@@ -53,6 +54,7 @@ mod tests;
 
 pub use ends::Ends;
 pub use meter::Meter;
+pub use options::{Compaction, Options};
 pub use request::{
     Acquired, Block, Config, Lack, Order, PoolError, Request, Reuse, Story, UnknownPointer,
     WaitPolicy,
@@ -104,7 +106,7 @@ impl<S: Source> Pool<S> {
             paged: page.is_some(),
         };
         let key = PoolKey::fresh();
-        let lending = Lending::new(key, Arc::clone(&meter));
+        let lending = Lending::new(key, Arc::clone(&meter), config.options);
         Self {
             source,
             key,

@@ -1,5 +1,6 @@
 //! What a pool is asked and what it answers. Values only.
 
+use super::options::Options;
 use super::source::{Slab, SourceError};
 use crate::timeline::{Frontier, Lane, LaneId, PointRef, Points};
 use std::cell::RefCell;
@@ -29,6 +30,7 @@ pub struct Config {
     /// Alignment of every block and unit of every size: a power of two, at most 1 MiB.
     pub min_align: u64,
     pub waits: WaitPolicy,
+    pub options: Options,
 }
 
 impl Default for Config {
@@ -39,6 +41,7 @@ impl Default for Config {
             chunk_bytes: 2 << 20,
             min_align: 256,
             waits: WaitPolicy::Bounded,
+            options: Options::default(),
         }
     }
 }

@@ -152,8 +152,8 @@ pub(crate) struct Cache {
     /// Hits by way of a plan.
     pub planned: u64,
     track: Option<Box<Track>>,
-    /// What its records tell whether they have something live.
-    busy: Busy,
+    /// What its records tell whether they have something live; none without replay.
+    busy: Option<Busy>,
     patience: Patience,
     /// The same, of records.
     calm: Patience,
@@ -380,7 +380,7 @@ impl Inner {
         (key, meter): (PoolKey, PoolKey),
         min_align: u64,
         slot: u32,
-        busy: &Busy,
+        busy: Option<&Busy>,
     ) {
         let empty = Bin {
             bytes: 0,
@@ -400,7 +400,7 @@ impl Inner {
             frees: 0,
             planned: 0,
             track: None,
-            busy: busy.clone(),
+            busy: busy.cloned(),
             patience: Patience::default(),
             calm: Patience::default(),
             bins: Box::new(Bins([empty; BINS])),
@@ -418,9 +418,12 @@ impl Inner {
         if let Some(cache) = &mut self.caches[at] {
             cache.live += block.bytes;
             cache.credit += block.bytes;
-            if cache.track.is_none() && !cache.calm.waits() {
+            if let Some(busy) = &cache.busy
+                && cache.track.is_none()
+                && !cache.calm.waits()
+            {
                 self.records = self.records % (NOTED - 1) + 1;
-                let record = Record::new(self.records, &cache.busy);
+                let record = Record::new(self.records, busy);
                 cache.set_track(Some(Track::Record(record)));
             }
             note(cache, &mut self.entries[id as usize], block, true);

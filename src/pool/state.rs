@@ -16,6 +16,7 @@ use moves::Moves;
 
 use super::lending::Lending;
 use super::offsets::{Place, SegId};
+use super::options::Compaction;
 use super::pages;
 use super::policy::{self, Grain, Need};
 use super::request::{Acquired, Block, Config, Order, PoolError, Request, Reuse, WaitPolicy};
@@ -292,7 +293,14 @@ impl State {
         ready: bool,
     ) -> Option<Gather> {
         // As mostly where a program only grows, nothing is free.
-        if attempt.scattered || self.store.free_bytes() == 0 {
+        let wanted = match self.config.options.compaction {
+            Compaction::Never => false,
+            Compaction::Pressure => {
+                attempt.refused.is_some() || self.growth(need, attempt).is_err()
+            }
+            Compaction::Always => true,
+        };
+        if !wanted || attempt.scattered || self.store.free_bytes() == 0 {
             return None;
         }
         let max = self.config.max_bytes.unwrap_or(u64::MAX);

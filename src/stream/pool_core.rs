@@ -582,6 +582,7 @@ fn config(max_bytes: u64, user: Option<&UserBlock>) -> Config {
     let mut config = Config {
         max_bytes: (max_bytes > 0).then_some(max_bytes),
         waits: Settings::get().waits,
+        options: Settings::get().options,
         ..Config::default()
     };
     if let Some(block) = user {

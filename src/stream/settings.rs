@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
+//! | `UR_POOL_COMPACTION` | `always` (the default), `pressure`, `never` |
+//! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY`, `UR_POOL_REUSE_COST` | flags: `1` (the default), `0` |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
 
 use crate::object::env::Env;
-use crate::pool::WaitPolicy;
+use crate::pool::{Compaction, Options, WaitPolicy};
 use std::sync::OnceLock;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub(crate) struct Settings {
     pub deterministic: bool,
     /// Where every allocation and free is written.
     pub trace: Option<String>,
+    /// Which mechanisms of the pools are on.
+    pub options: Options,
 }
 
 impl Settings {
@@ -33,7 +37,22 @@ impl Settings {
             waits: env.word("UR_POOL_WAITS", bounded, &others),
             deterministic: env.flag("UR_POOL_DETERMINISTIC", false),
             trace: env.text("UR_POOL_TRACE"),
+            options: options(env),
         }
+    }
+}
+
+fn options(env: &Env<'_>) -> Options {
+    let always = ("always", Compaction::Always);
+    let others = [
+        ("pressure", Compaction::Pressure),
+        ("never", Compaction::Never),
+    ];
+    Options {
+        compaction: env.word("UR_POOL_COMPACTION", always, &others),
+        replay: env.flag("UR_POOL_REPLAY", true),
+        shared_replay: env.flag("UR_POOL_SHARED_REPLAY", true),
+        reuse_cost: env.flag("UR_POOL_REUSE_COST", true),
     }
 }
 
@@ -65,6 +84,7 @@ mod tests {
             waits: WaitPolicy::Always,
             deterministic: true,
             trace: Some("/tmp/%p".into()),
+            options: Options::default(),
         };
         assert_eq!((all, none), (wanted, vec![]));
         let (kept, complaints) = parse(&[

@@ -3,7 +3,7 @@
 
 use super::plot::{self, Axis, Line, Scale};
 use super::verdicts::Verdicts;
-use super::{pair, synthetic, times};
+use super::{ablation, pair, synthetic, times};
 use crate::build;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -27,6 +27,12 @@ pub struct Pool {
     /// Counts instructions under valgrind and nothing else, and fails if they are more than is committed
     #[arg(long)]
     instructions: bool,
+    /// Writes the programs that never repeat to a folder, and nothing else
+    #[arg(long)]
+    programs: Option<PathBuf>,
+    /// Prints what each mechanism is worth, and nothing else
+    #[arg(long)]
+    ablation: bool,
     /// Where the plots go
     #[arg(long, default_value = "tools/plots")]
     plots: PathBuf,
@@ -40,7 +46,7 @@ const PROGRAMS: u64 = 8;
 /// Small sizes are made that much larger, so that pages of 2 MiB are no large part of them.
 const SCALE: u64 = 1024;
 const CAPACITY: u64 = 1 << 20;
-const TRACES: [&str; 4] = [
+pub(super) const TRACES: [&str; 4] = [
     "gpt2_train",
     "llama_decode",
     "multistream",
@@ -50,6 +56,13 @@ const TRACES: [&str; 4] = [
 pub fn run(root: &Path, options: &Pool) -> Result<()> {
     if options.instructions {
         return pair::gate(&pair::build(root)?);
+    }
+    if let Some(folder) = &options.programs {
+        return ablation::write_programs(root, folder);
+    }
+    if options.ablation {
+        let folder = build::target_dir(root)?.join("bench/ablation");
+        return ablation::run(root, &folder);
     }
     let crates = ["ur-loader", "ur-adapter-native-cpu", "ur-tools"];
     let built = build::packages(root, &crates, true)?;

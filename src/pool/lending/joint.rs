@@ -103,7 +103,8 @@ impl Lending {
 
     /// Notes what a lane got that its stash did not have.
     pub fn got(&mut self, stash: &Stash, reuse: Reuse) {
-        if self.turns.take(stash.lane())
+        if self.options.shared_replay
+            && self.turns.take(stash.lane())
             && reuse == Reuse::Completed
             && let Some(record) = stash.lock().record_mut(self.key)
         {

@@ -1,7 +1,7 @@
 //! Random programs that order their own uses and frees, as a correct caller does.
 
 use super::script::{QueueName, Script, Setup, Step};
-use crate::pool::{Config, WaitPolicy};
+use crate::pool::{Config, Options, WaitPolicy};
 
 /// A small generator of random numbers (SplitMix64, Steele et al., 2014), so that a seed is a
 /// program on every machine.
@@ -346,6 +346,7 @@ fn setup(rng: &mut Rng) -> Setup {
             chunk_bytes: rng.pick(&[0, 0, 1024, 8192]),
             min_align: 64,
             waits: rng.pick(&[WaitPolicy::Bounded, WaitPolicy::Never, WaitPolicy::Always]),
+            options: Options::default(),
         },
         granularity: rng.pick(grains),
         paged,
