@@ -11,7 +11,6 @@ use super::meter::Meter;
 use super::offsets::{NIL, SegId};
 use super::old::Old;
 use super::options::Options;
-use super::others::Others;
 use super::plan::{Busy, Patience};
 use super::request::Block;
 use super::source::Slab;
@@ -213,19 +212,22 @@ impl Lending {
         }
     }
 
-    /// All lanes but this one; without one, none.
-    pub fn others(&self, lane: Option<LaneId>) -> Others<'_> {
-        match lane {
-            Some(lane) if self.options.reuse_cost => Others::new(&self.stashes, lane),
-            _ => Others::default(),
-        }
+    /// How many streams it remembers.
+    #[cfg(all(test, not(loom)))]
+    pub fn streams(&self) -> usize {
+        self.stashes.len()
     }
 
-    /// Notes how far a lane reaches that makes a request.
+    /// Whether it remembers no other stream.
+    pub fn is_alone(&self, lane: LaneId) -> bool {
+        let mut streams = self.stashes.iter();
+        self.stashes.len() < 2 && streams.all(|own| own.stash.lane() == lane)
+    }
+
+    /// Notes that a lane makes a request.
     pub fn saw(&mut self, lane: &Lane) {
         let slot = self.stashes.find(lane.id());
         if let Some(own) = slot.and_then(|slot| self.stashes.get_mut(slot)) {
-            own.seen = lane.waited().clone();
             own.asked = true;
         }
     }
@@ -265,12 +267,6 @@ impl Lending {
                 (own.asked, own.served) = (false, served);
             }
         }
-    }
-
-    /// How many lanes it remembers.
-    #[cfg(all(test, not(loom)))]
-    pub fn remembered(&self) -> usize {
-        self.stashes.len()
     }
 
     /// The counters with what stashes have counted.

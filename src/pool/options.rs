@@ -1,16 +1,33 @@
-//! Which mechanisms of a pool are on.
+//! Every tuning constant of the pool, and the switches of its mechanisms.
 //!
-//! Each has a variable of the environment that turns it off (`src/stream/settings.rs` reads them), and a
-//! row in `cargo xtask bench pool --ablation`.
+//! A mechanism that buys speed or memory has a variable of the environment (`src/stream/settings.rs` reads
+//! them) and a row in `cargo xtask bench pool --ablation`.
+
+/// Requests up to this size, in bytes, or up to this share of what the pool holds, leave their stream's
+/// cache as it is: to empty it costs the next requests more than good placement of small blocks saves.
+pub(crate) const SMALL_BYTES: u64 = 1 << 20;
+pub(crate) const SMALL_SHARE: u64 = 256;
+
+/// The least share of a larger request for which a cached block is taken back: smaller ones seldom help.
+pub(crate) const USEFUL_SHARE: u64 = 16;
+
+/// The least share of what a pool holds for which free pages are remapped though it could grow: smaller
+/// requests would only scatter what lies together.
+pub(crate) const LARGE_SHARE: u64 = 16;
+
+/// The addresses that remapped memory has left and that replay may use, as a multiple of what the pool
+/// holds. More would only cost the driver's tables.
+pub(crate) const ALIAS_RATIO: u64 = 8;
 
 /// When free pages are remapped into one range of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compaction {
+    /// Never, even if a request fails for it.
     Never,
-    /// Where the pool cannot grow: at its maximum size, and where its provider has no memory left.
+    /// Where the pool cannot grow, or would hold much more than was ever in use.
+    #[default]
     Pressure,
     /// Before the pool grows.
-    #[default]
     Always,
 }
 
@@ -19,21 +36,30 @@ pub enum Compaction {
 pub struct Options {
     /// `UR_POOL_COMPACTION`: `never`, `pressure`, `always`.
     pub compaction: Compaction,
+    /// `UR_POOL_SLACK_SHARE`: growth beyond the peak in use by more than this share of it is pressure;
+    /// 0: no growth is. A larger number holds less and remaps more.
+    pub slack_share: u64,
+    /// `UR_POOL_GROWTH_SHARE`: the least share of what a pool holds by which it grows, where memory comes
+    /// in pages; 0: by what is needed. Each call to the provider has its price.
+    pub growth_share: u64,
+    /// `UR_POOL_PAGE_SHARE`: the largest share of what a pool holds that a page may be; 0: pages are the
+    /// least. Fewer pages map faster, and can be remapped and given back less often.
+    pub page_share: u64,
     /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
     pub replay: bool,
     /// `UR_POOL_SHARED_REPLAY`: the same of several streams together.
     pub shared_replay: bool,
-    /// `UR_POOL_REUSE_COST`: a block is preferred that fewer other streams could reuse.
-    pub reuse_cost: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             compaction: Compaction::default(),
+            slack_share: 32,
+            growth_share: 32,
+            page_share: 16,
             replay: true,
             shared_replay: true,
-            reuse_cost: true,
         }
     }
 }

@@ -33,6 +33,13 @@ pub struct Config {
     pub options: Options,
 }
 
+impl Config {
+    /// Whether the pool has a limit, and so grows, and gives memory back, as exactly as it can.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.max_bytes.is_some() || self.release_threshold < u64::MAX
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {

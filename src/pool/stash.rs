@@ -21,8 +21,8 @@ mod tracks;
 
 use super::ends::{Ends, EndsTeller};
 use super::plan::{Busy, Patience, Record, Track};
-use super::policy::round;
 use super::request::Block;
+use super::search::round;
 use super::table::Table;
 use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};

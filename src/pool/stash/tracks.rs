@@ -5,8 +5,8 @@
 
 use super::{Cache, Entry, Inner, Miss, NOTED, Stash, Taken, UNNOTED, Use, cache_it, take_from};
 use crate::pool::plan::{Patience, Plan, Record, Seat, Track};
-use crate::pool::policy::round;
 use crate::pool::request::Block;
+use crate::pool::search::round;
 use crate::pool::stash::PoolKey;
 use crate::timeline::Frontier;
 
