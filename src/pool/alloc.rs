@@ -1,14 +1,14 @@
 //! The path of an allocation: a stream's cache, then replay, then the order of choice of `policy`, each of
 //! whose steps is made outside the lock.
 
-use super::Pool;
-use super::growth::Grown;
-use super::policy::Step;
-use super::request::{Acquired, Block, Order, PoolError, Request, Reuse, Story};
-use super::search::Need;
-use super::source::{Slab, Source, SourceError};
-use super::stash::{Miss, Stash};
-use super::state::{Attempt, State};
+use crate::pool::Pool;
+use crate::pool::cache::{Miss, Stash};
+use crate::pool::growth::Grown;
+use crate::pool::heap::search::Need;
+use crate::pool::policy::Step;
+use crate::pool::request::{Acquired, Block, Order, PoolError, Request, Reuse, Story};
+use crate::pool::source::{Slab, Source, SourceError};
+use crate::pool::state::{Attempt, State};
 use crate::timeline::Lane;
 use crate::timeline::sync::MutexGuard;
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 //! Chooses the pages, and whether remapping them is better than growth. It reads a [`Store`] and answers
 //! with pages; `alloc` has them remapped.
 
-use super::offsets::SegId;
-use super::options::{Compaction, LARGE_SHARE, Options};
-use super::request::{Lack, Order};
-use super::search::{self, Need, place_at};
-use super::source::Slab;
-use super::store::Store;
+use crate::pool::heap::Store;
+use crate::pool::heap::search::{self, Need, place_at};
+use crate::pool::heap::segments::SegId;
+use crate::pool::options::{Compaction, LARGE_SHARE, Options};
+use crate::pool::request::{Lack, Order};
+use crate::pool::source::Slab;
 use crate::timeline::Frontier;
 
 /// Whole free pages, to become one slab with `fresh` new bytes.

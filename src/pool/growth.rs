@@ -1,11 +1,11 @@
 //! Growth: how much new memory to ask the provider for, in which pages, and what becomes of it.
 
-use super::offsets::{NIL, Run};
-use super::request::{Block, Config, Order, Request, Reuse};
-use super::search::Need;
-use super::source::{Slab, SourceError};
-use super::state::{Attempt, State};
-use super::store::Store;
+use crate::pool::heap::Store;
+use crate::pool::heap::search::Need;
+use crate::pool::heap::segments::{NIL, Run};
+use crate::pool::request::{Block, Config, Order, Request, Reuse};
+use crate::pool::source::{Slab, SourceError};
+use crate::pool::state::{Attempt, State};
 
 /// What a provider promises about its slabs, read once.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ impl Growth {
     }
 }
 
-/// What came of an answer to [`Step::Grow`](super::state::Step::Grow).
+/// What came of an answer to [`Step::Grow`](crate::pool::state::Step::Grow).
 pub(crate) enum Grown {
     /// The request has its block.
     Served(Block),
@@ -178,7 +178,7 @@ impl State {
         growth(need, &self.config, self.limits, tail, committed, how)
     }
 
-    /// Takes in the provider's answer to [`Step::Grow`](super::state::Step::Grow).
+    /// Takes in the provider's answer to [`Step::Grow`](crate::pool::state::Step::Grow).
     pub fn grown(
         &mut self,
         asked: Growth,
@@ -186,6 +186,7 @@ impl State {
         (need, request): (&Need, &Request<'_>),
         attempt: &mut Attempt<'_>,
     ) -> Grown {
+        debug_assert!(self.growing >= asked.bytes, "growth that was not counted");
         self.growing -= asked.bytes;
         let answer = answer.map(|slab| self.accept(asked, slab, need, attempt));
         let error = match answer {

@@ -14,67 +14,59 @@
 //! | gathered: pages of it lead a second life at another address | want of one stretch long enough | as its new address's |
 //! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
 //!
-//! `offsets` places, `index` finds (`starts`, `sizes` and `watch` are the maps that they keep), `store` is both,
-//! `policy` chooses, with `others` and `pages`, `stats` and `meter` count, `ends` tells what is known of
-//! them to be out of date, `stash` is what a lane has for itself, `plan` what it does again and again,
-//! `lending` who has what, `old` which addresses memory has left; this file
-//! locks, keeps limits and talks to the source. Lock ranks: the pool's one lock comes after any queue's lock, its meter's
-//! after that, stashes' in the order of their lanes, joint plans' last; nothing is called under them.
+//! An allocation walks `alloc` (the path), `cache` (a stream's own blocks), `replay` (the addresses it had),
+//! `policy` (the order of choice), `heap` (segments, indexes, search), `growth` and `compaction`. `options` has
+//! all tuning constants, `request` and `source` the values and the provider, `stats` the counters, `host_wait`
+//! and `release` what happens for want of memory. This file frees, keeps limits and gives back. Lock ranks: the
+//! pool's one lock comes after any queue's lock, its usage accounting's after that, caches' in the order of
+//! their lanes, shared replay plans' last; nothing is called under them.
 
 #![forbid(unsafe_code)]
 
 mod alloc;
-mod awaiting;
+#[cfg(any(all(test, not(loom)), feature = "oracle"))]
+mod audit;
+mod cache;
 mod compaction;
-mod ends;
 mod growth;
-mod index;
-mod leaving;
-mod lending;
-mod meter;
-mod offsets;
-mod old;
+mod heap;
+mod host_wait;
 mod options;
+#[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod oracle;
-mod plan;
 mod policy;
+mod release;
+mod replay;
 mod request;
-mod search;
-mod sizes;
 mod source;
-mod starts;
-mod stash;
 mod state;
 mod stats;
-mod store;
-mod table;
-mod watch;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use awaiting::Leavable;
-pub use ends::Ends;
-pub use meter::Meter;
+pub use cache::extent_version::Ends;
+pub use cache::usage::Meter;
+pub use cache::{PoolKey, Stash};
+pub use host_wait::Leavable;
 pub use options::{Compaction, Options};
 pub use request::{
     Acquired, Block, Config, Lack, Order, PoolError, Request, Reuse, Story, UnknownPointer,
     WaitPolicy,
 };
 pub use source::{Slab, Source, SourceError};
-pub use stash::{PoolKey, Stash};
 pub use stats::{Counters, Figures};
 
 use crate::timeline::Frontier;
 use crate::timeline::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use cache::table::Lending;
+pub(crate) use cache::{Miss, Taken};
 use growth::Limits;
-use leaving::Leaving;
-use lending::Lending;
-use search::Need;
-pub(crate) use stash::{Miss, Taken};
+use heap::search::Need;
+use release::Leaving;
 use state::State;
 use std::sync::Arc;
 

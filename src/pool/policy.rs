@@ -3,17 +3,17 @@
 //! [`State::step`] reads top to bottom. It decides under the pool's lock; `alloc` does what it says outside
 //! of it, and asks again.
 
-use super::compaction;
-use super::growth::Growth;
-use super::leaving::Leaving;
-use super::offsets::Place;
-use super::options::{Compaction, SMALL_BYTES, SMALL_SHARE, USEFUL_SHARE};
-use super::request::{Acquired, Order, PoolError, Request, Reuse, WaitPolicy};
-use super::search::{self, Need};
-use super::source::{Slab, SourceError};
-use super::stash::Stash;
-use super::state::{Attempt, State};
-use super::store::Piece;
+use crate::pool::cache::Stash;
+use crate::pool::compaction;
+use crate::pool::growth::Growth;
+use crate::pool::heap::Piece;
+use crate::pool::heap::search::{self, Need};
+use crate::pool::heap::segments::Place;
+use crate::pool::options::{Compaction, SMALL_BYTES, SMALL_SHARE, USEFUL_SHARE};
+use crate::pool::release::Leaving;
+use crate::pool::request::{Acquired, Order, PoolError, Request, Reuse, WaitPolicy};
+use crate::pool::source::{Slab, SourceError};
+use crate::pool::state::{Attempt, State};
 use crate::timeline::Frontier;
 
 /// What to do next for a request.
@@ -271,6 +271,10 @@ impl State {
     ) {
         let moved = remap.bytes();
         let fresh = remap.fresh.bytes;
+        debug_assert!(
+            self.growing >= fresh && self.moving >= moved,
+            "a move that was not counted"
+        );
         self.growing -= fresh;
         self.moving -= moved;
         let unit = self.config.min_align;

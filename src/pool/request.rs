@@ -1,7 +1,7 @@
 //! What a pool is asked and what it answers. Values only.
 
-use super::options::Options;
-use super::source::{Slab, SourceError};
+use crate::pool::options::Options;
+use crate::pool::source::{Slab, SourceError};
 use crate::timeline::{Frontier, Lane, LaneId, PointRef, Points};
 use std::cell::RefCell;
 use std::fmt;

@@ -4,16 +4,16 @@
 //! against the maximum before the call (`growing`), bytes handed back until after it (`leaving`), so
 //! that threads together never exceed it.
 
-use super::compaction::Budget;
-use super::growth::Limits;
-use super::lending::Lending;
-use super::offsets::{Place, SegId};
-use super::request::{Block, Config, Order, Request, Reuse};
-use super::search::Need;
-use super::source::SourceError;
-use super::stash::Stash;
-use super::stats::Stats;
-use super::store::Store;
+use crate::pool::cache::Stash;
+use crate::pool::cache::table::Lending;
+use crate::pool::compaction::Budget;
+use crate::pool::growth::Limits;
+use crate::pool::heap::Store;
+use crate::pool::heap::search::Need;
+use crate::pool::heap::segments::{Place, SegId};
+use crate::pool::request::{Block, Config, Order, Request, Reuse};
+use crate::pool::source::SourceError;
+use crate::pool::stats::Stats;
 use crate::timeline::Frontier;
 use std::sync::Arc;
 

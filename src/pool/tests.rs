@@ -1,17 +1,17 @@
 //! Properties of placement and indexes, which hold after any sequence of operations.
 
-use super::Pool;
-use super::compaction::adjacent_as_one;
-use super::growth::{Limits, Tail, growth};
-use super::offsets::Run;
-use super::offsets::{NIL, Place, Seg, SegId, SlabEntry, State};
-use super::oracle::FakeSource;
-use super::request::{Block, Config, Order, PoolError, Request};
-use super::search::{Need, place_at};
-use super::sizes::BySize;
-use super::source::Slab;
-use super::stash::Stash;
-use super::store::Store;
+use crate::pool::Pool;
+use crate::pool::cache::Stash;
+use crate::pool::compaction::adjacent_as_one;
+use crate::pool::growth::{Limits, Tail, growth};
+use crate::pool::heap::Store;
+use crate::pool::heap::search::{Need, place_at};
+use crate::pool::heap::segments::Run;
+use crate::pool::heap::segments::{NIL, Place, Seg, SegId, SlabEntry, State};
+use crate::pool::heap::size_map::BySize;
+use crate::pool::oracle::FakeSource;
+use crate::pool::request::{Block, Config, Order, PoolError, Request};
+use crate::pool::source::Slab;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,96 +66,18 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-/// What could leave with a clear segment.
-fn removable(store: &Store, entry: &SlabEntry, seg: &Seg) -> Option<u64> {
-    match store.offsets.page() {
-        Some(_) => {
-            let pages = store.offsets.pages_in(entry.slab);
-            let inside = pages.filter(|page| page.base >= seg.addr && page.end() <= seg.end());
-            let bytes = inside.map(|page| page.bytes).sum();
-            (bytes > 0).then_some(bytes)
-        }
-        None => (seg.prev == NIL && seg.next == NIL).then_some(entry.slab.bytes),
-    }
-}
-
 /// Everything that is in the store, read the slow way.
 fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
-    let mut found = BTreeMap::new();
-    let mut clear = BTreeSet::new();
-    let mut idle = BTreeSet::new();
-    let mut runs: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    let mut mixed: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    let mut watch: BTreeMap<_, BTreeSet<(u64, SegId)>> = BTreeMap::new();
-    for entry in store.offsets.slabs() {
-        let base = entry.slab.base.next_multiple_of(UNIT);
-        let end = (entry.slab.base + entry.slab.bytes) / UNIT * UNIT;
-        let (mut at, mut prev, mut free) = (base, NIL, 0);
-        let mut before: Option<&Frontier> = None;
-        let mut run: Option<(_, u64, u64, SegId)> = None;
-        for (seg_id, seg) in store.offsets.segs_from(entry.first) {
-            assert_eq!((seg.addr, seg.prev), (at, prev), "a gap or a bad link");
-            assert!(seg.bytes > 0 && seg.bytes.is_multiple_of(UNIT));
-            (at, prev) = (seg.end(), seg_id);
-            let lane = seg.death().and_then(Frontier::single).map(|p| p.lane());
-            if run.is_some_and(|(on, ..)| Some(on) != lane)
-                && let Some((on, bytes, addr, head)) = run.take()
-            {
-                runs.entry(on).or_default().insert((bytes, addr, head));
-            }
-            match &seg.state {
-                State::Vacant => panic!("a vacant segment in a slab"),
-                State::Live { requested, .. } => {
-                    assert!(*requested <= seg.bytes);
-                    found.insert(seg.addr, seg.bytes);
-                }
-                State::Free(death) => {
-                    free += seg.bytes;
-                    assert!(
-                        before != Some(death),
-                        "neighbours of one death did not merge"
-                    );
-                    let key = (seg.bytes, seg.addr, seg_id);
-                    match (death.points().next(), lane) {
-                        (None, _) => {
-                            clear.insert(key);
-                            if let Some(slab) = removable(store, entry, seg) {
-                                idle.insert((slab, seg_id));
-                            }
-                        }
-                        (Some(point), None) => {
-                            mixed.entry(point.lane()).or_default().insert(key);
-                            watch
-                                .entry(point.lane())
-                                .or_default()
-                                .insert((point.epoch, seg_id));
-                        }
-                        (Some(point), Some(lane)) => {
-                            watch.entry(lane).or_default().insert((point.epoch, seg_id));
-                            let (_, bytes, ..) = run.get_or_insert((lane, 0, seg.addr, seg_id));
-                            *bytes += seg.bytes;
-                        }
-                    }
-                }
-            }
-            before = seg.death();
-        }
-        if let Some((on, bytes, addr, head)) = run {
-            runs.entry(on).or_default().insert((bytes, addr, head));
-        }
-        assert_eq!(at, end, "bytes were lost or gained");
-        assert_eq!(free, entry.free_bytes);
-    }
+    assert_eq!(store.audit(), Ok(()));
+    let slabs = store.offsets.slabs();
+    let segs = slabs.flat_map(|entry| store.offsets.segs_from(entry.first));
+    let found = segs.filter(|(_, seg)| matches!(seg.state, State::Live { .. }));
+    let found: BTreeMap<u64, u64> = found.map(|(_, seg)| (seg.addr, seg.bytes)).collect();
     assert_eq!(&found, live);
-    let all = |sizes: &BySize| sizes.from(0).collect::<BTreeSet<_>>();
-    assert_eq!(all(&store.index.clear), clear);
-    assert_eq!(store.idle(), idle);
-    assert!(watch.keys().all(|lane| store.index.bins.contains_key(lane)));
-    for (lane, bin) in &store.index.bins {
-        assert_eq!(all(&bin.runs), runs.remove(lane).unwrap_or_default());
-        assert_eq!(all(&bin.mixed), mixed.remove(lane).unwrap_or_default());
-        assert_eq!(bin.watch.all(), watch.remove(lane).unwrap_or_default());
-    }
+    // What could leave with a clear segment.
+    let clear = store.index.clear.from(0);
+    let idle = clear.filter_map(|(.., id)| Some((store.offsets.removable(id)?.bytes, id)));
+    assert_eq!(store.idle(), idle.collect());
 }
 
 struct Bench {

@@ -24,15 +24,9 @@ const ROWS: &[(&str, &[(&str, &str)])] = &[
     ("default", &[]),
     ("replay off", &[("UR_POOL_REPLAY", "0")]),
     ("shared replay off", &[("UR_POOL_SHARED_REPLAY", "0")]),
-    (
-        "compaction: pressure",
-        &[("UR_POOL_COMPACTION", "pressure")],
-    ),
-    (
-        "compaction: pressure, replay off",
-        &[("UR_POOL_COMPACTION", "pressure"), ("UR_POOL_REPLAY", "0")],
-    ),
-    ("reuse cost off", &[("UR_POOL_REUSE_COST", "0")]),
+    ("compaction: always", &[("UR_POOL_COMPACTION", "always")]),
+    ("compaction: never", &[("UR_POOL_COMPACTION", "never")]),
+    ("growth by what is needed", &[("UR_POOL_GROWTH_SHARE", "0")]),
 ];
 
 /// A program: its name, and the trace of each iteration.

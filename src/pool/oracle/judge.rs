@@ -328,6 +328,7 @@ impl Engine<'_> {
         if max.is_some_and(|max| reserved > max) {
             return Err(format!("{reserved} bytes reserved, above the maximum"));
         }
+        self.pool.audit()?;
         match self.source.wrong().pop() {
             Some(wrong) => Err(wrong),
             None => Ok(()),

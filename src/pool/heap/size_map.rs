@@ -3,7 +3,7 @@
 //! Classes of sizes, four to a power of two, and a bit for each that has any; within a class, a short
 //! list in order. A class of many is a tree instead.
 
-use super::offsets::SegId;
+use crate::pool::heap::segments::SegId;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Bytes, address, and the segment, or the first of several.

@@ -2,11 +2,11 @@
 //!
 //! Reads a [`Store`] and answers with a [`Place`].
 
-use super::index::Bin;
-use super::offsets::{NIL, Place, Seg, SegId};
-use super::request::{Order, PoolError, Request, Reuse};
-use super::sizes::BySize;
-use super::store::Store;
+use crate::pool::heap::Store;
+use crate::pool::heap::index::Bin;
+use crate::pool::heap::segments::{NIL, Place, Seg, SegId};
+use crate::pool::heap::size_map::BySize;
+use crate::pool::request::{Order, PoolError, Request, Reuse};
 use crate::timeline::{Frontier, LaneId};
 
 /// A request as rounded.

@@ -5,8 +5,8 @@
 //! touch are one slab, and whole free pages can leave one anywhere. Pages have any multiple of the least
 //! page's size. Knows nothing of sizes wanted, order or policy.
 
-use super::source::Slab;
-use super::starts::Starts;
+use crate::pool::heap::radix::Starts;
+use crate::pool::source::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 
@@ -218,6 +218,10 @@ impl Offsets {
 
     fn add_entry(&mut self, entry: SlabEntry) {
         let at = self.slab_at(entry.start).map_or(0, |before| before + 1);
+        debug_assert!(
+            at == 0 || self.slabs[at - 1].slab.end() <= entry.slab.base,
+            "slabs overlap"
+        );
         self.slabs.insert(at, entry);
     }
 
@@ -422,6 +426,7 @@ impl Offsets {
     /// Frees a live segment.
     pub fn free(&mut self, id: SegId, death: Frontier) {
         let seg = self.seg_mut(id);
+        debug_assert!(matches!(seg.state, State::Live { .. }), "freed twice");
         seg.state = State::Free(death);
         let (addr, bytes) = (seg.addr, seg.bytes);
         self.live.remove(addr);
@@ -449,6 +454,8 @@ impl Offsets {
     /// Joins a free segment with the one after it; the first one's death stays.
     pub fn absorb_next(&mut self, id: SegId) {
         let next = self.seg(id).next;
+        debug_assert!(self.seg(id).end() == self.seg(next).addr, "a gap");
+        debug_assert!(self.death(next).is_some(), "a live segment absorbed");
         let (bytes, after) = (self.seg(next).bytes, self.seg(next).next);
         self.seg_mut(id).bytes += bytes;
         self.link(id, after);
@@ -458,6 +465,7 @@ impl Offsets {
     /// Splits a segment at `at`; both parts are live or keep the death. Returns the second.
     pub fn split(&mut self, id: SegId, at: u64) -> SegId {
         let seg = self.seg(id);
+        debug_assert!(seg.addr < at && at < seg.end(), "split outside");
         let state = match seg.state {
             State::Live { requested, lent } => State::Live { requested, lent },
             _ => State::Free(seg.death().cloned().unwrap_or_default()),

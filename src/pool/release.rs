@@ -1,9 +1,9 @@
 //! What goes back to the source, and when: idle memory above what is to be kept, or for want of room,
 //! and addresses that nothing can use any more.
 
-use super::options::ALIAS_RATIO;
-use super::source::Slab;
-use super::state::State;
+use crate::pool::options::ALIAS_RATIO;
+use crate::pool::source::Slab;
+use crate::pool::state::State;
 
 /// What goes back to the source: addresses that nothing leads to any more, then memory.
 #[derive(Default)]

@@ -1,10 +1,18 @@
 //! Placement and indexes together: the memory of one pool, without limits, policy or lock.
 
-use super::awaiting::Leavable;
-use super::index::Index;
-use super::offsets::{HELD, NIL, Offsets, Place, Run, Seg, SegId, SlabEntry};
-use super::request::{Block, Order};
-use super::source::Slab;
+pub(crate) mod aliases;
+pub(crate) mod epoch_queue;
+pub(crate) mod index;
+pub(crate) mod radix;
+pub(crate) mod search;
+pub(crate) mod segments;
+pub(crate) mod size_map;
+
+use crate::pool::heap::index::Index;
+use crate::pool::heap::segments::{HELD, NIL, Offsets, Place, Run, Seg, SegId, SlabEntry};
+use crate::pool::host_wait::Leavable;
+use crate::pool::request::{Block, Order};
+use crate::pool::source::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeSet;
 

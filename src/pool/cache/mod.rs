@@ -17,13 +17,17 @@
 //!
 //! Lock ranks: a pool's, its meter's, stashes in the order of their lanes, joint plans.
 
+pub(crate) mod extent_version;
+mod hash;
+pub(crate) mod table;
 mod tracks;
+pub(crate) mod usage;
 
-use super::ends::{Ends, EndsTeller};
-use super::plan::{Busy, Patience, Record, Track};
-use super::request::Block;
-use super::search::round;
-use super::table::Table;
+use crate::pool::cache::extent_version::{Ends, EndsTeller};
+use crate::pool::cache::hash::Table;
+use crate::pool::heap::search::round;
+use crate::pool::replay::{Busy, Patience, Record, Track};
+use crate::pool::request::Block;
 use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::sync::Arc;
@@ -227,7 +231,7 @@ impl Stash {
     }
 
     /// A block of that pool which died on this lane, for the lane's next command. `None` sends the
-    /// caller to [`Pool::acquire_on`](super::Pool::acquire_on).
+    /// caller to [`Pool::acquire_on`](crate::pool::Pool::acquire_on).
     #[inline]
     pub fn alloc(&self, key: PoolKey, bytes: u64) -> Option<Block> {
         self.inner.lock().take(key, bytes, |block| block).ok()
@@ -473,6 +477,44 @@ impl Inner {
         Some((lent, false))
     }
 
+    /// Whether a pool's sums are those of its blocks. Those of a replay plan are not among them.
+    #[cfg(any(all(test, not(loom)), feature = "oracle"))]
+    pub fn audit(&self, key: PoolKey) -> Result<(), String> {
+        let Some(at) = self.at(key) else {
+            return Ok(());
+        };
+        let Some(cache) = &self.caches[at] else {
+            return Ok(());
+        };
+        let (live, credit) = (cache.live, cache.credit);
+        if live > credit {
+            return Err(format!("{live} bytes live, {credit} granted"));
+        }
+        if self.is_joined(key) || self.has_plan(key) {
+            return Ok(());
+        }
+        let (mut found, mut cached) = (0, 0);
+        for (addr, id) in self.table.all() {
+            let entry = &self.entries[id as usize];
+            if entry.addr != addr {
+                return Err(format!("the block at {addr:#x} is another"));
+            }
+            if entry.cache as usize == at {
+                match entry.state {
+                    Use::Cached => cached += entry.bytes,
+                    Use::Live | Use::Tracked => found += entry.bytes,
+                }
+            }
+        }
+        match (found, cached) == (live, cache.cached) {
+            true => Ok(()),
+            false => Err(format!(
+                "{found} bytes live and {cached} cached, not {live} and {}",
+                cache.cached
+            )),
+        }
+    }
+
     /// Takes out the cached blocks of a pool that have so many bytes.
     pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Lent>) {
         let Some(at) = self.at(key) else { return };
@@ -545,6 +587,7 @@ fn cache_it(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option
     } else {
         cache.oldest.min(epoch)
     };
+    debug_assert!(cache.live >= entry.bytes, "freed what was not live");
     cache.live -= entry.bytes;
     cache.cached += entry.bytes;
     cache.frees += 1;
@@ -557,7 +600,7 @@ fn cache_it(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option
 
 /// Whether there is enough credit.
 #[inline(always)]
-pub(super) fn afford(bytes: u64, credit: u64) -> Taken<()> {
+pub(in crate::pool) fn afford(bytes: u64, credit: u64) -> Taken<()> {
     match bytes.checked_sub(credit) {
         None | Some(0) => Ok(()),
         Some(lack) => Err(Miss::NoCredit(lack)),
@@ -573,6 +616,7 @@ fn take_from(
     (bytes, requested): (u64, u64),
 ) -> Taken<Block> {
     let bin = cache.bin(bytes).ok_or(Miss::NoBlock)?;
+    debug_assert!(cache.live <= cache.credit, "live beyond the quota");
     afford(bytes, cache.credit - cache.live)?;
     cache.live += bytes;
     cache.cached -= bytes;

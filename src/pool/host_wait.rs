@@ -1,11 +1,11 @@
 //! What the host may wait for before a request fails, where neither a lane nor an event can.
 
-use super::compaction;
-use super::growth::least_growth;
-use super::options::Compaction;
-use super::request::{Order, Request, WaitPolicy};
-use super::search::{self, Need};
-use super::state::State;
+use crate::pool::compaction;
+use crate::pool::growth::least_growth;
+use crate::pool::heap::search::{self, Need};
+use crate::pool::options::Compaction;
+use crate::pool::request::{Order, Request, WaitPolicy};
+use crate::pool::state::State;
 use crate::timeline::Frontier;
 use std::cmp::Reverse;
 

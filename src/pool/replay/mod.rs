@@ -19,21 +19,21 @@
 //! All are kept by the stash, under its lock; a joint plan is shared, under one of its own. The addresses in a record may have been
 //! left by their memory since: see `old`.
 
-mod joint;
-mod patience;
-mod spots;
+mod backoff;
+mod interval_index;
+mod shared;
 
-pub(crate) use joint::{Joint, Lap, Seat, Shared};
-pub(crate) use patience::Patience;
-pub(crate) use spots::{extent, ranges, union};
+pub(crate) use backoff::Patience;
+pub(crate) use interval_index::{extent, ranges, union};
+pub(crate) use shared::{Joint, Lap, Seat, Shared};
 
-use super::offsets::SegId;
-use super::request::Block;
-use super::source::Slab;
-use super::stash::{Miss, Taken, afford};
+use crate::pool::cache::{Miss, Taken, afford};
+use crate::pool::heap::segments::SegId;
+use crate::pool::request::Block;
+use crate::pool::source::Slab;
 use crate::timeline::Frontier;
 use crate::timeline::sync::{AtomicU64, Ordering};
-use spots::Spots;
+use interval_index::Spots;
 use std::cell::OnceCell;
 use std::sync::Arc;
 

@@ -3,24 +3,24 @@
 //! Owns the list of stashes that the pool lent to. To the store a lent block is live, whatever the
 //! stash does with it. Kept under the pool's lock.
 
-mod borrowers;
-mod joint;
-mod plans;
+mod owners;
+mod replay;
+mod shared_replay;
 
-use super::meter::Meter;
-use super::offsets::{NIL, SegId};
-use super::old::Old;
-use super::options::Options;
-use super::plan::{Busy, Patience};
-use super::request::Block;
-use super::source::Slab;
-use super::stash::{Cache, Lent, PoolKey, Stash};
-use super::stats::Counters;
-use super::store::Store;
+use crate::pool::cache::usage::Meter;
+use crate::pool::cache::{Cache, Lent, PoolKey, Stash};
+use crate::pool::heap::Store;
+use crate::pool::heap::aliases::Old;
+use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::options::Options;
+use crate::pool::replay::{Busy, Patience};
+use crate::pool::request::Block;
+use crate::pool::source::Slab;
+use crate::pool::stats::Counters;
 use crate::timeline::{Frontier, Lane, LaneId};
-pub(crate) use borrowers::{Borrower, Borrowers};
-use joint::{Ensemble, Prepared, Turns};
-use plans::Stray;
+pub(crate) use owners::{Borrower, Borrowers};
+use replay::Stray;
+use shared_replay::{Ensemble, Prepared, Turns};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -230,6 +230,23 @@ impl Lending {
         if let Some(own) = slot.and_then(|slot| self.stashes.get_mut(slot)) {
             own.asked = true;
         }
+    }
+
+    /// Whether each block that is lent is one of its cache's.
+    #[cfg(any(all(test, not(loom)), feature = "oracle"))]
+    pub fn audit(&self, store: &Store) -> Result<(), String> {
+        for (seg, addr, slot) in store.lent() {
+            let owner = self.stash(slot);
+            let owner = owner.ok_or_else(|| format!("{addr:#x} is lent to nobody"))?;
+            let own = owner.lock().look(addr).is_some_and(|lent| lent.seg == seg);
+            if !own {
+                return Err(format!("{addr:#x} is unknown to the cache that has it"));
+            }
+        }
+        for own in self.stashes.iter() {
+            own.stash.lock().audit(self.key)?;
+        }
+        Ok(())
     }
 
     /// Takes everything back: the pool lends no more.

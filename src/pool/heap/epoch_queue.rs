@@ -4,7 +4,7 @@
 //! something at either end. What comes out of turn is kept beside it, in a tree. With a tree alone an
 //! allocation and its free on an out-of-order queue take 370 instructions more than 6,600.
 
-use super::offsets::{NIL, SegId};
+use crate::pool::heap::segments::{NIL, SegId};
 use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ impl Watch {
         ripe.chain(self.late.range(..=(epoch, NIL)).map(|(_, id)| *id))
     }
 
-    #[cfg(all(test, not(loom)))]
+    #[cfg(any(all(test, not(loom)), feature = "oracle"))]
     pub fn all(&self) -> BTreeSet<(u64, SegId)> {
         let line = self.line.iter().filter(|watched| !watched.gone);
         let line = line.map(|watched| watched.key);

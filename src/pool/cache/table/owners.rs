@@ -1,6 +1,6 @@
 //! The lanes that have, or had, something of a pool, each under a number that segments name it by.
 
-use crate::pool::stash::Stash;
+use crate::pool::cache::Stash;
 use crate::timeline::LaneId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
