@@ -19,6 +19,42 @@ pub(crate) const LARGE_SHARE: u64 = 16;
 /// holds. More would only cost the driver's tables.
 pub(crate) const ALIAS_RATIO: u64 = 8;
 
+/// Sizes that a stream's cache has at once of one pool, and bins that a size may be in.
+pub(crate) const CACHE_BINS: usize = 64;
+pub(crate) const BIN_PROBES: usize = 4;
+
+/// How many times too large a cached block may be that is taken out alone to be cut.
+pub(crate) const MAX_CUT_RATIO: u64 = 4;
+
+/// Streams that a pool remembers though they do nothing, and requests after which it looks for more of them:
+/// each that it remembers is looked at for each request that its cache does not serve.
+pub(crate) const MAX_IDLE_STREAMS: usize = 32;
+
+/// Entries of one size class after which a sorted list becomes a tree.
+pub(crate) const MAX_LIST_ENTRIES: usize = 256;
+
+/// Gaps in a queue of epochs that are not worth to be closed.
+pub(crate) const MIN_GAPS: usize = 32;
+
+/// Misses of an iteration for which a replay plan is made, and operations for each of them: with fewer
+/// misses a cache serves as well.
+pub(crate) const MIN_REPLAY_MISSES: usize = 8;
+pub(crate) const MAX_OPS_PER_MISS: usize = 64;
+
+/// Allocations of an iteration that got what other streams had, for a shared plan: with fewer, streams serve
+/// themselves as well.
+pub(crate) const MIN_SHARED_ALLOCATIONS: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// Allocations without a miss after which an allocation trace ends, for each miss before and at least.
+pub(crate) const MAX_HITS_PER_MISS: usize = 128;
+pub(crate) const MIN_TRACE_ALLOCATIONS: usize = 1 << 10;
+
+/// Operations of an allocation trace: its memory is bounded.
+pub(crate) const MAX_TRACE_OPS: usize = 1 << 17;
+
+/// How often the wait after a replay plan that came to nothing is doubled.
+pub(crate) const MAX_BACKOFF_LEVEL: u32 = 12;
+
 /// When free pages are remapped into one range of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compaction {

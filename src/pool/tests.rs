@@ -7,14 +7,13 @@ use crate::pool::growth::{Limits, Tail, growth};
 use crate::pool::heap::Store;
 use crate::pool::heap::search::{Need, place_at};
 use crate::pool::heap::segments::Run;
-use crate::pool::heap::segments::{NIL, Place, Seg, SegId, SlabEntry, State};
-use crate::pool::heap::size_map::BySize;
+use crate::pool::heap::segments::{Place, SegId, State};
 use crate::pool::oracle::FakeSource;
 use crate::pool::request::{Block, Config, Order, PoolError, Request};
 use crate::pool::source::Slab;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const UNIT: u64 = 64;

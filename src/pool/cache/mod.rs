@@ -26,6 +26,7 @@ pub(crate) mod usage;
 use crate::pool::cache::extent_version::{Ends, EndsTeller};
 use crate::pool::cache::hash::Table;
 use crate::pool::heap::search::round;
+use crate::pool::options::{BIN_PROBES, CACHE_BINS, MAX_CUT_RATIO};
 use crate::pool::replay::{Busy, Patience, Record, Track};
 use crate::pool::request::Block;
 use crate::timeline::sync::{Brief, BriefGuard};
@@ -62,12 +63,6 @@ const NIL: u32 = u32::MAX;
 /// Of an entry: that no record has it, or that its free stands there already, whoever frees it then.
 const UNNOTED: u32 = 0;
 const NOTED: u32 = u32::MAX;
-/// Sizes cached at once for a pool.
-const BINS: usize = 64;
-/// How many times too large a block may be that is taken out alone to be cut.
-const WASTE: u64 = 4;
-/// Bins that a size may be in.
-const WINDOW: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Bin {
@@ -132,7 +127,7 @@ impl Entry {
 
 #[derive(Debug)]
 #[repr(align(128))]
-struct Bins([Bin; BINS]);
+struct Bins([Bin; CACHE_BINS]);
 
 /// One pool's blocks in one stash. Aligned as [`Stash`] is.
 #[derive(Debug)]
@@ -315,7 +310,7 @@ impl Cache {
     /// The bins that a size may be in.
     fn window(&self, bytes: u64) -> impl Iterator<Item = usize> + use<> {
         let at = spread(bytes);
-        (0..WINDOW).map(move |step| (at + step) % BINS)
+        (0..BIN_PROBES).map(move |step| (at + step) % CACHE_BINS)
     }
 }
 
@@ -407,7 +402,7 @@ impl Inner {
             busy: busy.cloned(),
             patience: Patience::default(),
             calm: Patience::default(),
-            bins: Box::new(Bins([empty; BINS])),
+            bins: Box::new(Bins([empty; CACHE_BINS])),
         };
         match self.caches.iter_mut().find(|cache| cache.is_none()) {
             Some(vacant) => *vacant = Some(cache),
@@ -540,7 +535,7 @@ impl Inner {
     pub fn recall_one(&mut self, key: PoolKey, bytes: u64) -> Option<Lent> {
         let at = self.at(key)?;
         let cache = self.caches[at].as_mut()?;
-        let fits = bytes..=bytes.saturating_mul(WASTE);
+        let fits = bytes..=bytes.saturating_mul(MAX_CUT_RATIO);
         let bins = cache.bins.0.iter_mut();
         let bins = bins.filter(|bin| bin.head != NIL && fits.contains(&bin.bytes));
         let bin = bins.min_by_key(|bin| bin.bytes)?;

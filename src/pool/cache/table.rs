@@ -12,6 +12,7 @@ use crate::pool::cache::{Cache, Lent, PoolKey, Stash};
 use crate::pool::heap::Store;
 use crate::pool::heap::aliases::Old;
 use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::options::MAX_IDLE_STREAMS;
 use crate::pool::options::Options;
 use crate::pool::replay::{Busy, Patience};
 use crate::pool::request::Block;
@@ -61,10 +62,6 @@ pub(crate) struct Lending {
     made: u64,
     joined: u64,
 }
-
-/// How many lanes a pool remembers that do nothing, and after how many requests that their stashes did not
-/// serve it looks for more of them: each that it remembers is looked at for each such request.
-const MANY: usize = 32;
 
 impl Lending {
     pub fn new(key: PoolKey, meter: Arc<Meter>, options: Options) -> Self {
@@ -259,11 +256,11 @@ impl Lending {
     /// Forgets lanes that do nothing, once there are many: what they cached is free for all, and their live
     /// blocks are no longer lent. A lane that comes back is lent to anew.
     pub fn tidy(&mut self, store: &mut Store) {
-        if self.stashes.len() <= MANY {
+        if self.stashes.len() <= MAX_IDLE_STREAMS {
             return;
         }
         self.asked += 1;
-        if self.asked < MANY {
+        if self.asked < MAX_IDLE_STREAMS {
             return;
         }
         self.asked = 0;

@@ -5,6 +5,7 @@
 //! allocation and its free on an out-of-order queue take 370 instructions more than 6,600.
 
 use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::options::MIN_GAPS;
 use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Debug, Default)]
@@ -20,9 +21,6 @@ struct Watched {
     key: (u64, SegId),
     gone: bool,
 }
-
-/// Gaps that are not worth to be closed.
-const FEW: usize = 32;
 
 impl Watch {
     #[inline]
@@ -66,7 +64,7 @@ impl Watch {
             self.line.pop_back();
             self.gaps -= 1;
         }
-        if self.gaps > FEW.max(self.line.len() / 2) {
+        if self.gaps > MIN_GAPS.max(self.line.len() / 2) {
             self.line.retain(|watched| !watched.gone);
             self.gaps = 0;
         }
@@ -143,7 +141,10 @@ mod tests {
                 expected.sort_unstable();
                 assert_eq!(ripe, expected, "{step}");
             }
-            assert!(watch.line.len() <= 2 * set.len() + 2 * FEW + 2, "{step}");
+            assert!(
+                watch.line.len() <= 2 * set.len() + 2 * MIN_GAPS + 2,
+                "{step}"
+            );
         }
     }
 }

@@ -280,7 +280,7 @@ impl Ledger {
 
 /// So many bytes as pages of this size, the last one smaller.
 fn sizes(bytes: u64, of: u64) -> Vec<u64> {
-    let rest = (bytes % of > 0).then_some(bytes % of);
+    let rest = Some(bytes % of).filter(|rest| *rest > 0);
     (0..bytes / of).map(|_| of).chain(rest).collect()
 }
 
