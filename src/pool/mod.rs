@@ -24,7 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
-#[cfg(any(all(test, not(loom)), feature = "oracle"))]
+#[cfg(any(test, feature = "oracle"))]
 mod audit;
 mod cache;
 mod compaction;

@@ -93,7 +93,7 @@ impl Watch {
         ripe.chain(self.late.range(..=(epoch, NIL)).map(|(_, id)| *id))
     }
 
-    #[cfg(any(all(test, not(loom)), feature = "oracle"))]
+    #[cfg(any(test, feature = "oracle"))]
     pub fn all(&self) -> BTreeSet<(u64, SegId)> {
         let line = self.line.iter().filter(|watched| !watched.gone);
         let line = line.map(|watched| watched.key);
