@@ -3,10 +3,10 @@
 use super::fake::Extent;
 use super::model::{By, Past, Places, Range};
 use super::report::{How, Outcome};
-use super::run::Engine;
+use super::run::{Engine, Queue};
 use super::script::Step;
 use crate::pool::{Acquired, Block, Compaction, Figures, PoolError, Source, Story, WaitPolicy};
-use crate::timeline::Frontier;
+use crate::timeline::{Frontier, Lane};
 
 /// A request as the judge sees it, with what was reserved before it.
 pub(super) struct Question<'a> {
@@ -329,6 +329,12 @@ impl Engine<'_> {
             return Err(format!("{reserved} bytes reserved, above the maximum"));
         }
         self.pool.audit()?;
+        for queue in self.queues.values() {
+            match queue {
+                Queue::InOrder(lane, _) => lane.audit()?,
+                Queue::OutOfOrder { lanes, .. } => lanes.iter().try_for_each(Lane::audit)?,
+            }
+        }
         match self.source.wrong().pop() {
             Some(wrong) => Err(wrong),
             None => Ok(()),
