@@ -404,14 +404,14 @@ pub trait Driver: Backend + Payload {
         None
     }
 
-    /// The largest size of pages for pools that hold much, a power of two: every one between the least
-    /// and this may be asked for. None if larger ones are no cheaper.
+    /// The largest size of pages worth asking for, in bytes: every multiple of the least up to this may be
+    /// asked for. None if larger ones are no cheaper.
     fn largest_page(device: Option<&Object<Self::Device>>, kind: Kind) -> Option<usize> {
         let _ = (device, kind);
         None
     }
 
-    /// Addresses for pages of this size, none mapped yet: where they start, at a multiple of it.
+    /// Addresses for pages, none mapped yet: where they start, at a multiple of the least page.
     fn reserve(devices: &Devices<Self>, page: usize, bytes: usize) -> Result<usize> {
         let _ = (devices, page, bytes);
         Err(Error::unsupported())
@@ -422,7 +422,7 @@ pub trait Driver: Backend + Payload {
         let _ = (devices, addr, bytes);
     }
 
-    /// New pages of this size, all with different names, zeroed if `zeroed`.
+    /// New pages of this size, a multiple of the least, all with different names, zeroed if `zeroed`.
     fn create_pages(
         devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
