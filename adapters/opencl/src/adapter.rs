@@ -142,10 +142,10 @@ impl hal::Adapter<OpenCl> for Adapter {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_CONTEXT)?;
         let core = roots.platforms[0].api().core;
         // SAFETY: the caller says that this is a context of OpenCL.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (core.clGetContextInfo)(raw, opencl_sys::CL_CONTEXT_DEVICES, size, value, ret)
         };
-        let ids: Vec<usize> = cl::list(ask, "clGetContextInfo")?;
+        let ids: Vec<usize> = cl::list(query, "clGetContextInfo")?;
         let own = ids.iter().map(|id| Device::from_native(*id));
         let own: Vec<_> = own.collect::<Result<_>>()?;
         let first = own

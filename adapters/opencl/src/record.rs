@@ -352,11 +352,11 @@ impl Compiled<OpenCl> for Recorded {
         let (Work::Launch(old), Work::Launch(new)) = (&*before, work) else {
             return false;
         };
-        let taken = new.replace(old, &self.buffer, *command).is_ok();
-        if taken {
+        let replaced = new.replace(old, &self.buffer, *command).is_ok();
+        if replaced {
             *before = work.clone();
         }
-        taken
+        replaced
     }
 }
 

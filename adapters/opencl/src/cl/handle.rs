@@ -81,8 +81,8 @@ impl<K: Counted> Ref<K> {
 
     /// Lets go of the caller's own reference, if that came with the handle. Done when nothing can fail
     /// any more: until then the caller has it.
-    pub fn own(&self, given: bool) {
-        if given {
+    pub fn own(&self, owned: bool) {
+        if owned {
             // SAFETY: a reference beside ours.
             unsafe { K::release(self.api)(self.raw) };
         }
