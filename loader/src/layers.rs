@@ -44,7 +44,8 @@ pub struct CodeLocation {
 // SAFETY: `urLoaderConfigSetCodeLocationCallback` asks for a callback that any thread may call with
 // its argument.
 unsafe impl Send for CodeLocation {}
-// SAFETY: as above.
+// SAFETY: `urLoaderConfigSetCodeLocationCallback` asks for a callback that any thread may call with its
+// argument.
 unsafe impl Sync for CodeLocation {}
 
 /// One layer of the chain.

@@ -37,7 +37,7 @@ pub struct Device {
 
 // SAFETY: the union in `split` is a number in each of its members.
 unsafe impl Sync for Device {}
-// SAFETY: as above.
+// SAFETY: all members of the union in `split` are numbers.
 unsafe impl Send for Device {}
 
 impl Device {

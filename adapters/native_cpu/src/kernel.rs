@@ -1,4 +1,4 @@
-//! Kernels, and what a launch of one needs before it can be given to a lane.
+//! Kernels, and launches that are ready for a lane.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, OnceLock};

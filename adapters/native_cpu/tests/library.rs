@@ -201,7 +201,7 @@ fn our_threads() -> Vec<String> {
     named.collect()
 }
 
-/// The tests look at the process's threads, so they take turns.
+/// The tests inspect the process's threads, so they run one at a time.
 static SERIAL: Mutex<()> = Mutex::new(());
 
 #[test]

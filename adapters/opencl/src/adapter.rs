@@ -152,7 +152,7 @@ impl hal::Adapter<OpenCl> for Adapter {
             .first()
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-        // SAFETY: as above.
+        // SAFETY: the caller says that this is a context of OpenCL.
         let context = unsafe { ContextRef::adopted(first.api(), raw, false) }?;
         let engine = engine()?;
         if !devices.is_empty() {

@@ -378,7 +378,7 @@ impl hal::Device<OpenCl> for Device {
         )?;
         let mut ids = vec![null_mut(); count as usize];
         check(
-            // SAFETY: as above, with room for all parts.
+            // SAFETY: a property list that ends with zero; `ids` has room for `count` devices.
             unsafe { create(this.raw(), by.as_ptr(), count, ids.as_mut_ptr(), null_mut()) },
             "clCreateSubDevices",
         )?;

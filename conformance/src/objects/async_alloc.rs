@@ -169,7 +169,7 @@ pub struct Pool {
 
 // SAFETY: the interface lets any thread use its objects.
 unsafe impl Send for Pool {}
-// SAFETY: as above.
+// SAFETY: the interface lets any thread use its objects.
 unsafe impl Sync for Pool {}
 
 impl Pool {

@@ -200,7 +200,7 @@ impl<'a> Bench<'a> {
             return Some(value);
         }
         // Some adapters answer one of the two queries only.
-        // SAFETY: as above.
+        // SAFETY: the pool is live, and all figures asked for are words of this size.
         let result = unsafe { (self.ur.urUSMPoolGetInfoExp)(self.pool, what, at, null_mut()) };
         (result == UR_RESULT_SUCCESS).then_some(value)
     }

@@ -42,7 +42,7 @@ impl Drop for Base {
     fn drop(&mut self) {
         if let Some(gpu) = self.gpu.upgrade() {
             gpu.timed
-                .give(std::ptr::with_exposed_provenance_mut(self.event));
+                .release(std::ptr::with_exposed_provenance_mut(self.event));
         }
     }
 }
@@ -114,7 +114,7 @@ pub fn fill(stamps: &Stamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
     let Some(base) = base else { return };
     stamps.fill_from(Box::new(move |stamps| {
         let gpu = end.gpu();
-        let told = || -> Result<(u64, u64)> {
+        let query = || -> Result<(u64, u64)> {
             let _current = gpu.enter()?;
             if !end.is_done()? {
                 return Err(Error::unsupported());
@@ -124,7 +124,7 @@ pub fn fill(stamps: &Stamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
                 base.at + gpu.between(base.event, &end)?,
             ))
         };
-        if let Ok((start, end)) = told() {
+        if let Ok((start, end)) = query() {
             stamps.start.store(start, Ordering::Relaxed);
             stamps.end.store(end.max(start), Ordering::Release);
         }

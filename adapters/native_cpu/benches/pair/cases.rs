@@ -33,13 +33,13 @@ fn pairs(bytes: usize, times: u64, pair: Pair) {
     fixture.release(queue);
 }
 
-/// Pairs of four queues in turns, of so many each that they seldom miss what another has now.
+/// Pairs on four queues in rounds, so long that a queue seldom needs a block of another.
 fn rounds(bytes: usize, times: u64) {
     const ROUND_PAIRS: u64 = 200;
     let fixture = Fixture::new();
     let queues = [(); 4].map(|()| fixture.queue());
     let pair = |nth: u64| fixture.pair(queues[(nth / ROUND_PAIRS % 4) as usize], black_box(bytes));
-    // The first turns are watched.
+    // The pool observes the first rounds.
     (0..256 * ROUND_PAIRS).for_each(pair);
     (0..times).for_each(pair);
     queues.into_iter().for_each(|queue| fixture.release(queue));

@@ -98,9 +98,9 @@ struct Rates {
     rate: f64,
     /// How many times one thread's that is.
     made: f64,
-    /// The same of arithmetic, which takes turns with them.
+    /// Scaling of arithmetic, measured alternately with the pairs.
     alone: f64,
-    /// The one beside the other, in the same turn: the machine's speed may change from turn to turn.
+    /// Their ratio within a sample: the machine's speed may change between samples.
     beside: f64,
 }
 

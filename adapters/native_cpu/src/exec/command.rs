@@ -1,4 +1,4 @@
-//! What a lane can be given to run, and how it is cut into pieces for several threads.
+//! The commands of a lane, and their division into pieces for several threads.
 
 use std::ops::Range;
 use std::sync::Arc;

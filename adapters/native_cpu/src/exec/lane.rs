@@ -168,7 +168,7 @@ impl LaneCore {
         ready
     }
 
-    /// Runs the lane, which the calling thread owns, and gives it up.
+    /// Runs the lane on the calling thread, which owns it, and releases it.
     pub fn run(self: &Arc<Self>, scratch: &mut Scratch, time_slice: TimeSlice) {
         loop {
             if time_slice.is_over(self) {

@@ -29,7 +29,8 @@ pub struct Ref<K: Counted> {
 // SAFETY: OpenCL's objects may be used from any thread, arguments of kernels excepted, and those are
 // set under a lock.
 unsafe impl<K: Counted> Send for Ref<K> {}
-// SAFETY: as above.
+// SAFETY: OpenCL's objects may be used from any thread, arguments of kernels excepted, and those are set
+// under a lock.
 unsafe impl<K: Counted> Sync for Ref<K> {}
 
 impl<K: Counted> Ref<K> {

@@ -101,7 +101,7 @@ fn host_memory(fixture: &Fixture) -> Done {
         // SAFETY: no execution is under way; the vectors' own memory.
         unsafe { std::slice::from_raw_parts_mut(src, 100) }.fill(round);
         buffer.enqueue(&queue, &[])?.wait()?;
-        // SAFETY: as above.
+        // SAFETY: no execution is under way; the vectors' own memory.
         let seen = unsafe { std::slice::from_raw_parts(dst, 100) };
         check!(seen.iter().all(|word| *word == round), "round {round}");
     }

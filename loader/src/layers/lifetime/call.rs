@@ -106,7 +106,7 @@ impl Call {
                     self.uses(Kind::Mem, memory.cast())?;
                 }
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
-                    // SAFETY: as above.
+                    // SAFETY: the type says which member is meant.
                     let sampler = unsafe { argument.value.sampler };
                     self.uses(Kind::Sampler, sampler.cast())?;
                 }
