@@ -294,9 +294,9 @@ impl Pool {
     }
 
     #[track_caller]
-    pub fn trim(&self, keep: usize) -> Done {
+    pub fn trim(&self, keep_bytes: usize) -> Done {
         self.ur
-            .urUSMPoolTrimToExp(self.context, self.device, self.raw, keep)
+            .urUSMPoolTrimToExp(self.context, self.device, self.raw, keep_bytes)
             .ok()
     }
 }

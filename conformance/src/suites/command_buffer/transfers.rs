@@ -38,17 +38,17 @@ fn fill_patterns(fixture: &Fixture) -> Done {
         })?;
         buffer.finalize()?;
         // The pattern belongs to the caller again.
-        let kept = pattern.clone();
+        let saved = pattern.clone();
         drop(pattern);
         buffer.enqueue_only(&queue)?;
         let data = queue.read::<u8>(memory.ptr, bytes, &[])?;
         check!(
-            data.chunks(size).all(|chunk| chunk == kept),
+            data.chunks(size).all(|chunk| chunk == saved),
             "USM, {size} bytes"
         );
         let data = mem.read::<u8>(&queue, 0, bytes)?;
         check!(
-            data.chunks(size).all(|chunk| chunk == kept),
+            data.chunks(size).all(|chunk| chunk == saved),
             "a buffer, {size} bytes"
         );
     }
