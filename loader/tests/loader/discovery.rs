@@ -53,14 +53,14 @@ fn scenario_list() {
     assert_eq!(adapters.len(), total as usize);
     let tags: Vec<String> = adapters.iter().map(tag).collect();
     assert_eq!(tags.join(" "), text("EXPECTED_TAGS"));
-    for room in 0..total {
-        let (result, some, all) = loader.adapters(room);
+    for capacity in 0..total {
+        let (result, some, all) = loader.adapters(capacity);
         assert_eq!(
             (result, all),
             (UR_RESULT_SUCCESS, total),
             "the count is that of all"
         );
-        assert_eq!(some, adapters[..room as usize]);
+        assert_eq!(some, adapters[..capacity as usize]);
     }
     assert_eq!(loader.tear_down(), UR_RESULT_SUCCESS);
 }
@@ -127,11 +127,11 @@ fn scenario_mute() {
     let loader = loader();
     assert_eq!(loader.init(), UR_RESULT_SUCCESS);
     let sentinel: ur_adapter_handle_t = std::ptr::without_provenance_mut(8);
-    let get = |room: u32| {
+    let get = |capacity: u32| {
         let mut list = [sentinel; 4];
         let mut total = 77;
         // SAFETY: there is room for as many handles as are asked for.
-        let result = unsafe { (loader.urAdapterGet)(room, list.as_mut_ptr(), &mut total) };
+        let result = unsafe { (loader.urAdapterGet)(capacity, list.as_mut_ptr(), &mut total) };
         assert_eq!(result, UR_RESULT_SUCCESS);
         (list, total)
     };

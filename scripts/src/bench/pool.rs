@@ -196,7 +196,7 @@ impl Bench {
                     format!("reserved beside exact reuse, {queues} queues, allocations {share}");
                 // Of two queues nothing is demanded.
                 if queues > 2 {
-                    verdicts.most(&name, ratio, 1.05);
+                    verdicts.at_most(&name, ratio, 1.05);
                 }
                 if allocations == 30 {
                     let found = [same, ordered, exact];

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use ur::abi::*;
 
 use crate::Answer;
-use crate::api::{Bench, Block, Event, Loader, Queue};
+use crate::api::{Block, Event, Loader, Queue, Session};
 use crate::outcome::{Outcome, Reuse};
 use crate::trace::{self, Kind, Op, Trace};
 
 /// Runs the trace once; what it gave, and reserved and live bytes after each operation as CSV.
 pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<(Outcome, String)> {
-    let bench = loader.bench()?;
+    let session = loader.session()?;
     let mut run = Run {
-        bench: &bench,
+        session: &session,
         queues: HashMap::new(),
         work,
         live: HashMap::new(),
@@ -23,7 +23,7 @@ pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<
         times: Vec::with_capacity(trace.ops.len()),
     };
     for stream in trace.streams() {
-        let (queue, scratch) = (bench.queue()?, bench.alloc(work.max(1), false)?);
+        let (queue, scratch) = (session.queue()?, session.alloc(work.max(1), false)?);
         run.queues.insert(stream, Line { queue, scratch });
     }
     let waits = trace::dependencies(trace);
@@ -39,7 +39,7 @@ pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<
             Kind::Free => live = live.saturating_sub(op.bytes),
             Kind::Wait => {}
         }
-        let reserved = bench.figure(UR_USM_POOL_INFO_RESERVED_CURRENT_EXP);
+        let reserved = session.figure(UR_USM_POOL_INFO_RESERVED_CURRENT_EXP);
         let _ = writeln!(series, "{at},{},{live}", reserved.unwrap_or_default());
         while start.elapsed() < pace {
             std::hint::spin_loop();
@@ -59,7 +59,7 @@ struct Line<'a> {
 }
 
 struct Run<'a> {
-    bench: &'a Bench<'a>,
+    session: &'a Session<'a>,
     queues: HashMap<u64, Line<'a>>,
     work: usize,
     live: HashMap<u64, Block>,
@@ -75,7 +75,7 @@ impl Run<'_> {
         let line = op.stream.and_then(|stream| self.queues.get(&stream));
         let (Some(line), false) = (line, op.kind == Kind::Wait) else {
             let events: Vec<&Event<'_>> = events.collect();
-            self.bench.wait(&events)?;
+            self.session.wait(&events)?;
             return self.op_of_host(op);
         };
         let handles: Vec<_> = events.map(Event::handle).collect();
@@ -117,7 +117,7 @@ impl Run<'_> {
         let start = Instant::now();
         match op.kind {
             Kind::Alloc => {
-                let block = self.bench.alloc(op.bytes as usize, true)?;
+                let block = self.session.alloc(op.bytes as usize, true)?;
                 self.live.insert(op.id, block);
             }
             Kind::Free => {
@@ -125,7 +125,7 @@ impl Run<'_> {
                     .live
                     .remove(&op.id)
                     .ok_or("a free of what is not live")?;
-                self.bench.free(block)?;
+                self.session.free(block)?;
             }
             Kind::Wait => return Ok(()),
         }
@@ -134,7 +134,7 @@ impl Run<'_> {
     }
 
     fn outcome(&mut self, trace: &Trace) -> Outcome {
-        let figure = |what| self.bench.figure(what);
+        let figure = |what| self.session.figure(what);
         let cost = clock_cost();
         let times = &mut self.times;
         times
@@ -159,7 +159,7 @@ impl Run<'_> {
             }
         });
         Outcome {
-            device: self.bench.device_name(),
+            device: self.session.device_name(),
             operations: times.len() as u64,
             mean_ns: sum as f64 / times.len().max(1) as f64,
             median_ns: at(0.5).unwrap_or_default(),
@@ -195,12 +195,12 @@ impl Run<'_> {
         let mut blocks: Vec<Option<Block>> = Vec::new();
         blocks.resize_with(places.len(), || None);
         let start = thread_time();
-        for ((op, line), place) in trace.ops.iter().zip(lines).zip(numbered) {
-            let place = &mut blocks[place];
+        for ((op, line), slot) in trace.ops.iter().zip(lines).zip(numbered) {
+            let slot = &mut blocks[slot];
             match op.kind {
-                Kind::Alloc => *place = Some(line.queue.alloc(op.bytes as usize, &[])?),
+                Kind::Alloc => *slot = Some(line.queue.alloc(op.bytes as usize, &[])?),
                 Kind::Free | Kind::Wait => {
-                    let block = place.take().ok_or("a free of what is not live")?;
+                    let block = slot.take().ok_or("a free of what is not live")?;
                     line.queue.free(block, &[])?;
                 }
             }
@@ -219,7 +219,7 @@ impl Run<'_> {
         self.events.clear();
         self.live
             .drain()
-            .try_for_each(|(_, block)| self.bench.free(block))
+            .try_for_each(|(_, block)| self.session.free(block))
     }
 }
 
