@@ -68,7 +68,7 @@ impl Body for Adapter {
             if let Some(roots) = roots() {
                 roots.platform.let_go();
             }
-            Census::tell();
+            Census::report();
         }
     }
 }

@@ -133,9 +133,9 @@ impl Driver for Cuda {
         lane: &Lane,
         epoch: u64,
         work: Work<Self>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        match (work, stamps) {
+        match (work, timestamps) {
             (
                 Work::Fill {
                     dst,
@@ -144,7 +144,7 @@ impl Driver for Cuda {
                 },
                 None,
             ) => lane.fill(epoch, dst, &pattern, bytes).map(drop),
-            (work, stamps) => lane.submit(work, stamps),
+            (work, timestamps) => lane.submit(work, timestamps),
         }
     }
 
@@ -250,9 +250,9 @@ impl Driver for Cuda {
         kernel: &Object<Kernel>,
         _: &LaunchRequest<'_>,
         ready: &Ready,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        lane.launch(kernel, ready, stamps)
+        lane.launch(kernel, ready, timestamps)
     }
 
     fn acquire(

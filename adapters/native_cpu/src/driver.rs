@@ -65,9 +65,9 @@ impl Driver for Cpu {
         lane: &Lane,
         epoch: u64,
         work: Work<Self>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        let stamp = stamps.map(|stamps| Arc::new(Stamped(stamps)) as Arc<dyn Stamp>);
+        let stamp = timestamps.map(|timestamps| Arc::new(Stamped(timestamps)) as Arc<dyn Stamp>);
         lane.submit(epoch, command(work), stamp).map_err(error)
     }
 

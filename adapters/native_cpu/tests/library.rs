@@ -227,7 +227,7 @@ fn no_thread_outlives_the_last_reference() {
 }
 
 #[test]
-fn a_child_of_a_fork_is_told_so() {
+fn a_child_of_a_fork_gets_an_error() {
     let _serial = SERIAL.lock();
     let library = Library::open(path(), Binding::Usual).expect("opens");
     let (ur, adapter) = adapter(&library);

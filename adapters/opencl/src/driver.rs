@@ -70,9 +70,9 @@ impl Driver for OpenCl {
         lane: &Arc<Lane>,
         epoch: u64,
         work: Work<Self>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        lane.submit(epoch, work, stamps)
+        lane.submit(epoch, work, timestamps)
     }
 
     fn at_once(lane: &Arc<Lane>, work: &Work<Self>) -> bool {
@@ -160,9 +160,9 @@ impl Driver for OpenCl {
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
         _: &(),
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        lane.launch(epoch, kernel, request, stamps)
+        lane.launch(epoch, kernel, request, timestamps)
     }
 
     fn acquire(

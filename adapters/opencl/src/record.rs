@@ -338,9 +338,9 @@ pub fn compile(
 }
 
 impl Compiled<OpenCl> for Recorded {
-    fn submit(&self, lane: &Arc<Lane>, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(&self, lane: &Arc<Lane>, epoch: u64, timestamps: Option<Arc<Stamps>>) -> Result<()> {
         let works = self.works.lock();
-        lane.submit_recorded(epoch, &works, stamps, |slot| {
+        lane.submit_recorded(epoch, &works, timestamps, |slot| {
             recorded(self.buffer.enqueue(slot))
         })
     }

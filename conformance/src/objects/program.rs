@@ -128,7 +128,7 @@ impl Kernel {
             Err(Stop::Unsupported { .. }) => Err(Stop::skipped(
                 "the adapter does not know which arguments a kernel takes",
             )),
-            told => told.map(drop),
+            result => result.map(drop),
         }
     }
 }

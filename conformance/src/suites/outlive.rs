@@ -29,12 +29,12 @@ const WORDS: usize = 64;
 const BYTES: usize = WORDS * size_of::<u32>();
 /// The first word that each test's commands bring.
 const BASE: u32 = 1000;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Host memory in which the last command of a test leaves `BASE + i` in word `i`.
-struct Landing(Arc<[AtomicU32]>);
+struct Destination(Arc<[AtomicU32]>);
 
-impl Landing {
+impl Destination {
     fn new() -> Self {
         Self((0..WORDS).map(|_| AtomicU32::new(0)).collect())
     }
@@ -60,7 +60,7 @@ impl Landing {
 
     /// Waits for the words. Memory that may yet be written is not given back.
     fn expect(self, what: &str) -> Done {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !self.is_written() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -81,13 +81,13 @@ struct Setup<'a> {
     fixture: &'a Fixture,
     context: Context,
     queue: Queue,
-    landing: Landing,
+    destination: Destination,
 }
 
 impl Setup<'_> {
     /// Brings memory of any kind to where it is looked for, after an event.
     fn land(&self, from: *const c_void, after: &Event) -> Done {
-        let (queue, to) = (self.queue.raw, self.landing.at());
+        let (queue, to) = (self.queue.raw, self.destination.at());
         let wait = WaitList::new(&[after]);
         self.fixture
             .ur
@@ -105,7 +105,7 @@ impl Setup<'_> {
     }
 
     fn land_buffer(&self, from: &Buffer, after: &Event) -> Done {
-        let (queue, to) = (self.queue.raw, self.landing.at());
+        let (queue, to) = (self.queue.raw, self.destination.at());
         let wait = WaitList::new(&[after]);
         self.fixture
             .ur
@@ -146,7 +146,7 @@ impl Setup<'_> {
 /// A host task that ends when the sender is dropped, or after a time.
 fn close(queue: &Queue, opened: Receiver<()>) -> Result<Event, Stop> {
     let task = move || {
-        let _ = opened.recv_timeout(PATIENCE);
+        let _ = opened.recv_timeout(TIMEOUT);
     };
     queue.host_task(task, &[])
 }
@@ -171,21 +171,21 @@ fn released(fixture: &Fixture, enqueue: fn(&Setup<'_>, &Event) -> Done) -> Done 
             fixture,
             context,
             queue,
-            landing: Landing::new(),
+            destination: Destination::new(),
         };
         enqueue(&setup, &gate)?;
         drop(gate);
         let Setup {
             context,
             queue,
-            landing,
+            destination,
             ..
         } = setup;
         drop(queue);
         drop(context);
-        check!(landing.is_untouched(), "a command did not wait");
+        check!(destination.is_untouched(), "a command did not wait");
         drop(open);
-        landing.expect(if in_order { "in order" } else { "out of order" })?;
+        destination.expect(if in_order { "in order" } else { "out of order" })?;
     }
     Ok(())
 }
@@ -344,22 +344,22 @@ fn graphs(fixture: &Fixture) -> Done {
 
 fn host_tasks(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
-        let landing = Landing(Arc::clone(&setup.landing.0));
-        let task = move || landing.write();
+        let destination = Destination(Arc::clone(&setup.destination.0));
+        let task = move || destination.write();
         setup.queue.host_task(task, &[gate]).map(drop)
     })
 }
 
 extern "C" fn write(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_void) {
     // SAFETY: the test gave this box to the one callback.
-    unsafe { Box::from_raw(data.cast::<Landing>()) }.write();
+    unsafe { Box::from_raw(data.cast::<Destination>()) }.write();
 }
 
 fn callbacks(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         let done = setup.queue.marker(&[gate])?;
-        let landing = Landing(Arc::clone(&setup.landing.0));
-        let data = Box::into_raw(Box::new(landing)).cast();
+        let destination = Destination(Arc::clone(&setup.destination.0));
+        let data = Box::into_raw(Box::new(destination)).cast();
         setup
             .fixture
             .ur
@@ -396,7 +396,7 @@ fn other_contexts(fixture: &Fixture) -> Done {
         let kernel = Program::new(setup.fixture, &other)?.kernel(IOTA)?;
         let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
         queue.launch(&kernel, WORDS, &args, &[&begun])?;
-        let to = setup.landing.at();
+        let to = setup.destination.at();
         setup
             .fixture
             .ur

@@ -13,7 +13,7 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["program";
         create_and_build, counts_references, belongs, create_refused, lists_kernels, build_info,
-        told_handles_live, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
+        queried_handles_live, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
         specialization_constants, metadata,
     ];
     let program = |fixture: &Fixture| Program::new(fixture, &Context::new(fixture)?);
@@ -209,7 +209,7 @@ fn compile_and_link(fixture: &Fixture) -> Done {
 
 /// What a query tells of may be used and retained while the object that told of it is alive, though
 /// the caller has no reference left.
-fn told_handles_live(fixture: &Fixture) -> Done {
+fn queried_handles_live(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     let kernel = {
         let context = Context::new(fixture)?;

@@ -8,7 +8,7 @@ use ur::abi::*;
 use crate::common::{Fake, build_adapter, child, directory, loader, loader_path, null};
 
 /// A copy of the loader in a folder of its own, so that it finds no adapter beside it.
-fn lone_loader() -> &'static str {
+fn isolated_loader() -> &'static str {
     static COPY: OnceLock<String> = OnceLock::new();
     COPY.get_or_init(|| {
         let copy = directory("discovery-lone").join("libur_loader.so.0");
@@ -21,7 +21,7 @@ fn lone_loader() -> &'static str {
 fn expect(expected: &str, adapters: &[String], variables: &[(&str, &str)]) -> String {
     let joined = adapters.join(",");
     let mut all = vec![
-        ("LOADER", lone_loader()),
+        ("LOADER", isolated_loader()),
         ("EXPECTED_TAGS", expected),
         ("TEST_ADAPTERS", &joined),
         ("UR_LOG_LOADER", "level:info"),

@@ -144,7 +144,7 @@ fn scenario_dead() {
     let own: &'static mut [*mut c_void; 64] = Box::leak(Box::new([table; 64]));
     let mut handles = dead;
     handles.push(own.as_mut_ptr().cast());
-    let mut arguments = arguments::World::new(handles);
+    let mut arguments = arguments::ArgumentSource::new(handles);
     let mut calls = 0;
     each(|name, function, choices| {
         // It takes no handle, and counts.
@@ -173,8 +173,8 @@ fn scenario_anything() {
     let (device, guarded) = (set(DEVICE, "1"), !set("UR_ENABLE_LAYERS", ""));
     // Without a layer the mock hands out whatever amount it is asked for.
     let mut arguments = match device || !guarded {
-        true => arguments::World::with_memory(Vec::new()),
-        false => arguments::World::new(Vec::new()),
+        true => arguments::ArgumentSource::with_memory(Vec::new()),
+        false => arguments::ArgumentSource::new(Vec::new()),
     };
     let (mut last, mut done) = (String::new(), 0);
     let mut current: Option<Application> = None;

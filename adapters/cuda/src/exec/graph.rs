@@ -279,10 +279,10 @@ pub fn compile(
 }
 
 impl Compiled<Cuda> for Made {
-    fn submit(&self, lane: &Lane, _: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(&self, lane: &Lane, _: u64, timestamps: Option<Arc<Stamps>>) -> Result<()> {
         let graph = Arc::clone(&self.0);
         let launch = Native::call(move |gpu, stream| graph.graph.launch(graph.raw, gpu, stream));
-        lane.submit(Work::Native(launch), stamps)
+        lane.submit(Work::Native(launch), timestamps)
     }
 
     fn update(&self, at: usize, work: &Work<Cuda>) -> bool {

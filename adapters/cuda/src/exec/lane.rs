@@ -115,21 +115,21 @@ impl Lane {
         self.raw
     }
 
-    pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        if stamps.is_none() && !self.stream.is_deferring() {
+    pub fn submit(&self, work: Work<Cuda>, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+        if timestamps.is_none() && !self.stream.is_deferring() {
             return self.stream.enqueue(work, None);
         }
-        self.submit_slowly(work, stamps)
+        self.submit_slowly(work, timestamps)
     }
 
     /// [`Lane::submit`], where work is deferred or its times are wanted.
     #[inline(never)]
-    fn submit_slowly(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit_slowly(&self, work: Work<Cuda>, timestamps: Option<Arc<Stamps>>) -> Result<()> {
         if !self.stream.is_deferring() {
-            return self.stream.enqueue(work, stamps);
+            return self.stream.enqueue(work, timestamps);
         }
-        let now = |(work, stamps)| self.stream.enqueue(work, stamps);
-        self.stream.deferred.submit((work, stamps), now, Ok)
+        let now = |(work, timestamps)| self.stream.enqueue(work, timestamps);
+        self.stream.deferred.submit((work, timestamps), now, Ok)
     }
 
     /// Submits a launch that was checked in full.
@@ -137,14 +137,14 @@ impl Lane {
         &self,
         kernel: &Kernel,
         ready: &Ready,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        if stamps.is_none() && !self.stream.is_deferring() {
+        if timestamps.is_none() && !self.stream.is_deferring() {
             let gpu = &self.stream.gpu;
             let _current = gpu.enter()?;
             return ready.enqueue(kernel.code_of(ready), gpu, self.raw);
         }
-        self.launch_slowly(kernel, ready, stamps)
+        self.launch_slowly(kernel, ready, timestamps)
     }
 
     #[inline(never)]
@@ -152,18 +152,18 @@ impl Lane {
         &self,
         kernel: &Kernel,
         ready: &Ready,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         let stream = &self.stream;
-        let now = |stamps| {
+        let now = |timestamps| {
             let code = kernel.code_of(ready);
-            stream.enqueue_with(stamps, |gpu, raw| ready.enqueue(code, gpu, raw))
+            stream.enqueue_with(timestamps, |gpu, raw| ready.enqueue(code, gpu, raw))
         };
-        let later = |stamps| {
+        let later = |timestamps| {
             let launch = Work::Launch(Arc::new(kernel.to_launch(ready.clone())));
-            Ok((launch, stamps))
+            Ok((launch, timestamps))
         };
-        stream.deferred.submit(stamps, now, later)
+        stream.deferred.submit(timestamps, now, later)
     }
 
     /// Calls `run` with the stream and returns its result. If the lane defers its work, `run` gets
@@ -275,21 +275,21 @@ impl Stream {
     }
 
     /// Enqueues work on the stream.
-    fn enqueue(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        self.enqueue_with(stamps, |gpu, stream| work::enqueue(gpu, stream, work))
+    fn enqueue(&self, work: Work<Cuda>, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+        self.enqueue_with(timestamps, |gpu, stream| work::enqueue(gpu, stream, work))
     }
 
     /// Calls `run` with the context current, between two events if the times are wanted.
     #[inline]
     fn enqueue_with(
         &self,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
         run: impl FnOnce(&Gpu, CUstream) -> Result<()>,
     ) -> Result<()> {
         self.mailbox_fills.pass();
         let gpu = &self.gpu;
         let _current = gpu.enter()?;
-        let Some(stamps) = stamps else {
+        let Some(timestamps) = timestamps else {
             return run(gpu, self.raw);
         };
         gpu.sync_clock()?;
@@ -297,7 +297,7 @@ impl Stream {
         start.record(self.raw)?;
         run(gpu, self.raw)?;
         end.record(self.raw)?;
-        times::fill(&stamps, gpu, start, end);
+        times::fill(&timestamps, gpu, start, end);
         Ok(())
     }
 }
@@ -315,8 +315,8 @@ impl ur::stream::Stream for Stream {
         self.chained
     }
 
-    fn give(&self, (work, stamps): Self::Work) -> Result<()> {
-        Stream::enqueue(self, work, stamps)
+    fn give(&self, (work, timestamps): Self::Work) -> Result<()> {
+        Stream::enqueue(self, work, timestamps)
     }
 
     fn record(&self) -> Result<Arc<Event>> {

@@ -108,11 +108,11 @@ impl Gpu {
     }
 }
 
-/// Has `stamps` filled in from the events around a command.
-pub fn fill(stamps: &Stamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
+/// Has `timestamps` filled in from the events around a command.
+pub fn fill(timestamps: &Stamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
     let base = gpu.clock.base.lock().clone();
     let Some(base) = base else { return };
-    stamps.fill_from(Box::new(move |stamps| {
+    timestamps.fill_from(Box::new(move |timestamps| {
         let gpu = end.gpu();
         let query = || -> Result<(u64, u64)> {
             let _current = gpu.enter()?;
@@ -125,8 +125,8 @@ pub fn fill(stamps: &Stamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
             ))
         };
         if let Ok((start, end)) = query() {
-            stamps.start.store(start, Ordering::Relaxed);
-            stamps.end.store(end.max(start), Ordering::Release);
+            timestamps.start.store(start, Ordering::Relaxed);
+            timestamps.end.store(end.max(start), Ordering::Release);
         }
     }));
 }

@@ -106,9 +106,9 @@ unsafe extern "C" fn count_native(_: ur_queue_handle_t, ran: *mut c_void) {
 }
 
 #[test]
-fn a_command_that_is_refused_in_its_turn_is_told_once() {
+fn a_command_that_fails_on_the_device_is_reported_once() {
     alone(
-        "tests::failures::a_command_that_is_refused_in_its_turn_is_told_once",
+        "tests::failures::a_command_that_fails_on_the_device_is_reported_once",
         || {
             let driver = FakeDriver::open();
             for (what, call) in KINDS {

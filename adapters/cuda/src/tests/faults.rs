@@ -72,7 +72,7 @@ fn a_refused_command_is_asked_for_again_in_its_context_only() {
         let none = (0, std::ptr::null(), std::ptr::null_mut());
         let fill = || ur!(Enqueue.pfnUSMFill(queue, to, 4, froms[0], 4, none.0, none.1, none.2));
         let copy = |from| ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, 4, none.0, none.1, none.2));
-        let asked = |call: &str, run: &dyn Fn() -> ur_result_t| {
+        let calls = |call: &str, run: &dyn Fn() -> ur_result_t| {
             driver.fail_nth(call, 1, 2);
             let answer = run();
             let calls = driver.query().calls;
@@ -86,11 +86,11 @@ fn a_refused_command_is_asked_for_again_in_its_context_only() {
             // The first ones learn where memory lies.
             assert_eq!((fill(), copy(from)), (UR_RESULT_SUCCESS, UR_RESULT_SUCCESS));
             driver.make_current(0x1000);
-            assert_eq!(asked("cuMemsetD32Async", &fill), refused);
-            assert_eq!(asked("cuMemcpyAsync", &|| copy(from)), refused);
+            assert_eq!(calls("cuMemsetD32Async", &fill), refused);
+            assert_eq!(calls("cuMemcpyAsync", &|| copy(from)), refused);
             driver.make_current(0xabc0);
-            assert_eq!(asked("cuMemsetD32Async", &fill), served);
-            copies.push(asked("cuMemcpyAsync", &|| copy(from)));
+            assert_eq!(calls("cuMemsetD32Async", &fill), served);
+            copies.push(calls("cuMemcpyAsync", &|| copy(from)));
         }
         assert!(copies.contains(&served), "{copies:?}");
         assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);

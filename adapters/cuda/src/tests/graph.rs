@@ -10,7 +10,7 @@ use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 use super::workload::{SIZE, Steps, make, task};
 
 /// What a scene has made, in the order in which it goes again. Null where that failed.
-struct Scene {
+struct Objects {
     context: ur_context_handle_t,
     queues: [ur_queue_handle_t; 2],
     program: ur_program_handle_t,
@@ -19,7 +19,7 @@ struct Scene {
     read: [*mut c_void; 3],
 }
 
-impl Scene {
+impl Objects {
     fn new(steps: &mut Steps<'_>, adapter: ur_adapter_handle_t) -> (Self, ur_device_handle_t) {
         let device = device(adapter);
         let mut own = Self {
@@ -134,12 +134,12 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn new(steps: &mut Steps<'_>, scene: &Scene, device: ur_device_handle_t) -> Option<Self> {
+    fn new(steps: &mut Steps<'_>, objects: &Objects, device: ur_device_handle_t) -> Option<Self> {
         let what = ur_exp_command_buffer_desc_t {
             isUpdatable: true.into(),
             ..Default::default()
         };
-        let context = scene.context;
+        let context = objects.context;
         let buffer = make!(
             steps,
             "urCommandBufferCreateExp",
@@ -204,14 +204,14 @@ impl Recorder {
     fn store(
         &mut self,
         steps: &mut Steps<'_>,
-        scene: &Scene,
+        objects: &Objects,
         number: u32,
     ) -> ur_exp_command_buffer_command_handle_t {
         let ((count, waits), mut point, mut command) = (self.waits(), 0, null_mut());
         let mut args = [ur_exp_kernel_arg_properties_t::default(); 2];
         args[0].r#type = UR_EXP_KERNEL_ARG_TYPE_POINTER;
         args[0].size = size_of::<usize>();
-        args[0].value.pointer = scene.memory;
+        args[0].value.pointer = objects.memory;
         args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
         args[1].index = 1;
         args[1].size = 4;
@@ -219,7 +219,7 @@ impl Recorder {
         let global = 1_usize;
         let code = ur!(CommandBufferExp.pfnAppendKernelLaunchWithArgsExp(
             self.buffer,
-            scene.kernel,
+            objects.kernel,
             1,
             null(),
             &global,
@@ -286,33 +286,33 @@ const ODD: &[u8] = &[7, 7, 7, 7, 7, 7, 7, 8];
 fn play<'a>(after: &'a dyn Fn(&'static str), middle: Option<&[u8]>) -> Steps<'a> {
     let mut steps = Steps::new(after);
     let adapter = adapter();
-    let (scene, device) = Scene::new(&mut steps, adapter);
-    if scene.is_whole()
-        && let Some(mut recorder) = Recorder::new(&mut steps, &scene, device)
+    let (objects, device) = Objects::new(&mut steps, adapter);
+    if objects.is_whole()
+        && let Some(mut recorder) = Recorder::new(&mut steps, &objects, device)
     {
         if let Some(pattern) = middle {
-            recorder.set(&mut steps, scene.memory, pattern);
+            recorder.set(&mut steps, objects.memory, pattern);
         }
-        recorder.set(&mut steps, scene.memory, PLAIN);
-        let command = recorder.store(&mut steps, &scene, 41);
-        recorder.copy(&mut steps, scene.read[0], scene.memory);
+        recorder.set(&mut steps, objects.memory, PLAIN);
+        let command = recorder.store(&mut steps, &objects, 41);
+        recorder.copy(&mut steps, objects.read[0], objects.memory);
         if recorder.finalize(&mut steps) && !command.is_null() {
             steps.right = true;
-            for queue in scene.queues {
-                execute(&mut steps, &scene, queue, recorder.buffer, command);
+            for queue in objects.queues {
+                execute(&mut steps, &objects, queue, recorder.buffer, command);
             }
         }
         let code = ur!(CommandBufferExp.pfnReleaseExp(recorder.buffer));
         steps.record("urCommandBufferReleaseExp", code);
     }
-    scene.end(&mut steps);
+    objects.end(&mut steps);
     steps.record("urAdapterRelease", ur!(Adapter.pfnRelease(adapter)));
     steps
 }
 
 fn execute(
     steps: &mut Steps<'_>,
-    scene: &Scene,
+    objects: &Objects,
     queue: ur_queue_handle_t,
     buffer: Buffer,
     command: ur_exp_command_buffer_command_handle_t,
@@ -320,7 +320,7 @@ fn execute(
     for number in [50, 51] {
         let changed = change(steps, buffer, command, number);
         let ran = run(steps, queue, buffer) & finish(steps, queue);
-        steps.right &= !(changed && ran) || scene.has_read(0, number);
+        steps.right &= !(changed && ran) || objects.has_read(0, number);
     }
     // One that is kept back runs as it was when it was enqueued.
     let count = AtomicU32::new(0);
@@ -339,7 +339,7 @@ fn execute(
             true => (0, null()),
             false => (1, &raw const ran),
         };
-        let (to, from, mut copied) = (scene.read[at], scene.memory, null_mut());
+        let (to, from, mut copied) = (objects.read[at], objects.memory, null_mut());
         let code = ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, SIZE, count, waits, &mut copied));
         all &= steps.record("urEnqueueUSMMemcpy", code);
         for event in [wait, ran].into_iter().filter(|event| !event.is_null()) {
@@ -355,7 +355,7 @@ fn execute(
     if !all {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    steps.right &= !all || (scene.has_read(1, 60) && scene.has_read(2, 61));
+    steps.right &= !all || (objects.has_read(1, 60) && objects.has_read(2, 61));
 }
 
 #[test]

@@ -87,8 +87,8 @@ fn queues_that_follow_each_other_need_few_events() {
                 let fixture = Fixture::new(flags);
                 let made = driver.calls("cuEventCreate", || fixture.pass_on(TIMES));
                 assert!((3..=40 * QUEUES as u64).contains(&made), "{made}");
-                let asked = driver.calls("cuEventQuery", || fixture.pass_on(TIMES));
-                assert!((1..=TIMES as u64 / 10).contains(&asked), "{asked}");
+                let calls = driver.calls("cuEventQuery", || fixture.pass_on(TIMES));
+                assert!((1..=TIMES as u64 / 10).contains(&calls), "{calls}");
                 fixture.end(&driver);
             }
         },
@@ -121,11 +121,11 @@ fn a_stream_of_others_is_asked_unless_it_is_captured() {
             let made = driver.calls("cuEventCreate", || fixture.enqueue_released(0, TIMES));
             assert!((1..=40).contains(&made), "{made}");
             driver.capture(Some(stream));
-            let asked = driver.calls("cuEventQuery", || fixture.enqueue_released(0, TIMES));
-            assert_eq!(asked, 0);
+            let calls = driver.calls("cuEventQuery", || fixture.enqueue_released(0, TIMES));
+            assert_eq!(calls, 0);
             driver.capture(None);
-            let asked = driver.calls("cuEventQuery", || fixture.enqueue_released(0, 3 * TIMES));
-            assert!(asked > 0);
+            let calls = driver.calls("cuEventQuery", || fixture.enqueue_released(0, 3 * TIMES));
+            assert!(calls > 0);
             fixture.end(&driver);
         },
     );

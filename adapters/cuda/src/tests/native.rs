@@ -9,7 +9,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, alone_with, device, ur};
 use super::workload::{SIZE, Steps, enqueue, make, release, task};
 
-const ASKED: &[(&str, &str)] = &[("UR_CUDA_NATIVE_POOLS", "1")];
+const NATIVE_POOLS: &[(&str, &str)] = &[("UR_CUDA_NATIVE_POOLS", "1")];
 
 /// What the scripted driver gives memory in.
 const PIECE: usize = 2 << 20;
@@ -85,7 +85,7 @@ fn make_pool(
     ur!(USMExp.pfnPoolCreateExp(context, device, &mut desc, pool))
 }
 
-fn ask(pool: ur_usm_pool_handle_t, what: ur_usm_pool_info_t) -> usize {
+fn pool_info(pool: ur_usm_pool_handle_t, what: ur_usm_pool_info_t) -> usize {
     let mut value = 0_usize;
     let to = (&raw mut value).cast();
     let code = ur!(USMExp.pfnPoolGetInfoExp(pool, what, to, null_mut()));
@@ -98,7 +98,7 @@ fn reserved(pool: ur_usm_pool_handle_t) -> [usize; 2] {
         UR_USM_POOL_INFO_RESERVED_CURRENT_EXP,
         UR_USM_POOL_INFO_RESERVED_HIGH_EXP,
     ]
-    .map(|what| ask(pool, what))
+    .map(|what| pool_info(pool, what))
 }
 
 fn used(pool: ur_usm_pool_handle_t) -> [usize; 2] {
@@ -106,7 +106,7 @@ fn used(pool: ur_usm_pool_handle_t) -> [usize; 2] {
         UR_USM_POOL_INFO_USED_CURRENT_EXP,
         UR_USM_POOL_INFO_USED_HIGH_EXP,
     ]
-    .map(|what| ask(pool, what))
+    .map(|what| pool_info(pool, what))
 }
 
 /// An allocation of a kind; its event, if that is wanted.
@@ -280,7 +280,7 @@ fn at_once(
 #[test]
 fn the_drivers_pools_serve_where_they_are_asked_for() {
     let name = "tests::native::the_drivers_pools_serve_where_they_are_asked_for";
-    alone_with(name, ASKED, || {
+    alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         driver.count("cuMemAllocFromPoolAsync");
         driver.make_current(0xabc0);
@@ -310,7 +310,7 @@ fn the_flag_alone_is_a_hint() {
 #[test]
 fn kinds_without_a_pool_are_served_by_ours() {
     let name = "tests::native::kinds_without_a_pool_are_served_by_ours";
-    alone_with(name, ASKED, || {
+    alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         for (failing, from_driver) in [(1, 12), (2, 12), (u64::MAX, 0)] {
             driver.fail_nth("cuMemPoolCreate", failing, 801);
@@ -340,14 +340,20 @@ fn kinds_without_a_pool_are_served_by_ours() {
 #[test]
 fn figures_and_limits_are_the_same() {
     let name = "tests::native::figures_and_limits_are_the_same";
-    alone_with(name, ASKED, || {
+    alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();
         let (context, device) = test_context.at;
         let queue = test_context.queue(IN_ORDER);
         let pool = test_context.pool(Some((3 * PIECE, PIECE)));
-        assert_eq!(ask(pool, UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP), PIECE);
-        assert_eq!(ask(pool, UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP), 3 * PIECE);
+        assert_eq!(
+            pool_info(pool, UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP),
+            PIECE
+        );
+        assert_eq!(
+            pool_info(pool, UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP),
+            3 * PIECE
+        );
         assert_eq!((reserved(pool), used(pool)), ([0, 0], [0, 0]));
         let get = |kind, size| alloc(queue, pool, kind, size, null_mut());
         let one = get(UR_USM_TYPE_DEVICE, SIZE).expect("memory");
@@ -388,7 +394,7 @@ fn figures_and_limits_are_the_same() {
 #[test]
 fn a_queue_that_the_host_holds_up_gets_memory() {
     let name = "tests::native::a_queue_that_the_host_holds_up_gets_memory";
-    alone_with(name, ASKED, || {
+    alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();
         let pool = test_context.pool(None);
@@ -428,7 +434,7 @@ fn a_queue_that_the_host_holds_up_gets_memory() {
 #[test]
 fn pending_work_is_waited_for_before_an_allocation_fails() {
     let name = "tests::native::pending_work_is_waited_for_before_an_allocation_fails";
-    alone_with(name, ASKED, || {
+    alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();
         let pool = test_context.pool(None);
@@ -469,7 +475,7 @@ fn pending_work_is_waited_for_before_an_allocation_fails() {
 #[test]
 fn memory_outlives_its_pool() {
     let name = "tests::native::memory_outlives_its_pool";
-    alone_with(name, ASKED, || {
+    alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();
         let (context, device) = test_context.at;
@@ -497,7 +503,7 @@ fn memory_outlives_its_pool() {
 #[test]
 fn threads_share_a_pool() {
     let name = "tests::native::threads_share_a_pool";
-    alone_with(name, ASKED, || {
+    alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();
         let pool = test_context.pool(Some((64 << 20, 0)));
@@ -536,7 +542,7 @@ fn threads_share_a_pool() {
 }
 
 fn each_call_fails_with(name: &str, code: u32) {
-    alone_with(name, ASKED, || {
+    alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         driver.reset();
         let whole = play(&|_| {});

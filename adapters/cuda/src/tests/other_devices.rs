@@ -29,13 +29,13 @@ const REGION: ur_rect_region_t = ur_rect_region_t {
     depth: 1,
 };
 
-const CORNER: ur_rect_offset_t = ur_rect_offset_t { x: 0, y: 0, z: 0 };
+const ORIGIN: ur_rect_offset_t = ur_rect_offset_t { x: 0, y: 0, z: 0 };
 
 impl Fixture {
     /// What each command on that memory answers.
     fn answers(&self, memory: *mut c_void) -> Vec<(&'static str, ur_result_t)> {
         let (q, host, none) = (self.queue, self.host, null_mut());
-        let (buffer, list, flat) = (self.buffer, null(), (CORNER, CORNER, REGION, 8, 0, 8, 0));
+        let (buffer, list, flat) = (self.buffer, null(), (ORIGIN, ORIGIN, REGION, 8, 0, 8, 0));
         let (inside, outside, region, row, slice, other_row, other_slice) = flat;
         let pattern = [1_u8, 2, 3, 4, 5, 6, 7, 8];
         let from = pattern.as_ptr().cast();
@@ -307,8 +307,8 @@ fn memory_of_another_device_is_a_feature() {
 /// What the adapter does not know to be there the driver tells of, when it refuses a command; a command that
 /// it refuses for another reason is as it was.
 #[test]
-fn the_driver_tells_of_other_memory() {
-    let name = "tests::other_devices::the_driver_tells_of_other_memory";
+fn the_driver_reports_other_memory() {
+    let name = "tests::other_devices::the_driver_reports_other_memory";
     alone(name, || {
         let driver = FakeDriver::open();
         for anywhere in [false, true] {

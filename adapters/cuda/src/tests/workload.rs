@@ -200,8 +200,8 @@ fn on_usm(
         let (mut start, bytes) = (0_u64, size_of::<u64>());
         if !filled.is_null() {
             let name = UR_PROFILING_INFO_COMMAND_START;
-            let ask = (&raw mut start).cast();
-            let code = ur!(Event.pfnGetProfilingInfo(filled, name, bytes, ask, null_mut()));
+            let pool_info = (&raw mut start).cast();
+            let code = ur!(Event.pfnGetProfilingInfo(filled, name, bytes, pool_info, null_mut()));
             steps.record("urEventGetProfilingInfo", code);
         }
         let hint = enqueue!(

@@ -14,7 +14,7 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 #[test]
-fn counters_tell_how_requests_were_served() {
+fn counters_show_how_requests_were_served() {
     let fixture = Fixture::new();
     let pool = fixture.pool(0);
     let (p, q) = (fixture.queue(IN_ORDER), fixture.queue(IN_ORDER));

@@ -194,26 +194,26 @@ impl Lane {
         self: &Arc<Self>,
         epoch: u64,
         work: Work<OpenCl>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         if matches!(&work, Work::Native(native) if native.answers) {
             // A forced lane enqueues its waits for the host on the queue.
             Deferred::force(self)?;
-            return self.enqueue_batch(epoch, stamps, |batch| batch.work(work));
+            return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
         }
         if !self.deferred.keeps() {
-            return self.enqueue_batch(epoch, stamps, |batch| batch.work(work));
+            return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
         }
-        let later = |(work, stamps)| Ok(Self::later(epoch, work, stamps));
+        let later = |(work, timestamps)| Ok(Self::later(epoch, work, timestamps));
         self.deferred.submit(
-            (work, stamps),
-            |(work, stamps)| self.enqueue_batch(epoch, stamps, |batch| batch.work(work)),
+            (work, timestamps),
+            |(work, timestamps)| self.enqueue_batch(epoch, timestamps, |batch| batch.work(work)),
             later,
         )
     }
 
-    fn later(epoch: u64, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Later {
-        Box::new(move |lane| lane.enqueue_batch(epoch, stamps, |batch| batch.work(work)))
+    fn later(epoch: u64, work: Work<OpenCl>, timestamps: Option<Arc<Stamps>>) -> Later {
+        Box::new(move |lane| lane.enqueue_batch(epoch, timestamps, |batch| batch.work(work)))
     }
 
     pub fn launch(
@@ -221,28 +221,28 @@ impl Lane {
         epoch: u64,
         kernel: &Kernel,
         request: &LaunchRequest<'_>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        let now = |stamps| {
-            self.enqueue_batch(epoch, stamps, |batch| {
+        let now = |timestamps| {
+            self.enqueue_batch(epoch, timestamps, |batch| {
                 batch.info.weighs = true;
                 batch.enqueue(|api, slot| kernel.launch_now(request, api, slot))
             })
         };
         if !self.deferred.keeps() {
-            return now(stamps);
+            return now(timestamps);
         }
-        let later = |stamps| {
+        let later = |timestamps| {
             let launch = Arc::new(kernel.launch(&self.device, request)?);
-            Ok(Self::later(epoch, Work::Launch(launch), stamps))
+            Ok(Self::later(epoch, Work::Launch(launch), timestamps))
         };
-        self.deferred.submit(stamps, now, later)
+        self.deferred.submit(timestamps, now, later)
     }
 
     fn enqueue_batch(
         &self,
         epoch: u64,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
         run: impl FnOnce(&mut Batch<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut pending = self.pending();
@@ -259,10 +259,10 @@ impl Lane {
         }
         pending.epoch = epoch;
         let mut batch = Batch::of(self, &mut pending);
-        self.record_times_before(&mut batch, stamps.is_some())?;
+        self.record_times_before(&mut batch, timestamps.is_some())?;
         run(&mut batch)?;
         let info = batch.info;
-        self.finish_batch(&mut pending, info, stamps)
+        self.finish_batch(&mut pending, info, timestamps)
     }
 
     /// Runs a small command on the host, where that is faster than a submission to an idle device.
@@ -285,11 +285,11 @@ impl Lane {
         &self,
         epoch: u64,
         works: &[Work<OpenCl>],
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
         enqueue: impl Fn(&Slot) -> Result<()>,
     ) -> Result<()> {
-        let now = |stamps| {
-            self.enqueue_batch(epoch, stamps, |batch| {
+        let now = |timestamps| {
+            self.enqueue_batch(epoch, timestamps, |batch| {
                 batch.info.weighs = true;
                 let accepted = self.in_order && batch.enqueue(|_, slot| enqueue(slot)).is_ok();
                 match accepted {
@@ -299,18 +299,18 @@ impl Lane {
             })
         };
         if !self.deferred.keeps() {
-            return now(stamps);
+            return now(timestamps);
         }
-        let later = |stamps| {
+        let later = |timestamps| {
             let works = works.to_vec();
             let later: Later = Box::new(move |lane: &Lane| {
                 let each =
                     |batch: &mut Batch<'_>| works.into_iter().try_for_each(|work| batch.work(work));
-                lane.enqueue_batch(epoch, stamps, each)
+                lane.enqueue_batch(epoch, timestamps, each)
             });
             Ok(later)
         };
-        self.deferred.submit(stamps, now, later)
+        self.deferred.submit(timestamps, now, later)
     }
 
     /// Prepares the batch's profiling if its times are wanted.
@@ -327,18 +327,18 @@ impl Lane {
         &self,
         pending: &mut Pending,
         info: BatchInfo,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         self.submissions.flush_if_due(!info.weighs)?;
-        if let Some(stamps) = stamps
+        if let Some(timestamps) = timestamps
             && let Some(last) = pending.last.mark(self)
         {
             match info.first {
                 Some(first) => {
                     let queued = info.queued.map(|at| (Arc::clone(&self.device), at));
-                    times::times(&stamps, first, last, queued);
+                    times::times(&timestamps, first, last, queued);
                 }
-                None => times::observed(&stamps, &last, &self.device)?,
+                None => times::observed(&timestamps, &last, &self.device)?,
             }
         }
         Ok(())

@@ -45,15 +45,15 @@ pub fn queued(device: &Object<Device>) -> Result<Option<u64>> {
     }
 }
 
-/// Has `stamps` filled in from a profiled command's events, which a device timed; with the time at which it
+/// Has `timestamps` filled in from a profiled command's events, which a device timed; with the time at which it
 /// was queued where that device's clock cannot be read.
 pub fn times(
-    stamps: &Stamps,
+    timestamps: &Stamps,
     first: Position,
     last: Position,
     queued: Option<(Arc<Object<Device>>, u64)>,
 ) {
-    stamps.fill_from(Box::new(move |stamps| {
+    timestamps.fill_from(Box::new(move |timestamps| {
         let start = time(first.event(), CL_PROFILING_COMMAND_START);
         let end = time(last.event(), CL_PROFILING_COMMAND_END);
         let (Some(start), Some(end)) = (start, end) else {
@@ -65,10 +65,10 @@ pub fn times(
                 .map(|stamped| device.ahead.seen(*queued, stamped)),
         };
         if let Some(shift) = shift {
-            stamps
+            timestamps
                 .start
                 .store(start.wrapping_add(shift), Ordering::Relaxed);
-            stamps
+            timestamps
                 .end
                 .store(end.max(start).wrapping_add(shift), Ordering::Release);
         }
@@ -91,15 +91,19 @@ pub fn now(device: &Object<Device>) -> Result<u64> {
     device.clocks().map(|(device, _)| device)
 }
 
-/// Has `stamps` filled in when a command without times of its own ends: with the time of the call
+/// Has `timestamps` filled in when a command without times of its own ends: with the time of the call
 /// back, on a clock that runs like the device's.
-pub fn observed(stamps: &Arc<Stamps>, marker: &Position, device: &Object<Device>) -> Result<()> {
+pub fn observed(
+    timestamps: &Arc<Stamps>,
+    marker: &Position,
+    device: &Object<Device>,
+) -> Result<()> {
     let (base, since) = (now(device)?, Instant::now());
-    let stamps = Arc::clone(stamps);
+    let timestamps = Arc::clone(timestamps);
     let fill: Notice = Box::new(move || {
         let at = base.saturating_add(since.elapsed().as_nanos() as u64);
-        stamps.start.store(at, Ordering::Relaxed);
-        stamps.end.store(at, Ordering::Release);
+        timestamps.start.store(at, Ordering::Relaxed);
+        timestamps.end.store(at, Ordering::Release);
     });
     marker.notify(fill);
     Ok(())

@@ -278,9 +278,9 @@ struct Case {
 
 /// The driver finishes each command before the next one is submitted.
 #[test]
-fn a_failed_command_is_told_at_any_place() {
+fn a_failed_command_is_reported_at_any_place() {
     alone(
-        "tests::failures::a_failed_command_is_told_at_any_place",
+        "tests::failures::a_failed_command_is_reported_at_any_place",
         &[],
         || {
             let order = [true, false];

@@ -43,7 +43,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(plain(
         SUITE,
         &[
-            ("maximum_is_told", maximum_is_told),
+            ("maximum_is_reported", maximum_is_reported),
             ("other_pools_are_not_limited", other_pools_are_not_limited),
         ],
     ));
@@ -66,7 +66,7 @@ fn maximum_of(pool: &Pool) -> Result<usize, Stop> {
     pool.figure(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)
 }
 
-fn maximum_is_told(setup: &Setup) -> Done {
+fn maximum_is_reported(setup: &Setup) -> Done {
     let maximum = maximum_of(&limited(setup, MAXIMUM)?)?;
     check!(
         (MAXIMUM..=2 * MAXIMUM).contains(&maximum),

@@ -24,7 +24,10 @@ pub fn all() -> Vec<Test> {
             ("pending_frees_stay", pending_frees_stay),
             ("threshold_set_later", threshold_set_later),
             ("trim_gives_back", trim_gives_back),
-            ("trim_keeps_what_it_is_told", trim_keeps_what_it_is_told),
+            (
+                "trim_keeps_the_requested_bytes",
+                trim_keeps_the_requested_bytes,
+            ),
             ("trim_keeps_live_blocks", trim_keeps_live_blocks),
             ("trim_leaves_pending_frees", trim_leaves_pending_frees),
             ("use_after_release", use_after_release),
@@ -33,7 +36,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(plain(
         SUITE,
         &[
-            ("threshold_is_told", threshold_is_told),
+            ("threshold_is_reported", threshold_is_reported),
             ("finish_of_another_queue", finish_of_another_queue),
         ],
     ));
@@ -256,7 +259,7 @@ fn trim_gives_back(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn trim_keeps_what_it_is_told(setup: &Setup, kind: Kind) -> Done {
+fn trim_keeps_the_requested_bytes(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 16)?;
     free_all(&queue, blocks)?;
@@ -326,7 +329,7 @@ fn use_after_release(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn threshold_is_told(setup: &Setup) -> Done {
+fn threshold_is_reported(setup: &Setup) -> Done {
     for threshold in [0, 1, 12_345, 64 * MIB] {
         let pool = with_threshold(setup, threshold)?;
         check_eq!(

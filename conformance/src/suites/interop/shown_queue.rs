@@ -22,7 +22,7 @@ pub fn all() -> Vec<Test> {
 }
 
 /// How long a call may take that is to return at once.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A bench for queues whose native handle is taken.
 fn shown(fixture: &Fixture) -> Result<(Setup<'_>, Queue), Stop> {
@@ -51,7 +51,7 @@ fn host_copies_return(fixture: &Fixture) -> Done {
     let (returned, returns) = mpsc::channel();
     // In the end it lets go anyway, so that a copy that waits comes back.
     let opener = std::thread::spawn(move || {
-        let came_back = returns.recv_timeout(PATIENCE).is_ok();
+        let came_back = returns.recv_timeout(TIMEOUT).is_ok();
         foreign.let_go();
         came_back
     });

@@ -393,7 +393,7 @@ fn uses_that_later_ones_come_after_are_forgotten() {
 }
 
 #[test]
-fn each_trouble_is_told_once() {
+fn each_trouble_is_reported_once() {
     let found = run("in p; in q; alloc p a; use q a; use q a; use q a; free p a");
     assert_eq!(found.len(), 2);
 }

@@ -264,7 +264,7 @@ fn scenario_unseen() {
 }
 
 #[test]
-fn callbacks_and_host_tasks_tell_what_is_complete() {
+fn callbacks_and_host_tasks_show_what_is_complete() {
     let log = strict("layers::races::scenario_callbacks", LAYER, &[]);
     assert_eq!(log.matches("<VALIDATION>").count(), 1, "{log}");
     assert!(

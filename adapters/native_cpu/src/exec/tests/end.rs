@@ -38,7 +38,7 @@ fn it_stops_with_what_can_run_done_and_then_refuses() {
 }
 
 #[test]
-fn a_blocked_thread_is_told_when_the_executor_stops() {
+fn a_blocked_thread_returns_when_the_executor_stops() {
     let executor = executor(1);
     let clock = Clock::new();
     let (point, signal) = Completion::host_point(executor.thread_pool(), &clock);
@@ -50,7 +50,7 @@ fn a_blocked_thread_is_told_when_the_executor_stops() {
 }
 
 #[test]
-fn a_child_is_told_that_its_threads_are_lost() {
+fn a_child_gets_an_error_as_its_threads_are_lost() {
     let executor = executor(2);
     let mut lane = TestLane::new(&executor);
     lane.submit(Command::Nothing)
